@@ -1,0 +1,55 @@
+# Everything a newcomer needs: `make run` and `make test`. Both build the virtual environment themselves.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-slow test-strict lint types contracts unit package bench clean lock
+
+help:
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+
+$(STAMP): requirements.txt requirements-dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] < (3, 14) else "Outscaler needs Python 3.11, 3.12 or 3.13; set PYTHON=…")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+run: $(STAMP) ## the main job on the local emulation, told live (ARGS=--stay keeps it up)
+	@$(BIN)/python -m infra.local.run $(ARGS)
+
+test: $(STAMP) lint types contracts unit ## everything that must pass
+
+lint: $(STAMP) ## ruff
+	$(BIN)/ruff check .
+
+types: $(STAMP) ## mypy --strict
+	$(BIN)/mypy
+
+contracts: $(STAMP) ## the import contract
+	$(BIN)/lint-imports
+
+unit: $(STAMP) ## pytest, two at a time
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not strict" tests $(ARGS)
+
+test-slow: $(STAMP) ## the long runs
+	$(BIN)/python -m pytest -m "slow" tests $(ARGS)
+
+test-strict: $(STAMP) ## the store's suite on Amazon's DynamoDB Local (needs npm and Java 17)
+	$(BIN)/python -m infra.local.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store $(ARGS)
+
+package: $(STAMP) ## build/sam.json, build/deployment.zip
+	$(BIN)/python -m infra.aws.package --stage $${STAGE:-prod} --out build
+
+bench: $(STAMP) ## benchmarks, as ratios measured in one run
+	$(BIN)/python -m pytest -s -m "slow or not slow" tests/benchmarks $(ARGS)
+
+lock: ## recompile the pinned requirements (needs uv)
+	uv pip compile --python-version 3.11 --no-header --no-annotate requirements.in -o requirements.txt
+	uv pip compile --python-version 3.11 --no-header --no-annotate requirements-dev.in -c requirements.txt -o requirements-dev.txt
+
+clean: ## remove what was built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

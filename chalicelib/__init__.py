@@ -1,0 +1,5 @@
+"""Outscaler: a Kubernetes cluster autoscaler that runs outside the clusters it scales.
+
+snapshot the cluster, plan what to change, dispatch the plan, execute each action, record what happened.
+The layers and what each may import are in pyproject.toml (import-linter) and docs/architecture.md.
+"""

@@ -1,0 +1,1 @@
+"""The nouns: frozen, typed, without I/O. Everything above speaks in these; nothing here knows who speaks."""

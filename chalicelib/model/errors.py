@@ -1,0 +1,47 @@
+"""The root of the one error tree, and the error a person's input deserves.
+
+    OutscalerError
+    ├── BadInput                      model/errors.py      the user can mend it: names the place and what would be right
+    ├── ProviderError                 providers/errors.py  Throttled, OutOfStock, QuotaExceeded, Unauthorized, NotFound,
+    │                                                      Conflict, InvalidRequest, Transient, Unknown
+    ├── ClusterError                  kube/errors.py       the cluster's API said no, or nothing
+    └── StoreError                    store/errors.py      lease held or lost, stale write, throttled
+
+Only BadInput may reach a user as it stands (one line, exit 2 or a 4xx). The others are values to the pass that meets
+them: they become a gap, a verdict or a back-off, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+
+class OutscalerError(Exception):
+    """Anything this program raises on purpose."""
+
+
+class BadInput(OutscalerError):
+    """Something a person wrote cannot be used.
+
+    place:   where, as the person would find it: `nodes.json: items[3].status`, `spec.nodeGroups[0].max`
+    problem: what is there
+    remedy:  what would be right
+    """
+
+    def __init__(self, place: str, problem: str, remedy: str = "") -> None:
+        self.place, self.problem, self.remedy = place, problem, remedy
+        super().__init__(place, problem, remedy)
+
+    def __str__(self) -> str:
+        text = f"{self.place}: {self.problem}"
+        return f"{text}; {self.remedy}" if self.remedy else text
+
+
+class BadInputs(BadInput):
+    """Several mistakes in one document, all of them at once (architecture §7)."""
+
+    def __init__(self, problems: tuple[BadInput, ...]) -> None:
+        self.problems = problems
+        first = problems[0]
+        super().__init__(first.place, first.problem, first.remedy)
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)

@@ -1,0 +1,67 @@
+"""Node groups and their instances as a provider reports them. Provider's words stop at its own package."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from chalicelib.model.node import Node
+
+
+class InstanceState(StrEnum):
+    """What the vendor says of one machine."""
+
+    CREATING = "creating"
+    RUNNING = "running"
+    DELETING = "deleting"
+
+
+class InstanceError(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a machine is not coming. cls is the name of a provider error class (OutOfStock, QuotaExceeded, Unknown …)."""
+
+    cls: str
+    code: str = ""
+    message: str = ""
+
+
+class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One machine. id equals Node.provider_id once it has joined; handle is what the provider removes it by."""
+
+    id: str
+    state: InstanceState = InstanceState.RUNNING
+    error: InstanceError | None = None
+    handle: str = ""
+    node: str = ""
+
+
+class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Per-group overrides (options.md §1); None means "as the cluster". Times in seconds."""
+
+    scale_down_utilization_threshold: float | None = None
+    scale_down_gpu_utilization_threshold: float | None = None
+    scale_down_unneeded_time: float | None = None
+    scale_down_unready_time: float | None = None
+    max_node_provision_time: float | None = None
+    max_node_startup_time: float | None = None
+    ignore_daemonsets_utilization: bool | None = None
+    zero_or_max: bool = False
+    allow_non_atomic_scale_up_to_max: bool = False
+
+
+class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A set of alike machines with one size. Read whole or carried with `error`: a group that cannot be read
+    stops nothing else (demands.md 3)."""
+
+    id: str
+    provider: str
+    min: int = 0
+    max: int = 0
+    target: int = 0
+    instances: tuple[Instance, ...] = ()
+    template: Node | None = None
+    template_error: str = ""
+    error: str = ""
+    options: GroupOptions = GroupOptions()
+    priority: int = 0
+    scale_down_held: str = ""   # why the provider forbids removals just now (a rollout), empty where it does not

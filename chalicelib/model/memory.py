@@ -1,0 +1,74 @@
+"""What must outlive a process (state.md §9). The planner takes it and returns the next one; the store keeps the difference.
+
+Nothing in here is kept anywhere else: a cold start is the normal case.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation
+
+
+class ScaleUpRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Nodes asked for and not here yet (state.md §5)."""
+
+    increase: int
+    since: float
+    expected_at: float
+
+
+class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
+    """state.md §7: in back-off while until >= now; forgotten when last_failed is over the reset time ago."""
+
+    duration: float
+    until: float
+    last_failed: float
+    cls: str = ""
+    code: str = ""
+    message: str = ""
+    attempt: int = 1
+
+
+class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Per node group."""
+
+    target: int = 0
+    request: ScaleUpRequest | None = None
+    backoff: Backoff | None = None
+    last_add: float = 0.0
+    last_delete: float = 0.0
+    last_failure: float = 0.0
+    size_wrong_since: float = 0.0
+    size_wrong: tuple[int, int] = (0, 0)        # (registered, target) as first seen
+    erred: tuple[str, ...] = ()                 # instances whose creation error was already counted
+
+
+class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Per node. confirmed_at: the last pass that evaluated it and found it unneeded."""
+
+    unneeded_since: float = 0.0
+    confirmed_at: float = 0.0
+    unremovable_until: float = 0.0
+
+
+class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A template copied from a real, ready node of the group (scale-up.md §4)."""
+
+    node: Node
+    learnt_at: float
+
+
+class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One cluster's memory. operations: those still open, and none else."""
+
+    groups: dict[str, GroupMemory] = {}
+    nodes: dict[str, NodeMemory] = {}
+    unregistered: dict[str, float] = {}         # instance id -> first seen without a Node
+    templates: dict[str, LearntTemplate] = {}
+    operations: tuple[Operation, ...] = ()
+    last_scale_up: float = 0.0
+    last_scale_down: float = 0.0
+    last_scale_down_failure: float = 0.0
+    first_seen: float = 0.0

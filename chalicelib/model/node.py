@@ -1,0 +1,56 @@
+"""Nodes as the planner sees them, real ones and templates alike."""
+
+from __future__ import annotations
+
+import msgspec
+
+TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+DELETION_CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+DELAY_DELETION_PREFIX = "delay-deletion.cluster-autoscaler.kubernetes.io/"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+
+
+class Taint(msgspec.Struct, frozen=True, gc=False):
+    """key=value:effect."""
+
+    key: str
+    effect: str
+    value: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class Condition(msgspec.Struct, frozen=True, gc=False):
+    """A node condition; changed is its last transition in epoch seconds, 0.0 where the API gave none."""
+
+    type: str
+    status: str
+    reason: str = ""
+    changed: float = 0.0
+
+
+class Node(msgspec.Struct, frozen=True, gc=False):
+    """A Node object. capacity and allocatable: cpu in millicores, memory and storage in bytes, the rest in pieces."""
+
+    name: str
+    labels: dict[str, str]
+    allocatable: dict[str, int]
+    capacity: dict[str, int] = {}
+    uid: str = ""
+    provider_id: str = ""
+    annotations: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    conditions: tuple[Condition, ...] = ()
+    created: float = 0.0
+    resource_version: str = ""
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type, if the node reports it."""
+        return next((c for c in self.conditions if c.type == kind), None)
+
+    def taint(self, key: str) -> Taint | None:
+        """The first taint with that key, if any."""
+        return next((t for t in self.taints if t.key == key), None)

@@ -1,0 +1,87 @@
+"""The unit of action: idempotent, and named after what it does, so that the same thing cannot be planned twice.
+
+    planned ──claim──► running ──Pending──► waiting ──claim──► running … ──► succeeded | failed | abandoned
+
+Each arrow is one conditional write (store/operations.py). A message only carries the id; whoever finds the claim taken
+stops. After a crash the claim runs out and the next attempt first asks the provider what happened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """What an operation does."""
+
+    GROW = "grow"            # from_size -> to_size
+    REMOVE = "remove"        # the named nodes, drained where needed
+    SHRINK = "shrink"        # from_size -> to_size, only what never came
+    DISCARD = "discard"      # the named instances, which never became nodes: no drain
+
+
+class State(StrEnum):
+    """Where an operation stands."""
+
+    PLANNED = "planned"
+    RUNNING = "running"
+    WAITING = "waiting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+
+OPEN_STATES = frozenset({State.PLANNED, State.RUNNING, State.WAITING})
+
+
+class Target(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node (or an instance that never became one) that an operation removes."""
+
+    node: str
+    instance: str
+    handle: str = ""
+    evict: tuple[str, ...] = ()
+
+
+class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One action and how far it has come. Instants are epoch seconds."""
+
+    id: str
+    cluster: str
+    provider: str
+    group: str
+    kind: Kind
+    plan: str
+    created_at: float
+    from_size: int = 0
+    to_size: int = 0
+    targets: tuple[Target, ...] = ()
+    pods: tuple[str, ...] = ()          # the pods it was planned for, for events and the journal (first 50)
+    state: State = State.PLANNED
+    step: str = ""
+    data: dict[str, str] = {}
+    attempt: int = 0
+    token: int = 0                      # fencing token of the reconcile that planned it
+    due_at: float = 0.0                 # not before
+    deadline: float = 0.0               # give up and roll back after
+    claimed_by: str = ""
+    claimed_until: float = 0.0
+    sent_at: float = 0.0                # last time a message was sent for it; 0.0: never
+    updated_at: float = 0.0
+    outcome: str = ""                   # one line, for people, once it is over
+    error_class: str = ""
+    error_code: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Planned, running or waiting: it counts as upcoming or leaving capacity."""
+        return self.state in OPEN_STATES
+
+
+def operation_id(cluster: str, group: str, kind: Kind, from_size: int, to_size: int, nodes: tuple[str, ...], plan: str) -> str:
+    """Same intent, same id: 20 hexadecimal digits over what it does and the plan that wanted it."""
+    text = msgspec.json.encode([cluster, group, kind, from_size, to_size, sorted(nodes), plan])
+    return f"{kind.value}-{hashlib.sha256(text).hexdigest()[:20]}"

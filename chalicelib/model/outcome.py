@@ -1,0 +1,34 @@
+"""What one step of an operation came to. A step never sleeps: it says when to come back (architecture §5, §6)."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Done(msgspec.Struct, frozen=True, tag=True):
+    """The whole operation is finished. facts: what was achieved, for the journal (sizes, instance ids, request ids)."""
+
+    facts: dict[str, str | int] = {}
+
+
+class Pending(msgspec.Struct, frozen=True, tag=True):
+    """Not finished: call again after so many seconds. data replaces the operation's stored data; step names what is next."""
+
+    after: float
+    step: str
+    data: dict[str, str] = {}
+    note: str = ""
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """It will not happen. cls: the provider error class that back-off follows; code and message as the vendor gave them,
+    secrets removed. retry_after: seconds the vendor asked us to wait, 0 where it said nothing."""
+
+    cls: str
+    message: str
+    code: str = ""
+    retry_after: float = 0.0
+    facts: dict[str, str | int] = {}
+
+
+Outcome = Done | Pending | Failed

@@ -1,0 +1,105 @@
+"""What would be changed, and for everything that would not: why.
+
+A plan carries a verdict for every pending pod class and group and for every node; the JSON that `outscaler plan`
+prints (architecture §8) is made of it in cli/render.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.reason import Reason
+from chalicelib.model.snapshot import Gap
+
+
+class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}):
+    """A group grown from one size to another, for these pods (namespace/name)."""
+
+    group: str
+    provider: str
+    from_size: int
+    to_size: int
+    max: int
+    pods: tuple[str, ...] = ()
+
+
+class PodVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Pods of one class that get nothing, with the reasons per group; own: reasons that hold for every group."""
+
+    pods: tuple[str, ...]
+    reasons: dict[str, tuple[Reason, ...]] = {}
+
+
+class Ignored(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Pods that are not looked at, and why."""
+
+    pods: tuple[str, ...]
+    reason: Reason
+
+
+class GroupVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One node group in this pass: what it could have been grown by, and why it was skipped, if it was."""
+
+    group: str
+    provider: str
+    min: int
+    max: int
+    target: int
+    ready: int = 0
+    upcoming: int = 0
+    option_nodes: int = 0
+    option_pods: int = 0
+    waste: float | None = None
+    skipped: Reason | None = None
+
+
+class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node to be removed. kind: empty | drain. destinations: where the simulation put each evicted pod."""
+
+    node: str
+    group: str
+    kind: str
+    evict: tuple[str, ...] = ()
+    destinations: dict[str, str] = {}
+
+
+class NodeVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a node stays; pod: the one that holds it, if one does."""
+
+    node: str
+    reason: Reason
+    pod: str = ""
+
+
+class Health(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Counts of nodes by readiness (state.md §2) and whether the cluster may be scaled (state.md §4)."""
+
+    healthy: bool = True
+    registered: int = 0
+    ready: int = 0
+    unready: int = 0
+    not_started: int = 0
+    being_deleted: int = 0
+    unregistered: int = 0
+    upcoming: int = 0
+
+
+class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The whole decision. id is made from what went in, so a replay has the same id."""
+
+    id: str
+    cluster: str
+    at: float
+    scale_ups: tuple[ScaleUp, ...] = ()
+    unschedulable: tuple[PodVerdict, ...] = ()
+    fits_existing: tuple[str, ...] = ()
+    ignored: tuple[Ignored, ...] = ()
+    removals: tuple[Removal, ...] = ()
+    unneeded: tuple[str, ...] = ()
+    unremovable: tuple[NodeVerdict, ...] = ()
+    groups: tuple[GroupVerdict, ...] = ()
+    operations: tuple[Operation, ...] = ()      # new ones, to be saved and dispatched
+    health: Health = Health()
+    gaps: tuple[Gap, ...] = ()
+    notes: tuple[Reason, ...] = ()              # what held the whole pass back: cooldowns, limits, time budget

@@ -1,0 +1,131 @@
+"""Pods, split in two: what the scheduler and the drain rules see (the class, shared by thousands) and the rest.
+
+A cluster of 170,000 pods has a few thousand classes. Every question that needs a predicate is asked once per class;
+a Pod is a name on a node. Classes are made while the pods are decoded (snapshot/fold.py) and never change.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.selector import NodeTerm, Selector
+
+
+class Owner(msgspec.Struct, frozen=True, gc=False):
+    """The controlling owner reference."""
+
+    kind: str
+    name: str
+    uid: str
+    api_version: str = ""
+
+
+class Toleration(msgspec.Struct, frozen=True, gc=False):
+    """As in the Pod spec; operator Exists or Equal (the default)."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class HostPort(msgspec.Struct, frozen=True, gc=False):
+    """A port taken on the node itself; an empty address was made 0.0.0.0, an empty protocol TCP."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = "0.0.0.0"  # noqa: S104 - Kubernetes' word for "every address", nothing listens here
+
+
+class PodAffinityTerm(msgspec.Struct, frozen=True, gc=False):
+    """One required inter-pod term. namespaces None and namespace_selector None: the pod's own namespace."""
+
+    topology_key: str
+    selector: Selector | None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: Selector | None = None
+
+
+class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
+    """One topologySpreadConstraint with whenUnsatisfiable DoNotSchedule."""
+
+    topology_key: str
+    max_skew: int
+    selector: Selector | None
+    min_domains: int = 1
+    match_label_keys: tuple[str, ...] = ()
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+
+
+class Volume(msgspec.Struct, frozen=True, gc=False):
+    """What the planner needs of a volume: its name, kind, and the claim behind it. `kind` is the source's own key
+    (persistentVolumeClaim, emptyDir, hostPath, ephemeral, csi …); an emptyDir in memory has kind `emptyDirMemory`."""
+
+    name: str
+    kind: str
+    claim: str = ""
+
+
+class PodClass(msgspec.Struct, frozen=True, gc=False):
+    """Everything about a pod that decides where it may run and whether it may be moved; equal for all pods of a class.
+
+    requests: cpu in millicores, memory and storage in bytes, extended resources in pieces; `pods` is not among them.
+    node_selector and required_affinity together are NodeAffinity; required_affinity None means "no terms".
+    """
+
+    namespace: str
+    labels: dict[str, str]
+    requests: dict[str, int]
+    owner: Owner | None = None
+    node_selector: dict[str, str] = {}
+    required_affinity: tuple[NodeTerm, ...] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    ports: tuple[HostPort, ...] = ()
+    pod_affinity: tuple[PodAffinityTerm, ...] = ()
+    pod_anti_affinity: tuple[PodAffinityTerm, ...] = ()
+    spread: tuple[SpreadConstraint, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[str, ...] = ()
+    gates: tuple[str, ...] = ()
+    priority: int | None = None
+    priority_class: str = ""
+    preemption_policy: str = ""
+    scheduler: str = "default-scheduler"
+    restart_policy: str = "Always"
+    grace_seconds: float = 30.0
+    host_network: bool = False
+    mirror: bool = False
+    safe_to_evict: str = ""
+    safe_local_volumes: str = ""
+    daemonset_annotation: str = ""
+    enable_ds_eviction: str = ""
+    scale_up_delay: str = ""
+
+    @property
+    def is_daemonset(self) -> bool:
+        """Controlled by a DaemonSet, or marked as if it were (scale-up.md §2)."""
+        return (self.owner is not None and self.owner.kind == "DaemonSet") or self.daemonset_annotation == "true"
+
+
+class Pod(msgspec.Struct, frozen=True, gc=False):
+    """One pod. cls indexes Snapshot.classes. Times are epoch seconds; 0.0 means "not set"."""
+
+    namespace: str
+    name: str
+    uid: str
+    cls: int
+    node: str = ""
+    nominated: str = ""
+    phase: str = ""
+    created: float = 0.0
+    deleted: float = 0.0
+    deletion_grace: float = 30.0
+    scheduled: str = ""          # status of condition PodScheduled: True, False or "" where there is none
+    scheduled_reason: str = ""   # its reason: Unschedulable, SchedulingGated …
+    scheduled_message: str = ""
+
+    @property
+    def key(self) -> str:
+        """namespace/name, as every answer names it."""
+        return f"{self.namespace}/{self.name}"

@@ -1,0 +1,120 @@
+"""What the user wants, checked and complete (architecture §7). Durations are seconds, memory is bytes.
+
+The document's words are upstream's flags in lowerCamelCase; the reading, its errors and its defaults live in
+chalicelib/policy. Here are the values the planner and the handlers use.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Mode(StrEnum):
+    """off: nothing happens. shadow: plan and explain, touch nothing. active: act. Only dispatch/guard.py reads it."""
+
+    OFF = "off"
+    SHADOW = "shadow"
+    ACTIVE = "active"
+
+
+class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Cluster-wide options in force in this version, with upstream's defaults (options.md)."""
+
+    expander: tuple[str, ...] = ("least-waste",)
+    max_nodes_total: int = 0
+    cores_total: tuple[int, int] = (0, 320000)
+    memory_total: tuple[int, int] = (0, 6400000 * 2**30)
+    max_nodes_per_scale_up: int = msgspec.field(default=1000, name="maxNodesPerScaleup")
+    enforce_node_group_min_size: bool = False
+    expendable_pods_priority_cutoff: int = -10
+    new_pod_scale_up_delay: float = 0.0
+    bypassed_scheduler_names: tuple[str, ...] = ()
+    allowed_scheduler_names: tuple[str, ...] = ()
+    startup_taint: tuple[str, ...] = ()
+    startup_taint_prefix: tuple[str, ...] = ()
+    status_taint: tuple[str, ...] = ()
+    force_ds: bool = False
+    scale_from_unschedulable: bool = False
+    scale_up_from_zero: bool = True
+    max_binpacking_time: float = 300.0
+    max_node_provision_time: float = 900.0
+    max_node_startup_time: float = 900.0
+    initial_node_group_backoff_duration: float = 300.0
+    max_node_group_backoff_duration: float = 1800.0
+    node_group_backoff_reset_timeout: float = 10800.0
+    max_total_unready_percentage: float = 45.0
+    ok_total_unready_count: int = 3
+    scale_down_enabled: bool = True
+    scale_down_unready_enabled: bool = True
+    scale_down_utilization_threshold: float = 0.5
+    scale_down_gpu_utilization_threshold: float = 0.5
+    ignore_daemonsets_utilization: bool = False
+    ignore_mirror_pods_utilization: bool = False
+    scale_down_unneeded_time: float = 600.0
+    scale_down_unready_time: float = 1200.0
+    scale_down_delay_after_add: float = 600.0
+    scale_down_delay_after_delete: float = 0.0
+    scale_down_delay_after_failure: float = 180.0
+    unremovable_node_recheck_timeout: float = 300.0
+    skip_nodes_with_system_pods: bool = True
+    blocking_system_pod_disruption_timeout: float = msgspec.field(
+        default=3600.0, name="blockingSystemPodDistruptionTimeout"  # misspelt upstream; the name users have
+    )
+    skip_nodes_with_local_storage: bool = True
+    skip_nodes_with_custom_controller_pods: bool = True
+    min_replica_count: int = 0
+    max_scale_down_parallelism: int = 10
+    max_drain_parallelism: int = 1
+    cordon_node_before_terminating: bool = True
+    node_delete_delay_after_taint: float = 5.0
+    max_graceful_termination_sec: int = 600
+    max_pod_eviction_time: float = 120.0
+    daemonset_eviction_for_empty_nodes: bool = False
+    daemonset_eviction_for_occupied_nodes: bool = True
+    node_deletion_delay_timeout: float = 120.0
+    record_duplicated_events: bool = False
+
+
+class GroupPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry of spec.nodeGroups: bounds and priority for a group the provider knows by `id`."""
+
+    provider: str
+    id: str
+    min: int | None = None
+    max: int | None = None
+    priority: int = 0
+
+
+class KubernetesAccess(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """How to reach the cluster: a kubeconfig in a secret or a file, or an EKS cluster by name."""
+
+    kubeconfig_secret: str = ""
+    kubeconfig_file: str = ""
+    context: str = ""
+    eks_cluster: str = ""
+    region: str = ""
+    allow_insecure_tls: bool = False
+
+
+class Webhook(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Who may wake the cluster up, and by what. reasons: Event reasons that matter, empty means the default list."""
+
+    secret: str = ""
+    reasons: tuple[str, ...] = ()
+    debounce: float = 2.0
+
+
+class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One cluster's policy in force. providers: each provider's own settings as checked text values."""
+
+    name: str
+    mode: Mode = Mode.SHADOW
+    scan_interval: float = 60.0
+    kubernetes: KubernetesAccess = KubernetesAccess()
+    providers: dict[str, dict[str, str]] = {}
+    node_groups: tuple[GroupPolicy, ...] = ()
+    options: Options = Options()
+    webhook: Webhook = Webhook()
+    version: int = 0

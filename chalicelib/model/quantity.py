@@ -1,0 +1,97 @@
+"""Kubernetes quantities and Go durations as whole numbers.
+
+Why our own: the client library's parser accepts `2K`, `1mi`, `1_000` and `NaN` (ecosystem.md §4), and every pod of a
+big cluster passes here, so answers are remembered. Fractions round up, as the scheduler rounds them: a request never
+shrinks by being read.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+
+from chalicelib.model.errors import BadInput
+
+_QUANTITY = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?)\Z")
+_SCALE = {
+    "": Decimal(1), "n": Decimal(10) ** -9, "u": Decimal(10) ** -6, "m": Decimal(10) ** -3,
+    "k": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9, "T": Decimal(10) ** 12,
+    "P": Decimal(10) ** 15, "E": Decimal(10) ** 18,
+    "Ki": Decimal(2) ** 10, "Mi": Decimal(2) ** 20, "Gi": Decimal(2) ** 30, "Ti": Decimal(2) ** 40,
+    "Pi": Decimal(2) ** 50, "Ei": Decimal(2) ** 60,
+}
+_LARGEST = 2**63 - 1
+_REMEDY = "write a number with an optional suffix: 500m, 2, 1.5Gi, 128Mi, 1e3"
+
+
+@lru_cache(maxsize=65536)
+def parse_quantity(text: str, *, milli: bool = False) -> int:
+    """`500m` -> 1 (or 500 with milli=True, the unit of cpu); `1.5Gi` -> 1610612736.
+
+    Raises BadInput (place: the quantity itself) for anything the API server would refuse. As the API server does,
+    an amount beyond 2^63-1 is taken as 2^63-1.
+    """
+    match = _QUANTITY.match(text)
+    if match is None:
+        raise BadInput("quantity", f"{text!r} is not a Kubernetes quantity", _REMEDY)
+    sign, digits, exponent, suffix = match.groups()
+    if exponent and abs(int(exponent[1:])) > 64:
+        raise BadInput("quantity", f"{text!r} is out of range", _REMEDY)
+    value = Decimal(digits + (exponent or "")) * _SCALE[suffix or ""]
+    if milli:
+        value *= 1000
+    whole = int(value.to_integral_value(rounding=ROUND_CEILING))
+    return -min(whole, _LARGEST) if sign == "-" else min(whole, _LARGEST)
+
+
+def parse_amount(resource: str, text: str) -> int:
+    """The amount of a named resource in its own unit: millicores for cpu, else bytes or pieces."""
+    return parse_quantity(text, milli=resource == "cpu")
+
+
+def format_amount(resource: str, amount: int) -> str:
+    """For people: millicores as `3900m` or `4`, bytes in the largest binary unit that leaves no more than 3 digits of fraction."""
+    if resource == "cpu":
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
+        for unit, size in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+            if abs(amount) >= size:
+                return f"{amount / size:.2f}".rstrip("0").rstrip(".") + unit
+    return str(amount)
+
+
+_DURATION = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h)")
+_UNIT = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+@lru_cache(maxsize=4096)
+def parse_duration(text: str) -> float:
+    """A Go duration (`1h30m`, `10s`, `1.5h`, `0`) in seconds; raises BadInput. A bare number other than 0 is invalid."""
+    body = text[1:] if text[:1] in {"+", "-"} else text
+    if body == "0":
+        return 0.0
+    seconds, at = 0.0, 0
+    for match in _DURATION.finditer(body):
+        part = match.group()
+        if match.start() != at or part[0] in "+-":
+            break
+        at = match.end()
+        unit = part.lstrip("0123456789.")
+        seconds += float(part[: -len(unit)]) * _UNIT[unit]
+    if at != len(body) or not body:
+        raise BadInput("duration", f"{text!r} is not a duration", "write it as Go does: 30s, 10m, 1h30m, 0")
+    return -seconds if text[0] == "-" else seconds
+
+
+def format_duration(seconds: float) -> str:
+    """600 -> `10m`; 5400 -> `1h30m`; 0.5 -> `500ms`."""
+    if seconds < 0:
+        return "-" + format_duration(-seconds)
+    if 0 < seconds < 1:
+        return f"{round(seconds * 1000)}ms"
+    whole = round(seconds)
+    hours, rest = divmod(whole, 3600)
+    minutes, secs = divmod(rest, 60)
+    text = (f"{hours}h" if hours else "") + (f"{minutes}m" if minutes else "") + (f"{secs}s" if secs else "")
+    return text or "0s"

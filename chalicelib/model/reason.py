@@ -1,0 +1,91 @@
+"""Why not? A code and its parameters, never a sentence: sentences are made in plan/explain.py only (architecture §3).
+
+A reason stored today must render tomorrow, so codes are only ever added. The texts that go to users are the
+scheduler's and upstream's own words (scale-up.md §5, §6; scale-down.md §7).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Code(StrEnum):
+    """Every answer the planner gives to "why not?"."""
+
+    # --- why a pod does not fit a node (scale-up.md §5), params in brackets
+    NODE_NAME = "NodeName"
+    UNSCHEDULABLE_NODE = "NodeUnschedulable"
+    UNTOLERATED_TAINT = "UntoleratedTaint"                # taint
+    NODE_AFFINITY = "NodeAffinity"
+    PORTS = "NodePorts"                                   # port
+    INSUFFICIENT = "Insufficient"                         # resource, needs, offers
+    TOO_MANY_PODS = "TooManyPods"                         # offers
+    NOT_SIMULATED = "NotSimulated"                        # what
+
+    # --- why a node group is not grown (scale-up.md §6)
+    GROUP_UNHEALTHY = "NotReadyForScaleUp"                # detail
+    GROUP_BACKOFF = "BackOff"                             # until, error
+    GROUP_MAX_SIZE = "MaxNodeGroupSizeReached"            # max
+    GROUP_UNREADABLE = "GroupUnreadable"                  # detail
+    NO_TEMPLATE = "NoTemplate"                            # detail
+    MAX_NODES_TOTAL = "MaxNodesTotalReached"              # max
+    RESOURCE_LIMIT = "ResourceLimit"                      # resources
+    NOT_CHOSEN = "NotChosen"                              # chosen
+    MAX_NODES_PER_SCALE_UP = "MaxNodesPerScaleUp"         # max
+    TIME_BUDGET = "TimeBudget"                            # seconds
+
+    # --- why a pod is not looked at (scale-up.md §2)
+    SCHEDULING_GATED = "SchedulingGated"                  # gates
+    DAEMONSET_POD = "DaemonSetPod"
+    EXPENDABLE = "Expendable"                             # priority, cutoff
+    TERMINATING = "Terminating"
+    NOMINATED = "Nominated"                               # node
+    NOT_YET_SEEN = "NotYetSeenByScheduler"
+    TOO_YOUNG = "TooYoung"                                # age, delay
+    WAITING_FOR_MORE = "WaitingForMorePods"               # age, wait
+    OTHER_SCHEDULER = "OtherScheduler"                    # scheduler
+    CLUSTER_UNHEALTHY = "ClusterUnhealthy"                # unready, registered
+
+    # --- why a node is not removed (scale-down.md §7)
+    SCALE_DOWN_DISABLED = "ScaleDownDisabled"
+    SCALE_DOWN_DISABLED_ANNOTATION = "ScaleDownDisabledAnnotation"
+    SCALE_DOWN_UNREADY_DISABLED = "ScaleDownUnreadyDisabled"
+    NOT_AUTOSCALED = "NotAutoscaled"
+    NOT_UNNEEDED_LONG_ENOUGH = "NotUnneededLongEnough"    # since, needs
+    NOT_UNREADY_LONG_ENOUGH = "NotUnreadyLongEnough"      # since, needs
+    GROUP_MIN_SIZE = "NodeGroupMinSizeReached"            # min, target
+    MINIMAL_RESOURCE_LIMIT = "MinimalResourceLimitExceeded"
+    BEING_DELETED = "CurrentlyBeingDeleted"
+    NOT_UNDERUTILIZED = "NotUnderutilized"                # resource, utilization, threshold
+    RECENTLY_UNREMOVABLE = "RecentlyUnremovable"          # until
+    NO_PLACE_TO_MOVE_PODS = "NoPlaceToMovePods"           # pod, what
+    BLOCKED_BY_POD = "BlockedByPod"                       # pod, rule, and the rule's own
+    BLOCKED_BY_ON_COMPLETION_POD = "BlockedByOnCompletionPod"  # pod
+    IN_COOLDOWN = "InCooldown"                            # which, until
+    PARALLELISM = "ParallelismReached"                    # limit
+    NOT_STARTED = "NotStarted"
+    UNEXPECTED = "UnexpectedError"                        # detail
+
+    # --- why a pod holds its node (scale-down.md §6), the `rule` of BLOCKED_BY_POD
+    CONTROLLER_NOT_FOUND = "ControllerNotFound"
+    MIN_REPLICAS = "MinReplicasReached"
+    NOT_REPLICATED = "NotReplicated"
+    LOCAL_STORAGE = "LocalStorageRequested"
+    NOT_SAFE_TO_EVICT = "NotSafeToEvictAnnotation"
+    KUBE_SYSTEM = "UnmovableKubeSystemPod"
+    NOT_ENOUGH_PDB = "NotEnoughPdb"
+
+
+
+class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A code with the numbers that make it checkable: amounts in the resource's own unit, instants in epoch seconds."""
+
+    code: Code
+    params: dict[str, str | int | float] = {}
+
+    @staticmethod
+    def of(code: Code, **params: str | int | float) -> Reason:
+        """Build one; parameter names are listed beside each code."""
+        return Reason(code, params)

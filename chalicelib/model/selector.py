@@ -1,0 +1,70 @@
+"""Label selectors and node selector terms as data, with their matching rules (scale-up.md §5.1).
+
+Pure and shared by the predicates, budgets, DaemonSets and discovery, so that `NotIn` means the same everywhere:
+NotIn and DoesNotExist hold when the key is missing; Gt and Lt compare whole numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Requirement(msgspec.Struct, frozen=True, gc=False):
+    """key operator values; operator one of In, NotIn, Exists, DoesNotExist, Gt, Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether these labels satisfy it; an operator nobody knows matches nothing."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case "Gt" | "Lt":
+                return value is not None and _compare(self.operator, value, self.values)
+            case _:
+                return False
+
+
+def _compare(operator: str, value: str, values: tuple[str, ...]) -> bool:
+    try:
+        have, want = int(value), int(values[0])
+    except (ValueError, IndexError):
+        return False
+    return have > want if operator == "Gt" else have < want
+
+
+class Selector(msgspec.Struct, frozen=True, gc=False):
+    """A metav1.LabelSelector: all requirements must hold, so an empty one matches everything."""
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether all requirements hold."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+
+class NodeTerm(msgspec.Struct, frozen=True, gc=False):
+    """One nodeSelectorTerm: all expressions (labels) and all fields (metadata.name only). An empty term matches nothing."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node of that name and with those labels satisfies the term."""
+        if not self.expressions and not self.fields:
+            return False
+        by_field = {"metadata.name": name}
+        return all(r.matches(labels) for r in self.expressions) and all(
+            r.key in by_field and r.matches(by_field) for r in self.fields
+        )

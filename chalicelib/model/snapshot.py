@@ -1,0 +1,78 @@
+"""The world at one instant: what was read, and what could not be (`gaps`).
+
+A stored snapshot with a stored memory replays to the same plan; therefore everything the planner may ask is in here.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.pod import Owner, Pod, PodClass
+from chalicelib.model.selector import Selector
+
+
+class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that could not be read. weakens: the verdicts that are less sure for it.
+
+    kind: a resource kind (`PodDisruptionBudget`), a provider (`provider/clusterapi`) or one object's kind.
+    name: namespace/name of one malformed object, empty for a whole kind. node: the node a malformed pod is bound to.
+    """
+
+    kind: str
+    detail: str
+    name: str = ""
+    place: str = ""
+    node: str = ""
+    weakens: tuple[str, ...] = ()
+
+
+class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A PodDisruptionBudget; allowed is status.disruptionsAllowed. selector None matches nothing."""
+
+    namespace: str
+    name: str
+    selector: Selector | None
+    allowed: int
+    unhealthy_policy: str = ""
+
+
+class Controller(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A ReplicaSet, ReplicationController, Job or StatefulSet that owns pods. replicas is spec.replicas, None where it has none."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    replicas: int | None = None
+    owner: Owner | None = None
+
+
+class DaemonSet(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A DaemonSet and the class its pods have (index into Snapshot.classes)."""
+
+    namespace: str
+    name: str
+    uid: str
+    cls: int
+
+
+class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One cluster at one instant. controllers None: that kind could not be read, so rule 3 of the drain rules is off."""
+
+    cluster: str
+    taken_at: float
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    classes: tuple[PodClass, ...] = ()
+    groups: tuple[NodeGroup, ...] = ()
+    budgets: tuple[Budget, ...] = ()
+    controllers: tuple[Controller, ...] | None = None
+    daemonsets: tuple[DaemonSet, ...] = ()
+    namespaces: dict[str, dict[str, str]] = {}
+    gaps: tuple[Gap, ...] = ()
+
+    def cls(self, pod: Pod) -> PodClass:
+        """The class of a pod."""
+        return self.classes[pod.cls]

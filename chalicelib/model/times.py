@@ -1,0 +1,27 @@
+"""Instants as seconds since 1970 (float), text only at the edge. `now` is always a parameter; nobody here asks a clock."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+
+from chalicelib.model.errors import BadInput
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)\Z")
+
+
+@lru_cache(maxsize=16384)
+def parse_time(text: str) -> float:
+    """`2026-11-21T07:20:54Z` -> 1795245654.0; raises BadInput for anything but RFC 3339 with a zone."""
+    if _RFC3339.match(text):
+        try:
+            return datetime.fromisoformat(text.upper()).timestamp()
+        except ValueError:
+            pass
+    raise BadInput("time", f"{text!r} is not a time", "write RFC 3339 with a zone: 2026-11-21T07:20:54Z")
+
+
+def format_time(instant: float) -> str:
+    """RFC 3339 in UTC, whole seconds (rounded down, so that a printed time is never in the future)."""
+    return datetime.fromtimestamp(int(instant // 1), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
