@@ -1,4 +1,4 @@
-"""What must outlive a process (state.md §9). The planner takes it and returns the next one; the store keeps the difference.
+"""What must outlive a process (state.md §9). The planner takes it and returns the next; the store keeps the difference.
 
 Nothing in here is kept anywhere else: a cold start is the normal case.
 """

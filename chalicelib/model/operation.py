@@ -81,7 +81,8 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.state in OPEN_STATES
 
 
-def operation_id(cluster: str, group: str, kind: Kind, from_size: int, to_size: int, nodes: tuple[str, ...], plan: str) -> str:
+def operation_id(cluster: str, group: str, kind: Kind, from_size: int, to_size: int, nodes: tuple[str, ...],
+                 plan: str) -> str:
     """Same intent, same id: 20 hexadecimal digits over what it does and the plan that wanted it."""
     text = msgspec.json.encode([cluster, group, kind, from_size, to_size, sorted(nodes), plan])
     return f"{kind.value}-{hashlib.sha256(text).hexdigest()[:20]}"

@@ -6,13 +6,13 @@ import msgspec
 
 
 class Done(msgspec.Struct, frozen=True, tag=True):
-    """The whole operation is finished. facts: what was achieved, for the journal (sizes, instance ids, request ids)."""
+    """The whole operation is finished. facts: what was achieved, for the journal (sizes, instance and request ids)."""
 
     facts: dict[str, str | int] = {}
 
 
 class Pending(msgspec.Struct, frozen=True, tag=True):
-    """Not finished: call again after so many seconds. data replaces the operation's stored data; step names what is next."""
+    """Not finished: call again after so many seconds. data replaces the operation's stored data; step: what is next."""
 
     after: float
     step: str

@@ -10,6 +10,8 @@ import msgspec
 
 from chalicelib.model.selector import NodeTerm, Selector
 
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' word for "every address of the node"; nothing listens here
+
 
 class Owner(msgspec.Struct, frozen=True, gc=False):
     """The controlling owner reference."""
@@ -34,7 +36,7 @@ class HostPort(msgspec.Struct, frozen=True, gc=False):
 
     port: int
     protocol: str = "TCP"
-    address: str = "0.0.0.0"  # noqa: S104 - Kubernetes' word for "every address", nothing listens here
+    address: str = ANY_ADDRESS
 
 
 class PodAffinityTerm(msgspec.Struct, frozen=True, gc=False):

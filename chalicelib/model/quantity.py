@@ -13,7 +13,8 @@ from functools import lru_cache
 
 from chalicelib.model.errors import BadInput
 
-_QUANTITY = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?)\Z")
+_QUANTITY = re.compile(
+    r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?)\Z", re.ASCII)
 _SCALE = {
     "": Decimal(1), "n": Decimal(10) ** -9, "u": Decimal(10) ** -6, "m": Decimal(10) ** -3,
     "k": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9, "T": Decimal(10) ** 12,
@@ -29,8 +30,7 @@ _REMEDY = "write a number with an optional suffix: 500m, 2, 1.5Gi, 128Mi, 1e3"
 def parse_quantity(text: str, *, milli: bool = False) -> int:
     """`500m` -> 1 (or 500 with milli=True, the unit of cpu); `1.5Gi` -> 1610612736.
 
-    Raises BadInput (place: the quantity itself) for anything the API server would refuse. As the API server does,
-    an amount beyond 2^63-1 is taken as 2^63-1.
+    Raises BadInput for anything the API server would refuse. As there, an amount beyond 2^63-1 is taken as 2^63-1.
     """
     match = _QUANTITY.match(text)
     if match is None:
@@ -51,7 +51,7 @@ def parse_amount(resource: str, text: str) -> int:
 
 
 def format_amount(resource: str, amount: int) -> str:
-    """For people: millicores as `3900m` or `4`, bytes in the largest binary unit that leaves no more than 3 digits of fraction."""
+    """For people: millicores as `3900m` or `4`, bytes in the largest fitting binary unit with two decimals at most."""
     if resource == "cpu":
         return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
     if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
@@ -61,7 +61,7 @@ def format_amount(resource: str, amount: int) -> str:
     return str(amount)
 
 
-_DURATION = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h)")
+_DURATION = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _UNIT = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

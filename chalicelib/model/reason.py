@@ -66,6 +66,7 @@ class Code(StrEnum):
     IN_COOLDOWN = "InCooldown"                            # which, until
     PARALLELISM = "ParallelismReached"                    # limit
     NOT_STARTED = "NotStarted"
+    PROMISED = "PromisedToPendingPods"                    # pod
     UNEXPECTED = "UnexpectedError"                        # detail
 
     # --- why a pod holds its node (scale-down.md §6), the `rule` of BLOCKED_BY_POD

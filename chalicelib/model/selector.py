@@ -55,7 +55,7 @@ class Selector(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeTerm(msgspec.Struct, frozen=True, gc=False):
-    """One nodeSelectorTerm: all expressions (labels) and all fields (metadata.name only). An empty term matches nothing."""
+    """One nodeSelectorTerm: all expressions (labels) and all fields (metadata.name). An empty one matches nothing."""
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()

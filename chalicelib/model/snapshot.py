@@ -39,7 +39,7 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Controller(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A ReplicaSet, ReplicationController, Job or StatefulSet that owns pods. replicas is spec.replicas, None where it has none."""
+    """A ReplicaSet, ReplicationController, Job, StatefulSet or DaemonSet. replicas is spec.replicas, if it has one."""
 
     kind: str
     namespace: str
@@ -59,7 +59,8 @@ class DaemonSet(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One cluster at one instant. controllers None: that kind could not be read, so rule 3 of the drain rules is off."""
+    """One cluster at one instant. controller_kinds: the kinds of controllers that could be read; rule 3 of the drain
+    rules is silent about the others."""
 
     cluster: str
     taken_at: float
@@ -68,7 +69,8 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     classes: tuple[PodClass, ...] = ()
     groups: tuple[NodeGroup, ...] = ()
     budgets: tuple[Budget, ...] = ()
-    controllers: tuple[Controller, ...] | None = None
+    controllers: tuple[Controller, ...] = ()
+    controller_kinds: tuple[str, ...] = ()
     daemonsets: tuple[DaemonSet, ...] = ()
     namespaces: dict[str, dict[str, str]] = {}
     gaps: tuple[Gap, ...] = ()

@@ -1,1 +1,10 @@
-"""To be written."""
+"""What Outscaler remembers, in one DynamoDB table. `Store` is the door; its errors are in errors.py."""
+
+from __future__ import annotations
+
+from chalicelib.store.facade import Store
+from chalicelib.store.journal import JournalEntry
+from chalicelib.store.leases import Lease
+from chalicelib.store.policies import StoredPolicy
+
+__all__ = ["JournalEntry", "Lease", "Store", "StoredPolicy"]

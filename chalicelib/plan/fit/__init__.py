@@ -1,1 +1,70 @@
-"""To be written."""
+"""The scheduler's filters, one file each, in the scheduler's own order (scale-up.md §5).
+
+Asked two ways: `mask` for a class over all rows at once, and `reasons` for one row when somebody wants to know why
+not. As in the scheduler, the first filter that fails speaks; NodeResourcesFit names every resource that is short.
+What is not simulated yet is a filter too, and the last one: it lets nothing through (fit/not_simulated.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from chalicelib.model.pod import PodClass
+from chalicelib.model.reason import Reason
+from chalicelib.plan.arrays import Bools
+from chalicelib.plan.fit import node_affinity, ports, resources, taints, unschedulable
+from chalicelib.plan.table import NodeTable
+
+Mask = Callable[[int, PodClass, NodeTable], Bools]
+Why = Callable[[int, PodClass, NodeTable, int], tuple[Reason, ...]]
+
+# Filters that depend on the node alone: their masks hold for the whole pass.
+STATIC: tuple[tuple[str, Mask, Why], ...] = (
+    ("NodeUnschedulable", unschedulable.mask, unschedulable.reasons),
+    ("TaintToleration", taints.mask, taints.reasons),
+    ("NodeAffinity", node_affinity.mask, node_affinity.reasons),
+)
+# Filters that change as pods are placed.
+CHANGING: tuple[tuple[str, Mask, Why], ...] = (
+    ("NodePorts", ports.mask, ports.reasons),
+    ("NodeResourcesFit", resources.mask, resources.reasons),
+)
+TABLE = STATIC + CHANGING
+
+
+def static_mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
+    """The rows that a class may use, resources and ports aside."""
+    allowed: Bools = np.ones(len(table), dtype=np.bool_)
+    for _, mask, _ in STATIC:
+        allowed &= mask(at, cls, table)
+    return allowed
+
+
+def tally(at: int, cls: PodClass, table: NodeTable, rows: Bools) -> tuple[tuple[Reason, int], ...]:
+    """Of these rows, how many each filter turns away, as the scheduler counts them: `9 Insufficient cpu`.
+
+    The first failing filter of a row counts; a row short of two resources counts for both. Commonest first.
+    """
+    counts: list[tuple[Reason, int]] = []
+    left = rows.copy()
+    for name, mask, why in TABLE:
+        failing = left & ~mask(at, cls, table)
+        if not failing.any():
+            continue
+        if name == "NodeResourcesFit":
+            counts += resources.shortages(at, table, failing)
+        else:
+            counts.append((why(at, cls, table, int(np.flatnonzero(failing)[0]))[0], int(failing.sum())))
+        left &= ~failing
+    return tuple(sorted(counts, key=lambda pair: (-pair[1], pair[0].code)))
+
+
+def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+    """Why a row does not take one more pod of a class: the first failing filter's reasons, () if it fits."""
+    for _, _, why in TABLE:
+        found = why(at, cls, table, row)
+        if found:
+            return found
+    return ()

@@ -1,0 +1,73 @@
+"""The Chalice app: which functions there are, and the HTTP routes. Every body is one call into chalicelib.handlers.
+
+Only the routes run through this file. Lambda enters the functions of the blueprints directly and never imports it, so
+nothing may be set up here that they need (no middleware, no logging).
+
+Who may read is decided when the stage is packaged, by OUTSCALER_READ_AUTH in .chalice/config.json: `iam` (signed
+requests) or `api-key` (header x-api-key). There is no third value, least of all an open one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, cast
+
+from chalice.app import Chalice, IAMAuthorizer, Request, Response
+
+from chalicelib.handlers import act, hook, query, reconcile, tick
+from chalicelib.handlers.answer import Answer, answered
+from chalicelib.handlers.runtime import runtime
+
+app = Chalice(app_name="outscaler")
+for _module in (tick, reconcile, act):
+    app.register_blueprint(_module.blueprint)
+
+_READERS: dict[str, dict[str, Any]] = {"iam": {"authorizer": IAMAuthorizer()}, "api-key": {"api_key_required": True}}
+_READ = _READERS[os.environ.get("OUTSCALER_READ_AUTH", "iam")]
+
+
+def _request() -> Request:
+    """The request that is being answered; Chalice types it as possibly missing, which inside a route it never is."""
+    return cast(Request, app.current_request)
+
+
+def _respond(work: Callable[[], Answer]) -> Response:
+    answer = answered(work, getattr(app.lambda_context, "aws_request_id", ""))
+    return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
+
+
+def _body() -> bytes:
+    raw = _request().raw_body
+    return raw if isinstance(raw, bytes) else raw.encode()
+
+
+@app.route("/healthz", methods=["GET"])
+def healthz() -> Response:
+    """Whether the function answers; says nothing else to anybody."""
+    return _respond(query.healthz)
+
+
+@app.route("/clusters", methods=["GET"], **_READ)
+def clusters() -> Response:
+    """All clusters, one line each."""
+    return _respond(lambda: query.clusters(runtime()))
+
+
+@app.route("/clusters/{name}", methods=["GET"], **_READ)
+def cluster(name: str) -> Response:
+    """One cluster: its policy, node groups, operations and timers."""
+    return _respond(lambda: query.cluster(name, runtime()))
+
+
+@app.route("/clusters/{name}/decisions", methods=["GET"], **_READ)
+def decisions(name: str) -> Response:
+    """What was decided for it, newest first."""
+    parameters = _request().query_params
+    return _respond(lambda: query.decisions(name, dict(parameters or {}), runtime()))
+
+
+@app.route("/clusters/{name}/events", methods=["POST"], content_types=["*/*"])
+def events(name: str) -> Response:
+    """The Kubernetes events webhook; it authenticates its callers itself."""
+    return _respond(lambda: hook.handle(name, _request().headers, _body(), runtime()))

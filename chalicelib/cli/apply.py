@@ -1,0 +1,67 @@
+"""`outscaler apply FILE`: the document becomes the cluster's policy at the next tick; the old version is kept.
+
+Storing names the version it replaces, so two people cannot overwrite each other unseen. The same text again changes
+nothing and makes no version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import time
+
+from chalicelib.cli.documents import place_of, read_document
+from chalicelib.cli.output import emit, warn
+from chalicelib.cli.remote import add_table_argument, open_store
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.load import digest, load
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """FILE, --dry-run, --table."""
+    parser.add_argument("file", metavar="FILE", help="policy document, or - for standard input")
+    parser.add_argument("--dry-run", action="store_true", help="show the difference, store nothing")
+    add_table_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 if it is in force now, or was already."""
+    text = read_document(args.file)
+    policy, warnings = load(text, place=place_of(args.file))
+    for warning in warnings:
+        warn(warning)
+    from chalicelib.store import JournalEntry
+    from chalicelib.store.errors import PolicyChanged, StoreError
+
+    store = open_store(args)
+    current = store.policies.current(policy.name)
+    before = current.version if current else None
+    if current is not None and current.digest == digest(text):
+        return _say(args, policy.name, "unchanged", current.version)
+    if args.dry_run:
+        diff = _difference(current.text if current else "", text, policy.name, before)
+        return _say(args, policy.name, "would change" if current else "would create", (before or 0) + 1, diff)
+    try:
+        version = store.policies.put(policy.name, text, digest(text), before)
+    except PolicyChanged as error:
+        raise BadInput(policy.name, f"somebody else has just stored another version ({error})",
+                       "look at it with outscaler get policy, then apply again") from None
+    try:
+        facts: dict[str, str | int | float | bool] = {"version": version, "digest": digest(text)}
+        store.journal.append(policy.name, JournalEntry(at=time.time(), kind="policy", facts=facts))
+    except StoreError as error:
+        warn(f"{policy.name}: version {version} is in force, but the journal could not be written: {error}")
+    return _say(args, policy.name, "changed" if current else "created", version)
+
+
+def _difference(old: str, new: str, name: str, before: int | None) -> str:
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), f"{name} version {before or 0}",
+                                 f"{name} as given", lineterm="")
+    return "\n".join(lines)
+
+
+def _say(args: argparse.Namespace, name: str, result: str, version: int, diff: str = "") -> int:
+    data = {"name": name, "result": result, "version": version} | ({"diff": diff} if args.dry_run else {})
+    text = f"{name}: {result}, version {version}"
+    emit(args.output, lambda: data, lambda: (f"{text}\n{diff}" if diff else text, []))
+    return 0

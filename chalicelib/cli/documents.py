@@ -1,0 +1,32 @@
+"""Policy documents as files, or standard input as `-`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.yaml_marks import MAX_BYTES
+
+STDIN = "-"
+
+
+def place_of(path: str) -> str:
+    """What messages call it."""
+    return "stdin" if path == STDIN else path
+
+
+def read_document(path: str) -> str:
+    """The text; raises OSError for a file that cannot be read, BadInput for one that is not text."""
+    if path == STDIN:
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    else:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)         # never more: somebody will name a disk image
+    if len(data) > MAX_BYTES:
+        raise BadInput(place_of(path), "is too large for a policy", f"keep it under {MAX_BYTES} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise BadInput(f"{place_of(path)}:{line}", "is not UTF-8 text", "save the file as UTF-8") from None

@@ -1,0 +1,147 @@
+"""`outscaler get [clusters | policy NAME | operations NAME | groups NAME]`: what is in the table, as it is.
+
+Nothing is worked out here; what would happen next is `outscaler plan`'s to say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from chalicelib.cli.output import emit
+from chalicelib.cli.remote import add_table_argument, open_store, stored_policy
+from chalicelib.cli.tables import Table
+from chalicelib.model.errors import BadInput
+from chalicelib.model.quantity import format_duration
+from chalicelib.model.times import format_time
+
+if TYPE_CHECKING:
+    from chalicelib.model.memory import GroupMemory
+    from chalicelib.model.operation import Operation
+    from chalicelib.store import Store, StoredPolicy
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """WHAT, NAME, --table."""
+    parser.add_argument("what", nargs="?", choices=tuple(_THINGS), default="clusters", help="clusters (default), "
+                        "or the policy, open operations or remembered groups of one cluster")
+    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="the cluster; not for clusters")
+    add_table_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Always 0: an empty answer is an answer."""
+    if args.what == "clusters" and args.name:
+        raise BadInput("outscaler get clusters", f"takes no name, but {args.name!r} is given",
+                       f"write outscaler get policy {args.name}")
+    if args.what != "clusters" and not args.name:
+        raise BadInput(f"outscaler get {args.what}", "needs a cluster's name", "outscaler get clusters lists them")
+    _THINGS[args.what](open_store(args), args)
+    return 0
+
+
+def instant(at: float) -> str | None:
+    """RFC 3339, or None for never."""
+    return format_time(at) if at > 0 else None
+
+
+def ago(at: float, now: float) -> str:
+    """`5m10s ago`, `in 20s`, `never`."""
+    if at <= 0:
+        return "never"
+    return f"{format_duration(now - at)} ago" if at <= now else f"in {format_duration(at - now)}"
+
+
+def _clusters(store: Store, args: argparse.Namespace) -> None:
+    policies = store.policies.all_current()
+    now = time.time()
+    passes = [store.schedule.due(each.name).last_pass for each in policies]
+    data = [{"name": each.name, "version": each.version, "storedAt": instant(each.stored_at), "digest": each.digest,
+             "lastPass": instant(last)} for each, last in zip(policies, passes, strict=True)]
+    rows = tuple((each.name, str(each.version), ago(each.stored_at, now), each.digest[:12], ago(last, now))
+                 for each, last in zip(policies, passes, strict=True))
+    emit(args.output, lambda: data, lambda: ("", [
+        Table(("cluster", "version", "stored", "digest", "last pass"), rows, right=frozenset({1}),
+              empty="no cluster has a policy yet")
+    ]))
+
+
+def _policy(store: Store, args: argparse.Namespace) -> None:
+    """The text itself for table and yaml: it is YAML, and its comments matter."""
+    stored: StoredPolicy = stored_policy(store, args.name)
+    if args.output == "json":
+        data = {"name": stored.name, "version": stored.version, "storedAt": instant(stored.stored_at),
+                "digest": stored.digest, "text": stored.text}
+        emit("json", lambda: data, lambda: ("", ()))
+    else:
+        sys.stdout.write(stored.text if stored.text.endswith("\n") else stored.text + "\n")
+
+
+def _operations(store: Store, args: argparse.Namespace) -> None:
+    stored_policy(store, args.name)
+    operations = store.operations.list_open(args.name)
+    now = time.time()
+    emit(args.output, lambda: [_operation_data(each) for each in operations], lambda: ("", [Table(
+        ("operation", "kind", "group", "change", "state", "step", "attempt", "planned", "next"),
+        tuple((each.id, each.kind.value, each.group, _change(each), each.state.value, each.step, str(each.attempt),
+               ago(each.created_at, now), ago(each.due_at, now) if each.due_at else "") for each in operations),
+        right=frozenset({6}), empty="no operation is open",
+    )]))
+
+
+def _change(operation: Operation) -> str:
+    nodes = ", ".join(target.node or target.instance for target in operation.targets)
+    return nodes or f"{operation.from_size} to {operation.to_size}"
+
+
+def _operation_data(each: Operation) -> dict[str, Any]:
+    return {
+        "id": each.id, "kind": each.kind.value, "provider": each.provider, "group": each.group, "from": each.from_size,
+        "to": each.to_size, "nodes": [target.node or target.instance for target in each.targets],
+        "state": each.state.value, "step": each.step, "attempt": each.attempt, "plan": each.plan,
+        "createdAt": instant(each.created_at), "dueAt": instant(each.due_at), "deadline": instant(each.deadline),
+        "claimedBy": each.claimed_by, "claimedUntil": instant(each.claimed_until), "sentAt": instant(each.sent_at),
+    }
+
+
+def _groups(store: Store, args: argparse.Namespace) -> None:
+    stored_policy(store, args.name)
+    groups = sorted(store.memory.load(args.name).groups.items())
+    now = time.time()
+    emit(args.output, lambda: [_group_data(name, group) for name, group in groups], lambda: ("", [Table(
+        ("group", "target", "waiting for", "back-off", "last add", "last delete", "last failure"),
+        tuple((name, str(group.target), _request(group), _backoff(group, now), ago(group.last_add, now),
+               ago(group.last_delete, now), ago(group.last_failure, now)) for name, group in groups),
+        right=frozenset({1}), empty="nothing is remembered yet",
+    )]))
+
+
+def _request(group: GroupMemory) -> str:
+    return f"{group.request.increase} until {format_time(group.request.expected_at)}" if group.request else ""
+
+
+def _backoff(group: GroupMemory, now: float) -> str:
+    if group.backoff is None or group.backoff.until < now:
+        return ""
+    return f"{group.backoff.cls or 'failed'}, ends {ago(group.backoff.until, now)}"
+
+
+def _group_data(name: str, group: GroupMemory) -> dict[str, Any]:
+    request, backoff = group.request, group.backoff
+    return {
+        "group": name, "target": group.target,
+        "request": request and {"increase": request.increase, "since": instant(request.since),
+                                "expectedAt": instant(request.expected_at)},
+        "backoff": backoff and {"until": instant(backoff.until), "class": backoff.cls, "code": backoff.code,
+                                "message": backoff.message, "attempt": backoff.attempt},
+        "lastAdd": instant(group.last_add), "lastDelete": instant(group.last_delete),
+        "lastFailure": instant(group.last_failure),
+    }
+
+
+_THINGS: dict[str, Callable[[Store, argparse.Namespace], None]] = {
+    "clusters": _clusters, "policy": _policy, "operations": _operations, "groups": _groups,
+}

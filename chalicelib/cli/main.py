@@ -1,0 +1,190 @@
+"""`outscaler COMMAND …`: finds the command's module, and turns every failure into one line and an exit code.
+
+    0    done
+    1    a finding, where a flag asked for it (--strict)
+    2    bad input: one line per mistake on standard error; also files, AWS and clusters that cannot be reached
+    70   a bug of ours: one line; OUTSCALER_TRACEBACK=1 shows the traceback
+    130  Ctrl-C, and 141 when the reader of our output went away: both without a word
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import NoReturn
+
+import msgspec
+
+from chalicelib.cli.text import one_line
+from chalicelib.model.errors import BadInput, BadInputs, OutscalerError
+
+OUTPUTS = ("table", "json", "yaml")
+OK, FINDING, BAD_INPUT, OUR_BUG, INTERRUPTED, READER_GONE = 0, 1, 2, 70, 130, 141
+
+
+class Command(msgspec.Struct, frozen=True):
+    """One command. module: imported only when asked for; has add_arguments(parser) and run(args) -> int."""
+
+    name: str
+    module: str
+    help: str
+
+
+COMMANDS = (
+    Command("plan", "chalicelib.cli.plan", "what would happen now, and why; never writes"),
+    Command("validate", "chalicelib.cli.validate", "check policy documents"),
+    Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),
+    Command("get", "chalicelib.cli.get", "clusters, a policy, open operations, remembered groups"),
+    Command("history", "chalicelib.cli.history", "versions of a policy, and what happened"),
+)
+_BY_NAME = {command.name: command for command in COMMANDS}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command line; the exit code. Never raises."""
+    _print_what_the_terminal_cannot()
+    try:
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        sys.stdout.flush()
+    except SystemExit as leaving:                       # argparse after --help
+        return leaving.code if isinstance(leaving.code, int) else OK
+    except BaseException as error:                      # the last line of defence: nobody else may see a traceback
+        return _told(error)
+    return code
+
+
+def _run(argv: list[str]) -> int:
+    name = argv[0] if argv else ""
+    if name in {"-h", "--help", "help"}:
+        sys.stdout.write(_overview())
+        return OK
+    if name == "--version":
+        sys.stdout.write(f"outscaler {_version()}\n")
+        return OK
+    command = _BY_NAME.get(name)
+    if command is None:
+        raise _unknown(name)
+    module = importlib.import_module(command.module)
+    args = _parser(command, module).parse_args(argv[1:])
+    code: int = module.run(args)
+    return code
+
+
+class _Parser(argparse.ArgumentParser):
+    """Mistakes on the command line are bad input like any other: one line, exit 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(self.prog, message, f"see {self.prog} --help")
+
+
+def _parser(command: Command, module: ModuleType) -> argparse.ArgumentParser:
+    parser = _Parser(prog=f"outscaler {command.name}", description=f"{command.help.capitalize()}.", allow_abbrev=False)
+    module.add_arguments(parser)
+    parser.add_argument("-o", "--output", choices=OUTPUTS, default="table",
+                        help="how to print the answer (default: table)")
+    return parser
+
+
+def _overview() -> str:
+    width = max(len(command.name) for command in COMMANDS)
+    lines = [f"  {command.name:<{width}}  {command.help}" for command in COMMANDS]
+    return "\n".join(["usage: outscaler COMMAND …", "", *lines, "", "outscaler COMMAND --help tells more.", ""])
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("outscaler")
+    except PackageNotFoundError:                        # run from a tree that nobody installed
+        return "(not installed)"
+
+
+def _unknown(name: str) -> BadInput:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, _BY_NAME, n=1)
+    known = f"write one of {', '.join(_BY_NAME)}, or --help"
+    if not name:
+        return BadInput("outscaler", "no command is given", known)
+    return BadInput("outscaler", f"{name!r} is no command", f"did you mean {near[0]}?" if near else known)
+
+
+# -- failures ------------------------------------------------------------------------------------------------------
+
+
+def _told(error: BaseException) -> int:
+    """Says it on standard error by the first line of the table that fits; the exit code."""
+    code, lines = next(tell(error) for kind, tell in _FAILURES if isinstance(error, kind))
+    if code == OUR_BUG and os.environ.get("OUTSCALER_TRACEBACK") == "1":
+        lines = ["".join(traceback.format_exception(error)).rstrip()]
+    elif code == OUR_BUG and _is_foreign(error):
+        code, lines = BAD_INPUT, [one_line(f"{type(error).__name__}: {error}")]
+    with contextlib.suppress(OSError, ValueError):      # standard error may be closed as well
+        for line in lines:
+            sys.stderr.write(f"{line}\n")
+    return code
+
+
+def _reader_gone(error: BaseException) -> tuple[int, list[str]]:
+    """`outscaler … | head`: the interpreter must not complain at exit about what it could not flush."""
+    del error
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    return READER_GONE, []
+
+
+def _all_mistakes(error: BaseException) -> tuple[int, list[str]]:
+    problems = error.problems if isinstance(error, BadInputs) else (error,)
+    return BAD_INPUT, [one_line(str(problem)) for problem in problems]
+
+
+def _refused(error: BaseException) -> tuple[int, list[str]]:
+    return BAD_INPUT, [one_line(f"outscaler: {error or type(error).__name__}")]
+
+
+def _no_file(error: BaseException) -> tuple[int, list[str]]:
+    assert isinstance(error, OSError)
+    where, what = error.filename, error.strerror
+    return BAD_INPUT, [one_line(f"{where}: {what}" if where and what else f"outscaler: {what or error}")]
+
+
+def _bug(error: BaseException) -> tuple[int, list[str]]:
+    """The place and not the message: a message may hold what somebody wants to keep to himself."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" in {os.path.basename(frames[-1].filename)}:{frames[-1].lineno}" if frames else ""
+    help_ = "please report it (OUTSCALER_TRACEBACK=1 shows the traceback)"
+    return OUR_BUG, [f"outscaler: internal error: {type(error).__name__}{where}; {help_}"]
+
+
+_FAILURES: tuple[tuple[type[BaseException], Callable[[BaseException], tuple[int, list[str]]]], ...] = (
+    (KeyboardInterrupt, lambda _: (INTERRUPTED, [])),
+    (BrokenPipeError, _reader_gone),
+    (BadInput, _all_mistakes),
+    (OutscalerError, _refused),
+    (OSError, _no_file),
+    (BaseException, _bug),
+)
+
+
+def _is_foreign(error: BaseException) -> bool:
+    """AWS and the network speak through these libraries' exceptions, which the command line may not import."""
+    roots = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return bool(roots & {"botocore", "boto3", "pynamodb", "requests", "urllib3"})
+
+
+def _print_what_the_terminal_cannot() -> None:
+    """A name that the terminal's encoding lacks is printed as \\u…, and is no reason to fail."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            with contextlib.suppress(OSError, ValueError):
+                stream.reconfigure(errors="backslashreplace")

@@ -1,0 +1,32 @@
+"""One answer, three forms: `-o table` for people, json and yaml for programs (stable keys, nothing else printed)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from chalicelib.cli.tables import Section, show
+
+
+def emit(output: str, data: Callable[[], Any], people: Callable[[], tuple[str, Iterable[Section]]]) -> None:
+    """Prints data() (dicts, lists, text, numbers, None) as json or yaml, or people() as a text and tables.
+
+    Both are functions, because making the one that is not wanted can take longer than printing the other.
+    """
+    if output == "json":
+        sys.stdout.write(json.dumps(data(), indent=2, ensure_ascii=False) + "\n")
+    elif output == "yaml":
+        import yaml
+
+        sys.stdout.write(yaml.safe_dump(data(), sort_keys=False, allow_unicode=True))
+    else:
+        show(*people())
+
+
+def warn(text: str) -> None:
+    """A warning on standard error, so that the answer stays clean."""
+    from chalicelib.cli.text import one_line
+
+    sys.stderr.write(f"warning: {one_line(text)}\n")

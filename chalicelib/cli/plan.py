@@ -1,0 +1,131 @@
+"""`outscaler plan`: what would happen now, and why. Reads files or a live cluster, and never writes to either.
+
+It runs the same planner as the reconcile function and needs no AWS, so that a decision can be seen before anybody is
+given the keys, and an old one replayed from what was saved of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import msgspec
+
+from chalicelib.cli import render
+from chalicelib.cli.output import emit, warn
+from chalicelib.model.errors import BadInput
+from chalicelib.model.memory import Memory
+from chalicelib.model.policy import Policy
+from chalicelib.model.quantity import parse_duration
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.times import parse_time
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of architecture §8."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
+    source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
+    parser.add_argument("--context", default="", help="the kubeconfig's context, if not its current one")
+    parser.add_argument("--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json")
+    parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers")
+    parser.add_argument("--memory", metavar="FILE", type=Path, help="what is remembered, as --save-memory wrote it")
+    parser.add_argument("--save-memory", metavar="FILE", type=Path, help="write what would be remembered")
+    parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[],
+                        help="an option, as in the policy; may be repeated")
+    parser.add_argument("--now", metavar="RFC3339", help="the instant to plan for; default DIR/captured-at, else now")
+    parser.add_argument("--seed", type=int, default=0, help="for expanders that draw lots")
+    parser.add_argument("--assume-unneeded-for", metavar="DURATION",
+                        help="treat every unneeded node as unneeded for so long, to see the removals")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the plan; raises BadInput."""
+    from chalicelib.plan.decide import decide
+
+    policy = _policy(args)
+    now = _now(args)
+    memory = _memory(args.memory)
+    assumed = parse_duration(args.assume_unneeded_for) if args.assume_unneeded_for else None
+    started = time.perf_counter()
+    snapshot = _snapshot(args, policy, now)
+    decoded = time.perf_counter()
+    plan, after = decide(snapshot, policy, memory, now, args.seed, assume_unneeded_for=assumed)
+    timings = {"decode": decoded - started, "plan": time.perf_counter() - decoded}
+    if args.save_memory is not None:
+        args.save_memory.write_bytes(msgspec.json.format(msgspec.json.encode(after), indent=1))
+    emit(args.output, render.as_document(plan, timings), lambda: render.as_blocks(plan, timings))
+    return 0
+
+
+def _policy(args: argparse.Namespace) -> Policy:
+    from chalicelib.policy.load import load
+    from chalicelib.policy.overrides import with_options
+
+    policy = Policy(name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem)
+    if args.policy is not None:
+        policy, warnings = load(_text(args.policy), place=args.policy.name)
+        for warning in warnings:
+            warn(warning)
+    return with_options(policy, args.option)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(str(path), "is not UTF-8 text", "save it as UTF-8") from None
+
+
+def _now(args: argparse.Namespace) -> float:
+    if args.now:
+        try:
+            return parse_time(args.now)
+        except BadInput as error:
+            raise BadInput("--now", error.problem, error.remedy) from None
+    captured = args.snapshot / "captured-at" if args.snapshot else None
+    if captured is not None and captured.is_file():
+        return parse_time(captured.read_text(encoding="utf-8").strip())
+    return time.time()
+
+
+def _memory(path: Path | None) -> Memory:
+    if path is None:
+        return Memory()
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Memory)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadInput(str(path), f"is not a saved memory ({error})", "write one with --save-memory") from None
+
+
+def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
+    from chalicelib.snapshot import files
+
+    if args.snapshot is not None:
+        return files.read(args.snapshot, node_groups=args.node_groups, cluster=policy.name, taken_at=now)
+    return _live(args, policy, now)
+
+
+def _live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
+    """A snapshot of a live cluster; groups come from --node-groups, or from the policy's providers."""
+    from chalicelib.kube.connect import connect
+    from chalicelib.model.policy import KubernetesAccess
+    from chalicelib.providers.registry import providers as for_policy
+    from chalicelib.snapshot import files, live
+    from chalicelib.snapshot.observe import observe
+
+    access = KubernetesAccess(kubeconfig_file=str(args.kubeconfig), context=args.context,
+                              allow_insecure_tls=policy.kubernetes.allow_insecure_tls)
+    kube = connect(access, _no_secrets, clock=time.time)
+    if args.node_groups is not None:
+        return live.take(policy.name, kube, lambda nodes: (files.groups(args.node_groups, nodes), ()), now)
+    if not policy.providers:
+        raise BadInput("--kubeconfig", "says nothing about node groups",
+                       "add --node-groups FILE, or --policy FILE with providers")
+    providers = for_policy(policy, kube, _no_secrets, time.time)
+    return live.take(policy.name, kube, lambda nodes: observe(providers, nodes), now)
+
+
+def _no_secrets(name: str) -> str:
+    raise BadInput(f"secret {name}", "is not read from here", "name files instead of secrets when planning by hand")

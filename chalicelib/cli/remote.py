@@ -1,0 +1,44 @@
+"""The table that a command talks to, and the clusters in it. Imported store and all only when a command needs AWS."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from chalicelib.model.errors import BadInput
+
+if TYPE_CHECKING:
+    from chalicelib.store import Store, StoredPolicy
+
+
+def add_table_argument(parser: argparse.ArgumentParser) -> None:
+    """--table NAME, for the commands that need AWS."""
+    parser.add_argument("--table", default="", metavar="NAME", help="DynamoDB table (default: $OUTSCALER_TABLE)")
+
+
+def open_store(args: argparse.Namespace) -> Store:
+    """The store on --table or $OUTSCALER_TABLE; raises BadInput if neither is there."""
+    table = args.table or os.environ.get("OUTSCALER_TABLE", "")
+    if not table:
+        raise BadInput("--table", "is not given, and OUTSCALER_TABLE is not set",
+                       "name the deployment's DynamoDB table")
+    from chalicelib.store import Store
+
+    return Store(table, clock=time.time)
+
+
+def stored_policy(store: Store, name: str) -> StoredPolicy:
+    """A cluster's policy in force; raises BadInput with the nearest name for a cluster that has none."""
+    stored = store.policies.current(name)
+    if stored is not None:
+        return stored
+    names = store.policies.names()
+    near = get_close_matches(name, names, n=1)
+    if near:
+        remedy = f"did you mean {near[0]}?"
+    else:
+        remedy = f"known: {', '.join(names[:10])}" if names else "store one with outscaler apply"
+    raise BadInput(name, "no such cluster", remedy)

@@ -1,0 +1,113 @@
+"""Tables for people: with rich on a terminal, as plain columns everywhere else.
+
+Plain columns are never cut and never coloured: they go to files, to grep, to logs. rich is optional; without it a
+terminal gets the plain columns too. NO_COLOR and TERM=dumb are obeyed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TextIO
+
+import msgspec
+
+from chalicelib.cli.text import columns, printable
+
+_GAP = "   "
+
+
+class Section(Protocol):
+    """What can be shown as a table; without rows it is left out."""
+
+    @property
+    def title(self) -> str:
+        """One line above it; may be empty."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns."""
+
+    @property
+    def rows(self) -> Sequence[tuple[str, ...]]:
+        """As many cells each as there are columns."""
+
+
+class Table(msgspec.Struct, frozen=True):
+    """A Section that knows more. right: positions of columns of numbers. empty: what to say without rows."""
+
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+    title: str = ""
+    right: frozenset[int] = frozenset()
+    empty: str = ""
+
+
+def show(text: str, sections: Iterable[Section], out: TextIO | None = None) -> None:
+    """Prints the text, then a table per section, with an empty line between them."""
+    out = out or sys.stdout
+    tables = [_as_table(section) for section in sections]
+    shown = [table for table in tables if table.rows or table.empty]
+    if not (wants_rich(out) and _show_rich(text, shown, out)):
+        out.write(plain(text, shown))
+
+
+def _as_table(section: Section) -> Table:
+    return section if isinstance(section, Table) else Table(section.columns, section.rows, section.title)
+
+
+def wants_rich(out: TextIO) -> bool:
+    """On a terminal that can do more than a printer can."""
+    return out.isatty() and os.environ.get("TERM", "") not in {"dumb", ""}
+
+
+def plain(text: str, tables: Iterable[Table]) -> str:
+    """Columns with three blanks between them; the last one is as wide as it is."""
+    return "\n".join([*([_paragraph(text)] if text else []), *map(_plain_table, tables)])
+
+
+def _paragraph(text: str) -> str:
+    return "".join(f"{printable(line)}\n" for line in text.splitlines())
+
+
+def _plain_table(table: Table) -> str:
+    title = f"{printable(table.title)}\n" if table.title else ""
+    if not table.rows:
+        return f"{title}{table.empty}\n"
+    rows = [tuple(name.upper() for name in table.columns), *(tuple(map(printable, row)) for row in table.rows)]
+    widths = [max(columns(row[index]) for row in rows) for index in range(len(table.columns))]
+    return title + "".join(f"{_GAP.join(_cells(row, widths, table.right)).rstrip()}\n" for row in rows)
+
+
+def _cells(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> Iterable[str]:
+    for index, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        fill = " " * (width - columns(cell))
+        yield fill + cell if index in right else cell + fill
+
+
+def _show_rich(text: str, tables: Sequence[Table], out: TextIO) -> bool:
+    """False where rich is not installed."""
+    try:
+        from rich.box import SIMPLE_HEAD
+        from rich.console import Console
+        from rich.table import Table as RichTable
+        from rich.text import Text
+    except ImportError:
+        return False
+    console = Console(file=out, highlight=False)
+    if text:
+        console.print(Text(_paragraph(text)))
+    for table in tables:
+        if table.title:
+            console.print(Text(printable(table.title), style="bold"))
+        if not table.rows:
+            console.print(Text(f"{table.empty}\n", style="dim"))
+            continue
+        shown = RichTable(box=SIMPLE_HEAD, pad_edge=False)
+        for position, name in enumerate(table.columns):
+            shown.add_column(Text(name), justify="right" if position in table.right else "left", overflow="fold")
+        for row in table.rows:
+            shown.add_row(*(Text(printable(cell)) for cell in row))
+        console.print(shown)
+    return True

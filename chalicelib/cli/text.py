@@ -1,0 +1,34 @@
+"""Text for terminals: on one line, without control characters, measured in columns.
+
+Names in here come from clusters and files; an escape sequence in a pod's name must not reach a terminal.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+
+def printable(text: str) -> str:
+    """Control and format characters (escapes, newlines, direction marks) replaced by a visible mark."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(each) in {"Cc", "Cf",
+                                                                                 "Cs"} else each for each in text)
+
+
+def one_line(text: str) -> str:
+    """Several lines as one, safe to print."""
+    return printable(" ".join(text.split()))
+
+
+def columns(text: str) -> int:
+    """How many columns it takes: wide characters take two, combining marks none."""
+    if text.isascii():
+        return len(text)
+    return sum(_width(each) for each in text)
+
+
+def _width(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1

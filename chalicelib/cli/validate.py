@@ -1,0 +1,96 @@
+"""`outscaler validate FILE…`: is each document right, and what would not be as its writer may think?
+
+Needs neither AWS nor a cluster. Mistakes and warnings go to standard error, the answer per file to standard output.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+import msgspec
+
+from chalicelib.cli.documents import place_of, read_document
+from chalicelib.cli.output import emit, warn
+from chalicelib.cli.tables import Table
+from chalicelib.cli.text import one_line
+from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.policy.load import load
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """One file's answer. name: the cluster's, where the document is right."""
+
+    file: str
+    name: str = ""
+    problems: tuple[BadInput, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """FILE…, --strict."""
+    parser.add_argument("files", nargs="+", metavar="FILE", help="policy document, or - for standard input")
+    parser.add_argument("--strict", action="store_true", help="exit 1 if there are warnings")
+
+
+def run(args: argparse.Namespace) -> int:
+    """2 if a document is wrong, 1 if --strict and one has warnings, else 0."""
+    verdicts = _names_once([_verdict(file) for file in args.files])
+    for verdict in verdicts:
+        for problem in verdict.problems:
+            sys.stderr.write(f"{one_line(str(problem))}\n")
+        for warning in verdict.warnings:
+            warn(warning)
+    emit(args.output, lambda: [_as_data(verdict) for verdict in verdicts], lambda: ("", [_table(verdicts)]))
+    if any(verdict.problems for verdict in verdicts):
+        return 2
+    return 1 if args.strict and any(verdict.warnings for verdict in verdicts) else 0
+
+
+def _verdict(file: str) -> Verdict:
+    place = place_of(file)
+    try:
+        policy, warnings = load(read_document(file), place=place)
+    except OSError as error:
+        return Verdict(place, problems=(BadInput(place, error.strerror or str(error)),))
+    except BadInputs as error:
+        return Verdict(place, problems=error.problems)
+    except BadInput as error:
+        return Verdict(place, problems=(error,))
+    return Verdict(place, policy.name, warnings=warnings)
+
+
+def _names_once(verdicts: list[Verdict]) -> list[Verdict]:
+    """Two documents for one cluster: whichever is applied last would win."""
+    first: dict[str, str] = {}
+    checked = []
+    for verdict in verdicts:
+        before = first.setdefault(verdict.name, verdict.file) if verdict.name else verdict.file
+        if before != verdict.file:
+            twice = BadInput(f"{verdict.file}: metadata.name", f"{verdict.name} is already in {before}",
+                             "one document per cluster")
+            checked.append(msgspec.structs.replace(verdict, problems=(*verdict.problems, twice)))
+        else:
+            checked.append(verdict)
+    return checked
+
+
+def _as_data(verdict: Verdict) -> dict[str, Any]:
+    problems = [{"place": each.place, "problem": each.problem, "remedy": each.remedy} for each in verdict.problems]
+    return {"file": verdict.file, "name": verdict.name, "valid": not problems, "problems": problems,
+            "warnings": list(verdict.warnings)}
+
+
+def _table(verdicts: list[Verdict]) -> Table:
+    return Table(("file", "cluster", "result"), tuple((each.file, each.name, _result(each)) for each in verdicts))
+
+
+def _result(verdict: Verdict) -> str:
+    if verdict.problems:
+        return f"refused, {_count(len(verdict.problems), 'mistake')}"
+    return f"right, {_count(len(verdict.warnings), 'warning')}" if verdict.warnings else "right"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,88 @@
+"""How far a removal has come, node by node, as text in the operation's row: nothing else of it survives a process.
+
+A node that is given up is first recorded as such and only then rolled back. Were it the other way round, a crash
+between the two would repeat the step on a node whose taint is off, and might find nothing wrong with it any more.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.execute.vendor import OWN
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Failed, Pending
+
+KEY = f"{OWN}removal"
+
+
+class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One target. cordoned: by us, so it is ours to undo. kept: why the node stays, empty while it is to go.
+    undone: nothing of ours is on the node any more. Instants are epoch seconds."""
+
+    cordoned: bool = False
+    daemons_asked: bool = False
+    evicting_since: float = 0.0
+    blocked: str = ""
+    gone_by: float = 0.0
+    kept: str = ""
+    cls: str = ""
+    code: str = ""
+    undone: bool = False
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The whole removal. since: when the present wait began. cursor: the last pod asked in this round of evictions.
+    resume, resume_after: where to go on once the roll-back of single nodes is done."""
+
+    nodes: dict[str, NodeProgress] = {}
+    since: float = 0.0
+    cursor: str = ""
+    resume: str = ""
+    resume_after: float = 0.0
+    undoing_since: float = 0.0
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """Nodes still to go, by name."""
+        return tuple(sorted(name for name, node in self.nodes.items() if not node.kept))
+
+    @property
+    def to_undo(self) -> tuple[str, ...]:
+        """Nodes given up whose roll-back has not been seen to work."""
+        return tuple(sorted(name for name, node in self.nodes.items() if node.kept and not node.undone))
+
+    def change(self, name: str, **changes: object) -> Progress:
+        """With fields of one node replaced."""
+        node = msgspec.structs.replace(self.nodes.get(name, NodeProgress()), **changes)
+        return msgspec.structs.replace(self, nodes={**self.nodes, name: node})
+
+    def keep(self, name: str, cls: str, why: str, *, untouched: bool = False) -> Progress:
+        """Give one node up. untouched: nothing was done to it yet."""
+        return self.change(name, kept=why, cls=cls, undone=untouched)
+
+    def failure(self) -> Failed:
+        """What to say when no node is left to go: the first one's class, everybody's reason."""
+        kept = [(name, self.nodes[name]) for name in sorted(self.nodes) if self.nodes[name].kept]
+        first = kept[0][1] if kept else NodeProgress(cls="InvalidRequest")
+        text = "; ".join(f"node {name}: {node.kept}" for name, node in kept) or "no node to remove was named"
+        return Failed(first.cls, text, code=first.code, facts={"kept": len(kept)})
+
+
+def read(operation: Operation) -> Progress:
+    """The progress kept in the operation; an operation that has none yet has all of it before it."""
+    text = operation.data.get(KEY)
+    return msgspec.json.decode(text, type=Progress) if text else Progress()
+
+
+def stay(operation: Operation, progress: Progress, step: str, after: float, note: str = "") -> Pending:
+    """Come back to `step` after so many seconds, with this progress recorded."""
+    data = {**operation.data, KEY: msgspec.json.encode(progress).decode()}
+    return Pending(after, step, data, note)
+
+
+def onward(operation: Operation, progress: Progress, step: str, after: float = 0.0) -> Pending:
+    """The next step, after the nodes given up in this one have been rolled back. A new step begins without a clock."""
+    fresh = msgspec.structs.replace(progress, since=0.0, cursor="")
+    if fresh.to_undo or not fresh.live:
+        return stay(operation, msgspec.structs.replace(fresh, resume=step, resume_after=after), "undo", 0.0)
+    return stay(operation, fresh, step, after)

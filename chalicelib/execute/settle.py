@@ -1,0 +1,61 @@
+"""An error met while acting becomes an outcome: wait and try again, or give up with a class that back-off can follow.
+
+Only errors that say "not now" are tried again in place, each time later and never more than MAX_TRIES times in a row.
+OutOfStock and QuotaExceeded are temporary too, but waiting in place would keep the pods from the next group, which is
+planned in the same minute once this one has failed (demands.md 3).
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import msgspec
+
+from chalicelib.kube import errors as kube
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Failed, Pending
+from chalicelib.providers import errors as vendor
+
+MAX_TRIES = 8
+FIRST_WAIT = 5.0
+LONGEST_WAIT = 60.0
+TRIES = "own.tries"
+"""The key in the operation's data: temporary errors in a row."""
+
+ActingError = vendor.ProviderError | kube.ClusterError
+AGAIN: tuple[type[ActingError], ...] = (
+    vendor.Throttled, vendor.Transient, vendor.Conflict,
+    kube.TooMany, kube.Unavailable, kube.Conflict, kube.Expired,
+)
+
+
+def settle(error: ActingError, operation: Operation, step: str) -> Pending | Failed:
+    """The same step again, later; or Failed, for a permanent error or after MAX_TRIES temporary ones."""
+    tries = int(operation.data.get(TRIES, "0")) + 1
+    asked = float(getattr(error, "retry_after", 0.0) or 0.0)
+    if isinstance(error, AGAIN) and tries <= MAX_TRIES:
+        data = {**operation.data, TRIES: str(tries)}
+        return Pending(wait(tries, asked, operation.id), step, data, note=f"{class_of(error)}: {error}")
+    return Failed(class_of(error), str(error), code=str(getattr(error, "code", "") or ""), retry_after=asked)
+
+
+def class_of(error: ActingError) -> str:
+    """The name that memory and the journal keep. A cluster's class is marked: it says nothing about the vendor."""
+    name = type(error).__name__
+    return f"Cluster{name}" if isinstance(error, kube.ClusterError) and not name.startswith("Cluster") else name
+
+
+def wait(tries: int, asked: float, seed: str) -> float:
+    """Seconds before the next try: doubling from 5 to 60, or what the other side asked for if that is longer; up to a
+    quarter on top, by operation, so that many throttled together do not come back together (demands.md 10)."""
+    pause = max(asked, min(LONGEST_WAIT, FIRST_WAIT * 2 ** (tries - 1)))
+    spread = zlib.crc32(f"{seed}/{tries}".encode()) / 2**32
+    return float(round(pause * (1 + spread / 4), 1))
+
+
+def unhurt(operation: Operation) -> Operation:
+    """The operation with its count of errors in a row taken off: what a step that came through continues with."""
+    if TRIES not in operation.data:
+        return operation
+    data = {key: value for key, value in operation.data.items() if key != TRIES}
+    return msgspec.structs.replace(operation, data=data)

@@ -1,0 +1,114 @@
+"""Mark the nodes that are to go, and take the mark off those that are not: look, taint, undo.
+
+The hard taint's value is the Unix second (scale-down.md §9), as upstream writes it, so that both programs and people
+can read how old it is. Who put it there is known from the operation's row: `look` records, before anything is touched,
+what of the mark will be ours.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.execute.progress import Progress, onward, read, stay
+from chalicelib.execute.settle import class_of, wait
+from chalicelib.execute.world import NodeState, World
+from chalicelib.kube.errors import ClusterError, Missing
+from chalicelib.model.node import TO_BE_DELETED, Taint
+from chalicelib.model.operation import Operation, Target
+from chalicelib.model.outcome import Done, Failed, Outcome
+
+FOREIGN_TAINT_TIME = 300.0
+"""A taint younger than this is somebody else's deletion in progress (scale-down.md §3)."""
+UNDO_TIME = 600.0
+
+
+def look(operation: Operation, world: World, now: float) -> Outcome:
+    """Read the nodes, refuse those that are not what was planned, and record what will be ours to undo."""
+    progress = read(operation)
+    for target in operation.targets:
+        if target.node in progress.nodes:
+            continue
+        node = world.cluster.node(target.node)
+        if node is None:
+            progress = progress.keep(target.node, "NotFound", "the node no longer exists", untouched=True)
+        elif problem := _not_as_planned(target, node, now):
+            progress = progress.keep(target.node, "Conflict", problem, untouched=True)
+        else:
+            ours = world.options.cordon_node_before_terminating and not node.unschedulable
+            progress = progress.change(target.node, cordoned=ours)
+    return onward(operation, progress, "taint")
+
+
+def _not_as_planned(target: Target, node: NodeState, now: float) -> str:
+    """Why this node is not the one the plan meant, or is not ours to remove any more; empty if it is."""
+    if target.instance and node.provider_id and node.provider_id != target.instance:
+        return f"another machine has taken its name ({node.provider_id}, planned was {target.instance})"
+    if node.scale_down_disabled:
+        return "annotation scale-down-disabled was set meanwhile"
+    taint = node.taint(TO_BE_DELETED)
+    if taint and taint.value.isdecimal() and now - int(taint.value) < FOREIGN_TAINT_TIME:
+        return "somebody else is deleting it: it carries a fresh ToBeDeletedByClusterAutoscaler taint"
+    return ""
+
+
+def taint(operation: Operation, world: World, now: float) -> Outcome:
+    """Taint and cordon every node, then let the scheduler notice. A taint already there is left as it is, so a repeated
+    step changes nothing."""
+    progress = read(operation)
+    mark = Taint(TO_BE_DELETED, "NoSchedule", str(int(now)))
+    for name in progress.live:
+        try:
+            world.cluster.taint(name, mark, cordon=progress.nodes[name].cordoned)
+        except Missing:
+            progress = progress.keep(name, "NotFound", "the node no longer exists", untouched=True)
+        world.checkpoint("taint:called")
+    return onward(operation, progress, "recheck", world.options.node_delete_delay_after_taint)
+
+
+def undo(operation: Operation, world: World, now: float) -> Outcome:
+    """Take our mark off the nodes given up; then the others go on, or, if there are none, the operation has failed.
+
+    An API that refuses is asked again for UNDO_TIME; after that the taint is left to the next pass, and this is said.
+    """
+    progress = read(operation)
+    begun = progress.undoing_since or now
+    trouble: ClusterError | None = None
+    for name in progress.to_undo:
+        try:
+            world.cluster.untaint(name, TO_BE_DELETED, uncordon=progress.nodes[name].cordoned)
+        except ClusterError as error:
+            trouble = error
+            if now - begun >= UNDO_TIME:
+                left = f"{progress.nodes[name].kept} (its taint could not be taken off: {class_of(error)})"
+                progress = progress.change(name, kept=left, undone=True)
+            continue
+        world.checkpoint("undo:called")
+        progress = progress.change(name, undone=True)
+    if progress.to_undo and trouble is not None:
+        pause = wait(2, 0.0, operation.id)
+        again = msgspec.structs.replace(progress, undoing_since=begun)
+        return stay(operation, again, "undo", pause, f"rolling back: {class_of(trouble)}: {trouble}")
+    return after_undo(operation, msgspec.structs.replace(progress, undoing_since=0.0))
+
+
+def after_undo(operation: Operation, progress: Progress) -> Outcome:
+    """Back to where the others were, or the end."""
+    if progress.live and progress.resume:
+        return stay(operation, progress, progress.resume, progress.resume_after)
+    return progress.failure()
+
+
+def give_up(operation: Operation, failure: Failed) -> Outcome:
+    """The whole removal is off: every node still to go is kept for this reason and rolled back first."""
+    progress = read(operation)
+    if not progress.nodes:
+        return failure
+    for name in progress.live:
+        progress = progress.change(name, kept=failure.message, cls=failure.cls, code=failure.code)
+    return onward(operation, progress, "undo")
+
+
+def finished(progress: Progress, facts: dict[str, str | int]) -> Done:
+    """The end of a removal of which at least one node is gone; what was kept, and why, is part of the answer."""
+    kept = {f"kept {name}": node.kept for name, node in sorted(progress.nodes.items()) if node.kept}
+    return Done({"removed": len(progress.live), "nodes": ",".join(progress.live), **facts, **kept})

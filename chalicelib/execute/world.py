@@ -1,0 +1,119 @@
+"""What a step may touch, and nothing else: one provider, a few verbs of one cluster, the options in force.
+
+The steps know neither the store nor the queues nor the policy's mode. Each part is a narrow protocol, so that a test or
+the local emulation puts another in its place without any patching; the real cluster is execute/cluster.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import msgspec
+
+from chalicelib.model.node import Taint
+from chalicelib.model.policy import Options
+from chalicelib.providers.base import Provider
+
+
+class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A Node as the removal steps see it. delays: its `delay-deletion.` annotations (scale-down.md §9, step 6)."""
+
+    name: str
+    uid: str = ""
+    provider_id: str = ""
+    unschedulable: bool = False
+    scale_down_disabled: bool = False
+    taints: tuple[Taint, ...] = ()
+    delays: tuple[str, ...] = ()
+
+    def taint(self, key: str) -> Taint | None:
+        """The first taint with that key, if any."""
+        return next((taint for taint in self.taints if taint.key == key), None)
+
+
+class PodState(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A pod as the removal steps see it. grace and deletion_grace in seconds; deleted in epoch seconds, 0.0: not."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    node: str = ""
+    phase: str = ""
+    mirror: bool = False
+    daemonset: bool = False
+    enable_ds_eviction: str = ""
+    priority: int = 0
+    grace: float = 30.0
+    deleted: float = 0.0
+    deletion_grace: float = 30.0
+
+    @property
+    def key(self) -> str:
+        """namespace/name, as every message names it."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Eviction(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one eviction: accepted (a pod that is gone counts), or the API's own words why not."""
+
+    accepted: bool
+    why_not: str = ""
+
+
+class Recheck(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The drain rules asked again just before acting: the first pod that holds the node and the rule, or nothing."""
+
+    pod: str = ""
+    rule: str = ""
+
+    @property
+    def clear(self) -> bool:
+        """Nothing holds the node."""
+        return not (self.pod or self.rule)
+
+
+class NodeApi(Protocol):
+    """The verbs of the cluster's API that a removal needs. Every method raises ClusterError."""
+
+    def node(self, name: str) -> NodeState | None:
+        """The node as it is now; None: there is none of that name."""
+
+    def taint(self, name: str, taint: Taint, *, cordon: bool) -> None:
+        """Put the taint on, and cordon; a taint of that key already there stays as it is. Missing: there is no node."""
+
+    def untaint(self, name: str, key: str, *, uncordon: bool) -> None:
+        """Take the taint off, and uncordon; a node without it, or no node at all, is fine."""
+
+    def pods_on(self, node: str) -> tuple[PodState, ...]:
+        """Every pod bound to the node, finished ones included."""
+
+    def pods_nominated(self, node: str) -> tuple[PodState, ...]:
+        """Pods that the scheduler has promised this node to after a preemption."""
+
+    def evict(self, pod: PodState, grace: float) -> Eviction:
+        """Ask for the eviction of this very pod (by uid); budgets are the API's business."""
+
+
+def everything_clear(node: str) -> Recheck:
+    """The recheck where no rules are wired: only the ones in execute/recheck.py hold a node."""
+    del node
+    return Recheck()
+
+
+def no_checkpoint(place: str) -> None:
+    """Outside of tests and `make run`, nobody stops at a checkpoint."""
+    del place
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything one step may use. checkpoint is called with a name after each change made outside, before it can be
+    recorded: a test dies there to show that nothing is done twice."""
+
+    provider: Provider
+    cluster: NodeApi
+    options: Options
+    recheck: Callable[[str], Recheck] = field(default=everything_clear)
+    checkpoint: Callable[[str], None] = field(default=no_checkpoint)

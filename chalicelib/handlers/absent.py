@@ -1,0 +1,51 @@
+"""A provider that could not be built: wrong settings, no credential, not in this version.
+
+It stands in the list like any other and answers every question with the same error, so that what would have stopped
+the whole pass becomes what a failing provider always is: a gap and a verdict, while the others go on (architecture §6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Outcome
+from chalicelib.providers.base import Observation
+from chalicelib.providers.errors import InvalidRequest
+
+
+class Absent:
+    """why: one line, safe to show."""
+
+    def __init__(self, name: str, why: str) -> None:
+        self._name, self._why = name, why
+
+    @property
+    def name(self) -> str:
+        """The provider's name in the policy."""
+        return self._name
+
+    def observe(self, nodes: Sequence[Node]) -> Observation:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
+    def grow(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
+    def remove(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
+    def shrink_target(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
+    def poll(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise InvalidRequest(f"provider {self._name}: {self._why}", code="NotBuilt")

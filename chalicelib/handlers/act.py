@@ -1,0 +1,64 @@
+"""operation message -> one step of that operation, one function and one queue per provider.
+
+Apart, because a vendor that hangs or throttles must not hold up the others, and because each function may then be
+given only its own vendor's secrets. The step itself is chalicelib/handlers/acting.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from chalice.app import Blueprint, SQSEvent
+
+from chalicelib.handlers.entry import each_record, preload
+
+blueprint = Blueprint(__name__)
+
+preload(__name__, "chalicelib.handlers.acting")
+
+Step = Callable[[SQSEvent], dict[str, Any]]
+
+
+def _on_queue(name: str) -> Callable[[Step], Callable[[Any, Any], dict[str, Any]]]:
+    """Messages one by one: a step changes a cloud. The ARN is a placeholder for the merge template to replace."""
+    decorate: Callable[[Step], Callable[[Any, Any], dict[str, Any]]] = blueprint.on_sqs_message(
+        queue_arn=f"arn:aws:sqs:us-east-1:000000000000:{name}", batch_size=1, maximum_concurrency=5, name=name
+    )
+    return decorate
+
+
+def _step(event: SQSEvent) -> dict[str, Any]:
+    from chalicelib.handlers.acting import handle
+
+    return each_record(event.to_dict(), handle)
+
+
+@_on_queue("act_alicloud")
+def act_alicloud(event: SQSEvent) -> dict[str, Any]:
+    """Alibaba Cloud ESS."""
+    return _step(event)
+
+
+@_on_queue("act_clusterapi")
+def act_clusterapi(event: SQSEvent) -> dict[str, Any]:
+    """Cluster API."""
+    return _step(event)
+
+
+@_on_queue("act_cherryservers")
+def act_cherryservers(event: SQSEvent) -> dict[str, Any]:
+    """Cherry Servers."""
+    return _step(event)
+
+
+@_on_queue("act_exoscale")
+def act_exoscale(event: SQSEvent) -> dict[str, Any]:
+    """Exoscale."""
+    return _step(event)
+
+
+@_on_queue("act_huaweicloud")
+def act_huaweicloud(event: SQSEvent) -> dict[str, Any]:
+    """Huawei Cloud CCE."""
+    return _step(event)

@@ -1,0 +1,50 @@
+"""What a route gives back: a status and one JSON object. Errors are one line for the caller, and no more than that.
+
+An unexpected failure becomes a 500 with the request's id; what happened is in the log under that id, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from chalicelib.handlers.log import logger
+from chalicelib.model.errors import BadInput, OutscalerError
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """status: the HTTP status. body: what is sent as JSON."""
+
+    status: int
+    body: dict[str, Any]
+
+
+class Refused(OutscalerError):
+    """A request that gets an error status; line is what the caller reads."""
+
+    def __init__(self, status: int, line: str) -> None:
+        super().__init__(line)
+        self.status, self.line = status, line
+
+
+def error(status: int, line: str) -> Answer:
+    """`{"error": "one line"}` with a status."""
+    return Answer(status, {"error": " ".join(line.split())})
+
+
+def answered(work: Callable[[], Answer], request_id: str) -> Answer:
+    """Run a route's work and make an answer of whatever comes out of it; raises nothing."""
+    try:
+        return work()
+    except Refused as refused:
+        return error(refused.status, refused.line)
+    except BadInput as bad:
+        return error(400, str(bad))
+    except OutscalerError as failed:
+        logger.error("request failed", request_id=request_id, error=type(failed).__name__, detail=str(failed))
+        return error(503, f"not available just now, try again; request {request_id}")
+    except Exception:
+        logger.exception("request failed unexpectedly", request_id=request_id)
+        return error(500, f"internal error; request {request_id}")

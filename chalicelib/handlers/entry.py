@@ -1,0 +1,54 @@
+"""The edges of a Lambda function: what is loaded while it starts, and what is given back for a batch.
+
+A cold start runs module code with more CPU than the invocation gets, so what a function needs is best loaded then.
+app.py, however, imports every blueprint just to register it, and the webhook must not pay for the planner's numpy.
+Lambda names the function it enters in `_HANDLER`: only that one loads its rooms early; everyone else loads when used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from chalicelib.handlers.log import logger
+from chalicelib.handlers.runtime import Runtime, runtime
+from chalicelib.model.errors import OutscalerError
+
+
+def preload(blueprint: str, *rooms: str) -> None:
+    """Import rooms and build the runtime now, if Lambda enters this blueprint; do nothing anywhere else."""
+    if os.environ.get("_HANDLER", "").startswith(f"{blueprint}."):
+        for room in rooms:
+            importlib.import_module(room)
+        runtime()
+
+
+def each_record(event: Mapping[str, Any], work: Callable[[str, Runtime], object]) -> dict[str, list[dict[str, str]]]:
+    """Do the work for every record of an SQS event; the failed ones go back to the queue, and only those.
+
+    event: what Lambda gives (`Records` with `messageId` and `body`). The answer is SQS's partial batch response, which
+    needs ReportBatchItemFailures at the event source (infra/aws/template.json). A body that nobody can read is
+    reported as failed too: after maxReceiveCount it lies in the dead-letter queue for a person to see.
+    """
+    here = runtime()
+    failed = [record["messageId"] for record in _records(event) if not _done(record, work, here)]
+    return {"batchItemFailures": [{"itemIdentifier": identifier} for identifier in failed]}
+
+
+def _records(event: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
+    records: Iterable[Mapping[str, Any]] = event.get("Records", ())
+    return records
+
+
+def _done(record: Mapping[str, Any], work: Callable[[str, Runtime], object], here: Runtime) -> bool:
+    try:
+        work(record["body"], here)
+    except OutscalerError as error:
+        logger.error("message failed", message_id=record["messageId"], error=type(error).__name__, detail=str(error))
+        return False
+    except Exception:
+        logger.exception("message failed unexpectedly", message_id=record["messageId"])
+        return False
+    return True

@@ -1,0 +1,36 @@
+"""From a stored document to the policy in force, the same way for every function.
+
+A stored document was checked when it was applied; if it cannot be read now (an older program reads a newer document),
+that cluster is left alone and says so, and the others go on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.model.policy import Policy
+
+if TYPE_CHECKING:
+    from chalicelib.handlers.runtime import Runtime
+    from chalicelib.store.policies import StoredPolicy
+
+
+def in_force(stored: StoredPolicy) -> Policy:
+    """The policy of a stored document, with its version; raises BadInputs."""
+    return read(stored.text, stored.name, stored.version)
+
+
+def read(text: str, name: str, version: int) -> Policy:
+    """The policy in this text; name and version are for messages and for the record. Raises BadInputs."""
+    from chalicelib.policy.load import load
+
+    policy, _warnings = load(text, place=f"policy {name}, version {version}")
+    return msgspec.structs.replace(policy, version=version)
+
+
+def current(name: str, rt: Runtime) -> Policy | None:
+    """The policy in force of a cluster, None if there is no such cluster; raises BadInputs, StoreError."""
+    stored = rt.store.policies.current(name)
+    return in_force(stored) if stored else None

@@ -1,0 +1,144 @@
+"""status, why, history: the HTTP routes that people and scripts read. Reads only, and only the table: never a cluster.
+
+Shapes are stable: fields are added, never renamed. Instants are RFC 3339, absent ones null; durations are seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from chalicelib.dispatch.guard import permitted
+from chalicelib.dispatch.messages import cluster_name_ok
+from chalicelib.handlers.answer import Answer, Refused
+from chalicelib.handlers.policies import in_force
+from chalicelib.handlers.runtime import Runtime
+from chalicelib.handlers.showing import cooldowns, group, instant, operation, policy_summary, timers
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import Policy
+from chalicelib.model.times import parse_time
+
+if TYPE_CHECKING:
+    from chalicelib.store import JournalEntry, StoredPolicy
+
+LIMIT, MAX_LIMIT, MAX_FULL = 20, 100, 5
+
+#: A cluster whose last pass is older than its interval and this many seconds is late.
+LATE_AFTER = 180.0
+
+_NUMBER = re.compile(r"[0-9]{1,4}\Z")
+
+
+def healthz() -> Answer:
+    """GET /healthz: this function runs. It looks at nothing, because anybody may ask."""
+    return Answer(200, {"status": "ok"})
+
+
+def clusters(rt: Runtime) -> Answer:
+    """GET /clusters: {"clusters": [{name, mode, version, lastPass, health, openOperations}]}, by name."""
+    return Answer(200, {"clusters": [_line(stored, rt) for stored in rt.store.policies.all_current()]})
+
+
+def cluster(name: str, rt: Runtime) -> Answer:
+    """GET /clusters/{name}: its line and policy, groups, open operations, cooldowns and nodes with running timers."""
+    stored = _stored(name, rt)
+    memory = rt.store.memory.load(name)
+    policy, problem = _readable(stored)
+    return Answer(200, {
+        **_line(stored, rt),
+        "policy": policy_summary(policy) if policy else {"error": problem},
+        "groups": [group(key, memory.groups[key], rt.clock()) for key in sorted(memory.groups)],
+        "operations": [operation(one) for one in memory.operations],
+        "cooldowns": cooldowns(memory, policy.options, rt.clock()) if policy else {},
+        "timers": timers(memory),
+    })
+
+
+def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> Answer:
+    """GET /clusters/{name}/decisions?limit=&before=&full=: {"decisions": [{at, kind, plan, …}]}, newest first.
+
+    limit: 1 to 100, 20 if not given. before: RFC 3339, for the next page. full=true: with the whole plan, limit 5.
+    """
+    unknown = sorted(set(parameters) - {"limit", "before", "full"})
+    if unknown:
+        raise BadInput(f"query: {unknown[0]}", "is not a parameter", "use limit, before or full")
+    full = _flag(parameters, "full")
+    limit = _limit(parameters, MAX_FULL if full else MAX_LIMIT)
+    before = _before(parameters)
+    _stored(name, rt)
+    entries = rt.store.journal.recent(name, limit if before is None else MAX_LIMIT * 10)
+    chosen = [entry for entry in entries if before is None or entry.at < before][:limit]
+    return Answer(200, {"decisions": [_decision(entry, full=full) for entry in chosen]})
+
+
+def _stored(name: str, rt: Runtime) -> StoredPolicy:
+    stored = rt.store.policies.current(name) if cluster_name_ok(name) else None
+    if stored is None:
+        raise Refused(404, f"clusters/{name[:64]}: not known; GET /clusters lists those that are")
+    return stored
+
+
+def _readable(stored: StoredPolicy) -> tuple[Policy | None, str]:
+    """The policy, or why the stored document cannot be read: a bad one must not hide the cluster's state."""
+    try:
+        return in_force(stored), ""
+    except BadInput as bad:
+        return None, str(bad).splitlines()[0]
+
+
+def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
+    policy, _ = _readable(stored)
+    last_pass = rt.store.schedule.due(stored.name).last_pass
+    return {
+        "name": stored.name,
+        "mode": permitted(policy).word if policy else "unreadable",
+        "version": stored.version,
+        "lastPass": instant(last_pass),
+        "health": _health(policy, last_pass, rt.clock()),
+        "openOperations": len(rt.store.operations.list_open(stored.name)),
+    }
+
+
+def _health(policy: Policy | None, last_pass: float, now: float) -> str:
+    """unreadable: the stored policy. off. waiting: no pass yet. late: a pass is overdue. ok."""
+    if policy is None:
+        return "unreadable"
+    if not permitted(policy).plan:
+        return "off"
+    if not last_pass:
+        return "waiting"
+    return "late" if now - last_pass > policy.scan_interval + LATE_AFTER else "ok"
+
+
+def _decision(entry: JournalEntry, *, full: bool) -> dict[str, Any]:
+    shown: dict[str, Any] = {"at": instant(entry.at), "kind": entry.kind, "plan": entry.plan, "facts": entry.facts}
+    shown |= {"operation": entry.operation} if entry.operation else {}
+    shown |= {"group": entry.group} if entry.group else {}
+    return shown | ({"body": msgspec.json.decode(entry.body)} if full and entry.body else {})
+
+
+def _limit(parameters: Mapping[str, str], most: int) -> int:
+    text = parameters.get("limit", str(min(LIMIT, most)))
+    if not _NUMBER.match(text) or not 1 <= int(text) <= most:
+        raise BadInput("query: limit", f"{text[:40]!r}", f"use a whole number from 1 to {most}")
+    return int(text)
+
+
+def _before(parameters: Mapping[str, str]) -> float | None:
+    text = parameters.get("before")
+    if text is None:
+        return None
+    try:
+        return parse_time(text)
+    except BadInput as bad:
+        raise BadInput("query: before", bad.problem, bad.remedy) from None
+
+
+def _flag(parameters: Mapping[str, str], name: str) -> bool:
+    text = parameters.get(name, "false")
+    if text not in ("true", "false"):
+        raise BadInput(f"query: {name}", f"{text[:40]!r}", "use true or false")
+    return text == "true"

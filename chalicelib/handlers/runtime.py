@@ -1,0 +1,188 @@
+"""Everything a handler needs from outside, in one frozen bundle, built once per process.
+
+Lambda gives a function an event and a context and nothing else, so there must be one place where a process keeps its
+clients. This is it, and the only one: `runtime()` builds the bundle from the environment at first use, `install()` puts
+another in its place (the local emulation, the tests). Everything below the handlers gets what it needs as parameters.
+
+The rooms are imported when they are first used: the webhook needs no HTTP client, tick no planner.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from chalicelib.dispatch.send import Sender, SqsSender
+from chalicelib.handlers.policies import read
+from chalicelib.handlers.webhook.doors import Document, Doors
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.policy import GroupPolicy, Policy
+from chalicelib.model.secret import SecretUnavailable
+
+if TYPE_CHECKING:
+    from chalicelib.kube.client import Cluster
+    from chalicelib.kube.secrets import SecretReader
+    from chalicelib.providers.base import Connection, Provider
+    from chalicelib.store import Store
+
+TABLE = "OUTSCALER_TABLE"
+
+#: How long a secret that was read is used; a rotated one is in force after that at the latest.
+SECRET_KEPT_FOR = 60.0
+
+ReadSecret = Callable[[str], str]
+Connect = Callable[[Policy], "Cluster"]
+Build = Callable[[Policy, "Cluster", ReadSecret], Sequence["Provider"]]
+
+
+def _nobody_stops(place: str) -> None:
+    del place
+
+
+def _to_stdout(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """clock: epoch seconds. connect: the cluster's API by its policy. providers: the policy's clouds, for one pass.
+
+    owner: a new name for whoever takes a lease or a claim. doors: the webhook's cache of policies and keys.
+    checkpoint: called between a change and its record, so that a test can die there. emit: one line of metrics.
+    """
+
+    clock: Callable[[], float]
+    store: Store
+    sender: Sender
+    read_secret: ReadSecret
+    connect: Connect
+    providers: Build
+    owner: Callable[[], str]
+    doors: Doors
+    checkpoint: Callable[[str], None] = _nobody_stops
+    emit: Callable[[str], None] = _to_stdout
+
+
+def build(
+    *,
+    clock: Callable[[], float],
+    store: Store,
+    sender: Sender,
+    read_secret: ReadSecret,
+    connect: Connect | None = None,
+    providers: Build | None = None,
+    owner: Callable[[], str] | None = None,
+) -> Runtime:
+    """A runtime of these parts; what is left out is what Lambda uses."""
+
+    def connected(policy: Policy) -> Cluster:
+        from chalicelib.kube.connect import connect as to_cluster
+
+        return to_cluster(policy.kubernetes, read_secret, clock=clock)
+
+    def registered(policy: Policy, cluster: Cluster, secret: ReadSecret) -> Sequence[Provider]:
+        from chalicelib.providers.base import Connection
+
+        return [
+            _provider(name, Connection(policy.name, settings, _groups_of(policy, name), secret, cluster, clock))
+            for name, settings in sorted(policy.providers.items())
+        ]
+
+    def current(name: str) -> Document | None:
+        stored = store.policies.current(name)
+        return Document(stored.text, stored.version) if stored else None
+
+    return Runtime(
+        clock=clock,
+        store=store,
+        sender=sender,
+        read_secret=read_secret,
+        connect=connect or connected,
+        providers=providers or registered,
+        owner=owner or _new_owner,
+        doors=Doors(current=current, load=read, read_secret=read_secret, clock=clock),
+    )
+
+
+def from_environment(environment: Mapping[str, str], clock: Callable[[], float] = time.time) -> Runtime:
+    """What the functions of a deployment use; raises BadInput naming the variable that is missing."""
+    from chalicelib.kube.secrets import SecretReader
+    from chalicelib.store import Store
+
+    table = environment.get(TABLE, "")
+    if not table:
+        raise BadInput("environment", f"{TABLE} is not set", "set it to the name of Outscaler's DynamoDB table")
+    sender = SqsSender.from_environment(environment)
+    secrets = Secrets(SecretReader(), clock)
+    return build(clock=clock, store=Store(table, clock=clock), sender=sender, read_secret=secrets)
+
+
+class Secrets:
+    """Reads secrets, and each of them again when a minute has passed: a rotated one is then in force everywhere.
+
+    While AWS gives no answer the value that was read last is used. Raises BadInput, SecretUnavailable.
+    """
+
+    def __init__(self, reader: SecretReader, clock: Callable[[], float]) -> None:
+        self._reader, self._clock = reader, clock
+        self._until: dict[str, float] = {}
+
+    def __call__(self, name: str) -> str:
+        """The secret's text, at most a minute old."""
+        until = self._until.get(name)
+        if until is None:
+            return self.fresh(name)
+        if until > self._clock():
+            return self._reader(name)
+        try:
+            return self.fresh(name)
+        except SecretUnavailable:
+            return self._reader(name)
+
+    def fresh(self, name: str) -> str:
+        """The secret's text as it is now; kube/connect.py asks for this when a credential is refused."""
+        text = self._reader.fresh(name)
+        self._until[name] = self._clock() + SECRET_KEPT_FOR
+        return text
+
+
+def _provider(name: str, connection: Connection) -> Provider:
+    """The provider, or a stand-in that says why there is none: one bad provider never stops the rest."""
+    from chalicelib.handlers.absent import Absent
+    from chalicelib.providers.registry import build as make
+
+    try:
+        return make(name, connection)
+    except OutscalerError as error:
+        return Absent(name, str(error).splitlines()[0])
+
+
+def _groups_of(policy: Policy, provider: str) -> tuple[GroupPolicy, ...]:
+    return tuple(group for group in policy.node_groups if group.provider == provider)
+
+
+def _new_owner() -> str:
+    return uuid.uuid4().hex
+
+
+class _Cell:
+    """The one process-wide place (see above)."""
+
+    runtime: Runtime | None = None
+
+
+def runtime() -> Runtime:
+    """The bundle of this process."""
+    if _Cell.runtime is None:
+        _Cell.runtime = from_environment(os.environ)
+    return _Cell.runtime
+
+
+def install(replacement: Runtime | None) -> None:
+    """Put another runtime in place of this process's; None: build it from the environment when it is next needed."""
+    _Cell.runtime = replacement

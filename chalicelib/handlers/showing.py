@@ -1,0 +1,85 @@
+"""How the memory of a cluster is shown to people: instants as text, and of everything only what is in force now.
+
+Nothing is decided from what is shown here; the planner has its own view of the same memory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.dispatch.guard import permitted
+from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.operation import Operation
+from chalicelib.model.policy import Options, Policy
+from chalicelib.model.times import format_time
+
+
+def instant(at: float) -> str | None:
+    """Epoch seconds as RFC 3339; 0.0 means never, which is null."""
+    return format_time(at) if at else None
+
+
+def policy_summary(policy: Policy) -> dict[str, Any]:
+    """What is asked for, without the names of secrets."""
+    return {
+        "mode": permitted(policy).word,
+        "scanInterval": policy.scan_interval,
+        "providers": sorted(policy.providers),
+        "nodeGroups": [
+            {"provider": one.provider, "id": one.id, "min": one.min, "max": one.max, "priority": one.priority}
+            for one in policy.node_groups
+        ],
+        "expander": list(policy.options.expander),
+        "webhook": bool(policy.webhook.secret),
+    }
+
+
+def group(key: str, memory: GroupMemory, now: float) -> dict[str, Any]:
+    """One node group: its target, the nodes that are expected, and its back-off while it lasts."""
+    request, backoff = memory.request, memory.backoff
+    return {
+        "group": key,
+        "target": memory.target,
+        "expected": {
+            "nodes": request.increase, "since": instant(request.since), "by": instant(request.expected_at)
+        } if request else None,
+        "backOff": {
+            "until": instant(backoff.until), "class": backoff.cls, "code": backoff.code, "message": backoff.message,
+            "attempt": backoff.attempt,
+        } if backoff and backoff.until >= now else None,
+        "lastAdd": instant(memory.last_add),
+        "lastDelete": instant(memory.last_delete),
+        "lastFailure": instant(memory.last_failure),
+    }
+
+
+def operation(one: Operation) -> dict[str, Any]:
+    """One open operation and how far it has come."""
+    return {
+        "id": one.id, "kind": one.kind.value, "provider": one.provider, "group": one.group,
+        "from": one.from_size, "to": one.to_size, "nodes": [target.node for target in one.targets],
+        "state": one.state.value, "step": one.step, "attempt": one.attempt, "plan": one.plan,
+        "createdAt": instant(one.created_at), "dueAt": instant(one.due_at), "deadline": instant(one.deadline),
+    }
+
+
+def cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | None]:
+    """Until when scale-down is held back, and by what; null where it is not."""
+    delays = {
+        "afterAdd": (memory.last_scale_up, options.scale_down_delay_after_add),
+        "afterDelete": (memory.last_scale_down, options.scale_down_delay_after_delete),
+        "afterFailure": (memory.last_scale_down_failure, options.scale_down_delay_after_failure),
+    }
+    return {
+        name: instant(since + delay) if since and since + delay > now else None
+        for name, (since, delay) in delays.items()
+    }
+
+
+def timers(memory: Memory) -> list[dict[str, Any]]:
+    """Nodes with a clock running: unneeded since, or not looked at again until."""
+    return [
+        {"node": name, "unneededSince": instant(one.unneeded_since), "unremovableUntil": instant(one.unremovable_until)}
+        for name, one in sorted(memory.nodes.items())
+        if one.unneeded_since or one.unremovable_until
+    ]

@@ -1,0 +1,54 @@
+"""Which open operations have been left lying: saved, but nobody seems to be coming for them any more.
+
+Saving and sending are two steps, and a process may die between them; a message may be lost after being sent. Sending
+once too often does no harm (the claim decides who works), so the rules only have to be patient enough not to be a
+nuisance. An ordered table; the first rule that holds gives the reason for the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from chalicelib.model.operation import Operation, State
+
+#: Saved in one transaction, sent right after it: seconds until the sender must be dead.
+UNSENT_FOR = 30.0
+
+#: A message is on its way at most so long before we stop believing in it.
+UNHEARD_FOR = 120.0
+
+
+def _unheard(operation: Operation, since: float, now: float) -> bool:
+    """Nothing happened since that instant, nor since the last message."""
+    return now - max(since, operation.sent_at) > UNHEARD_FOR
+
+
+def _never_sent(operation: Operation, now: float) -> bool:
+    return operation.state is State.PLANNED and operation.sent_at == 0.0 and now - operation.created_at > UNSENT_FOR
+
+
+def _never_taken(operation: Operation, now: float) -> bool:
+    due = max(operation.created_at, operation.due_at)
+    return operation.state is State.PLANNED and operation.sent_at > 0.0 and _unheard(operation, due, now)
+
+
+def _overdue(operation: Operation, now: float) -> bool:
+    return operation.state is State.WAITING and _unheard(operation, operation.due_at, now)
+
+
+def _abandoned(operation: Operation, now: float) -> bool:
+    last_sign = max(operation.claimed_until, operation.sent_at)
+    return operation.state is State.RUNNING and now - last_sign > UNSENT_FOR
+
+
+RULES: tuple[tuple[str, Callable[[Operation, float], bool]], ...] = (
+    ("saved but never sent", _never_sent),
+    ("sent but never taken", _never_taken),
+    ("waiting and overdue", _overdue),
+    ("its executor's claim ran out", _abandoned),
+)
+
+
+def left_lying(operation: Operation, now: float) -> str:
+    """Why this operation should be sent again, empty if it should not. now: epoch seconds."""
+    return next((why for why, holds in RULES if holds(operation, now)), "")

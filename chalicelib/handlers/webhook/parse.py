@@ -1,0 +1,205 @@
+"""What the caller says: Kubernetes Events and audit events, in every shape in which exporters really post them.
+
+Exporters marshal typed Go objects, so `kind` and `apiVersion` are often missing (the API server leaves them out of list
+items too: kube-api-exchanges.json, events-failed-scheduling); then the fields tell. Only what decides whether an event
+matters is decoded. One malformed event among many is a gap and is listed; if nothing can be read, that is an error.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+
+CORE = "v1"
+EVENTS = "events.k8s.io/v1"
+AUDIT = "audit.k8s.io/v1"
+
+_LISTS = frozenset({"EventList", "List"})
+_SINGLE = "post an Event (v1, events.k8s.io/v1), an EventList (also audit.k8s.io/v1), or an array of Events"
+_PATH = re.compile(r" - at `\$(.*?)`\Z")
+
+
+class Signal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One event, as far as it matters. form: the apiVersion it was read as. component: who reported it."""
+
+    form: str
+    reason: str = ""
+    component: str = ""
+    instance: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    audit: Audit | None = None
+
+
+class Audit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The facts of an audit event: verb, resource with subresource (`pods/eviction`), who, and whether it happened.
+
+    node_name: spec.nodeName of the object sent, None where the audit level did not record the object.
+    """
+
+    verb: str
+    resource: str
+    user: str
+    happened: bool
+    node_name: str | None = None
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """What was understood, and one line for each event that was not."""
+
+    signals: tuple[Signal, ...]
+    gaps: tuple[str, ...] = ()
+
+
+class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
+    kind: str | None = None
+    api_version: str | None = None
+    items: list[msgspec.Raw] | None = None
+    involved_object: msgspec.Raw = msgspec.Raw(b"")
+    regarding: msgspec.Raw = msgspec.Raw(b"")
+    audit_id: msgspec.Raw = msgspec.field(default=msgspec.Raw(b""), name="auditID")
+
+
+class _Reference(msgspec.Struct, frozen=True):
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+
+
+class _Source(msgspec.Struct, frozen=True):
+    component: str | None = None
+
+
+class _Event(msgspec.Struct, frozen=True, rename="camel"):
+    reason: str
+    involved_object: _Reference | None = None
+    regarding: _Reference | None = None
+    source: _Source | None = None
+    deprecated_source: _Source | None = None
+    reporting_component: str | None = None
+    reporting_controller: str | None = None
+    reporting_instance: str | None = None
+
+
+class _ObjectRef(msgspec.Struct, frozen=True):
+    resource: str | None = None
+    subresource: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+
+
+class _User(msgspec.Struct, frozen=True):
+    username: str | None = None
+
+
+class _Status(msgspec.Struct, frozen=True):
+    code: int | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str | None = None
+
+
+class _Sent(msgspec.Struct, frozen=True):
+    spec: _Spec | None = None
+
+
+class _Audit(msgspec.Struct, frozen=True, rename="camel"):
+    verb: str
+    stage: str | None = None
+    object_ref: _ObjectRef | None = None
+    user: _User | None = None
+    response_status: _Status | None = None
+    request_object: _Sent | None = None
+
+
+def parse(body: bytes) -> Heard:
+    """Read a webhook's body; raises BadInput when it is no event at all, or when not one of several can be read."""
+    if body.lstrip()[:1] == b"[":
+        return _several(_decoded(body, list[msgspec.Raw], "body"), "body", "")
+    envelope = _decoded(body, _Envelope, "body")
+    if envelope.items is not None:
+        if envelope.kind not in _LISTS:
+            raise BadInput("body.kind", f"{envelope.kind!r} with items", _SINGLE)
+        return _several(envelope.items, "body.items", envelope.api_version or "")
+    return Heard((_one(body, envelope, "body", ""),))
+
+
+def _several(items: list[msgspec.Raw], place: str, form: str) -> Heard:
+    signals: list[Signal] = []
+    gaps: list[str] = []
+    for index, item in enumerate(items):
+        here = f"{place}[{index}]"
+        try:
+            signals.append(_one(item, _decoded(item, _Envelope, here), here, form))
+        except BadInput as error:
+            if len(items) == 1:
+                raise
+            gaps.append(str(error))
+    if gaps and not signals:
+        raise BadInput(place, f"none of {len(gaps)} events can be read ({gaps[0]})", _SINGLE)
+    return Heard(tuple(signals), tuple(gaps))
+
+
+def _one(raw: msgspec.Raw | bytes, envelope: _Envelope, place: str, list_form: str) -> Signal:
+    form = _form(envelope, list_form)
+    if envelope.kind not in (None, "", "Event") or form not in (CORE, EVENTS, AUDIT):
+        what = f"{envelope.api_version or 'no apiVersion'} {envelope.kind or 'no kind'}"
+        raise BadInput(place, f"{what} is no event", _SINGLE)
+    return _audit(_decoded(raw, _Audit, place)) if form == AUDIT else _event(_decoded(raw, _Event, place), form)
+
+
+def _form(envelope: _Envelope, list_form: str) -> str:
+    if envelope.api_version:
+        return envelope.api_version
+    if envelope.involved_object:
+        return CORE
+    if envelope.regarding:
+        return EVENTS
+    if envelope.audit_id:
+        return AUDIT
+    return list_form if list_form == AUDIT else ""
+
+
+def _event(event: _Event, form: str) -> Signal:
+    about = event.involved_object or event.regarding or _Reference()
+    source = event.source or event.deprecated_source or _Source()
+    return Signal(
+        form=form,
+        reason=event.reason,
+        component=event.reporting_component or event.reporting_controller or source.component or "",
+        instance=event.reporting_instance or "",
+        kind=about.kind or "",
+        namespace=about.namespace or "",
+        name=about.name or "",
+    )
+
+
+def _audit(event: _Audit) -> Signal:
+    about = event.object_ref or _ObjectRef()
+    resource = "/".join(part for part in (about.resource, about.subresource) if part)
+    code = event.response_status.code if event.response_status else None
+    sent = event.request_object
+    facts = Audit(
+        verb=event.verb,
+        resource=resource,
+        user=(event.user.username if event.user else None) or "",
+        happened=event.stage == "ResponseComplete" and (code or 200) < 300,
+        node_name=None if sent is None else (sent.spec.node_name if sent.spec else None) or "",
+    )
+    return Signal(AUDIT, kind=about.resource or "", namespace=about.namespace or "", name=about.name or "", audit=facts)
+
+
+def _decoded(raw: msgspec.Raw | bytes, shape: Any, place: str) -> Any:
+    try:
+        return msgspec.json.decode(raw, type=shape)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        text = str(error)
+        path = _PATH.search(text)
+        where = place + path.group(1) if path else place
+        raise BadInput(where, _PATH.sub("", text), _SINGLE) from None

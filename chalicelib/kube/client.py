@@ -1,0 +1,202 @@
+"""One authenticated connection to one cluster's API: bytes in, bytes out.
+
+Answers stay bytes because decoding is the caller's: a page of 500 pods is decoded once, into the few fields that matter
+(snapshot/wire.py), and never into objects nobody asked for. The `kubernetes` package is not used: importing it alone
+costs a cold start more than everything else together (ecosystem.md §3).
+
+Repeated here, and only here: reads. A read that met a network error, a 5xx, a 429 or a truncated body is tried again a
+few times. A write is sent once. It may have happened although its answer got lost, so the caller looks before it
+repeats. The one exception is 401: the server has done nothing, so any call may be repeated with a renewed credential.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from chalicelib.kube.credentials import Credential, Login
+from chalicelib.kube.errors import Expired, TooMany, Unauthorized, Unavailable, clean
+from chalicelib.kube.transport import Call, Line, exchange, open_line
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.secret import SecretUnavailable
+
+T = TypeVar("T")
+
+_ATTEMPTS = 4
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0    # seconds; doubled per attempt, the lower half of it random
+_LONGEST_RETRY_AFTER = 10.0                 # a server that asks for more gets no waiting function: the error says when
+_RESTARTS = 3                               # of one list whose continue token expired
+_SAFE = frozenset({"GET", "HEAD"})
+_OF_FIRST_PAGE_ONLY = frozenset({"resourceVersion", "resourceVersionMatch"})   # refused beside a continue token
+_TIMEOUT = (3.05, 20.0)
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of a List as it came. first: forget the pages before it, the list begins (again) here."""
+
+    body: bytes
+    first: bool
+
+
+class _ListMeta(msgspec.Struct, gc=False):
+    next_page: str | None = msgspec.field(default=None, name="continue")
+
+
+class _ListHead(msgspec.Struct, gc=False):
+    """All of a List that paging needs. msgspec skips over the items, yet notices where a body was cut; items are
+    required, so that an empty object of some proxy is not taken for a cluster without pods."""
+
+    metadata: _ListMeta
+    items: msgspec.Raw
+
+
+def path_segment(name: str) -> str:
+    """A name as part of a path."""
+    return quote(name, safe="")
+
+
+class Cluster:
+    """A cluster's API. Safe to share between threads. Every method raises ClusterError (errors.py) and nothing else.
+
+    sleep and jitter (uniform in [0, 1)) are given from outside, so that a test needs neither time nor luck.
+    compress: ask for gzip; worth its CPU on a slow link only (ecosystem.md §4).
+    """
+
+    def __init__(
+        self, login: Login, *, sleep: Callable[[float], None], jitter: Callable[[], float], compress: bool = False
+    ) -> None:
+        self._login, self._sleep, self._jitter = login, sleep, jitter
+        self._encoding = "gzip" if compress else "identity"
+        self._lock = threading.Lock()
+        self._line = open_line(login.current())
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object | None = None,
+        content_type: str = "application/json",
+        timeout: tuple[float, float] = _TIMEOUT,
+    ) -> bytes:
+        """The answer's body. body: bytes as they are, anything else as JSON; timeout: (connect, read) in seconds."""
+        payload = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        return self._persist(Call(method.upper(), path, dict(query or {}), payload, content_type, timeout), bytes)
+
+    def get(self, path: str, *, query: Mapping[str, str] | None = None) -> bytes:
+        """One object, or one List that is known to be short; complete JSON, read again if it was cut."""
+
+        def whole(body: bytes) -> bytes:
+            msgspec.json.decode(body, type=msgspec.Raw)  # skips through without making objects
+            return body
+
+        return self._persist(Call("GET", path, dict(query or {}), None, "", _TIMEOUT), whole)
+
+    def read(self, path: str, kind: type[T], *, query: Mapping[str, str] | None = None) -> T:
+        """One object, decoded into a msgspec.Struct that names the fields wanted."""
+
+        def decode(body: bytes) -> T:
+            return msgspec.json.decode(body, type=kind)
+
+        return self._persist(Call("GET", path, dict(query or {}), None, "", _TIMEOUT), decode)
+
+    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None, limit: int = 500) -> Iterator[Page]:
+        """A List, `limit` items at a time. A continue token that expires in between (410) starts it over: first=True.
+
+        Raises Expired if that happens more than a few times: the list is slower to read than the server forgets.
+        """
+        start = {**(query or {}), "limit": str(limit)}
+        ask, restarts = start, 0
+        while True:
+            try:
+                body, next_page = self._page(path, ask)
+            except Expired:
+                if ask is start or restarts == _RESTARTS:
+                    raise
+                ask, restarts = start, restarts + 1
+                continue
+            yield Page(body, first=ask is start)
+            if not next_page:
+                return
+            if next_page == ask.get("continue"):
+                raise Unavailable(f"{path}: the server gives the same page again and again", lasting=True)
+            ask = {key: value for key, value in start.items() if key not in _OF_FIRST_PAGE_ONLY}
+            ask["continue"] = next_page
+
+    def pause(self, attempt: int) -> None:
+        """Wait before attempt number `attempt` + 1 of something: exponential, half of it random."""
+        top = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
+        self._sleep(top * (0.5 + 0.5 * self._jitter()))
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._line.session.close()
+
+    def _page(self, path: str, query: dict[str, str]) -> tuple[bytes, str | None]:
+        def read_head(body: bytes) -> tuple[bytes, str | None]:
+            return body, msgspec.json.decode(body, type=_ListHead).metadata.next_page
+
+        return self._persist(Call("GET", path, query, None, "", _TIMEOUT), read_head)
+
+    def _persist(self, call: Call, read: Callable[[bytes], T]) -> T:
+        """One call, reads repeated as the module says. read turns the body into the result or raises DecodeError."""
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                body = self._authorised(call)
+            except (Unavailable, TooMany) as error:
+                problem: Unavailable | TooMany = error
+            else:
+                try:
+                    return read(body)
+                except msgspec.DecodeError:
+                    problem = Unavailable(f"{call.path}: the answer is cut short or not what was asked for", status=200)
+            lasting = isinstance(problem, Unavailable) and problem.lasting
+            hopeless = lasting or problem.retry_after > _LONGEST_RETRY_AFTER
+            if call.method not in _SAFE or hopeless or attempt == _ATTEMPTS:
+                raise problem
+            if problem.retry_after:
+                self._sleep(problem.retry_after)
+            else:
+                self.pause(attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _authorised(self, call: Call) -> bytes:
+        """One call; on 401 with the credential read again once."""
+        line, credential = self._ready()
+        try:
+            return exchange(line, credential, call, self._encoding)
+        except Unauthorized as refused:
+            problem = self._renew(credential)
+            if problem:
+                raise Unauthorized(f"{refused.message}; reading the credential again: {problem}", status=401,
+                                   reason=refused.reason) from None
+        line, credential = self._ready()
+        return exchange(line, credential, call, self._encoding)
+
+    def _ready(self) -> tuple[Line, Credential]:
+        """The line and a credential with a fresh token. One that a person must mend is Unauthorized."""
+        with self._lock:
+            try:
+                return self._line, self._login.current()
+            except SecretUnavailable as error:
+                raise Unavailable(clean(str(error))) from None
+            except OutscalerError as error:
+                raise Unauthorized(clean(str(error))) from None
+
+    def _renew(self, refused: Credential) -> str:
+        """Read the credential again unless another thread has; the problem in one line if that fails."""
+        with self._lock:
+            try:
+                if self._login.current() is not refused:
+                    return ""
+                self._login.renew()
+                self._line = open_line(self._login.current())
+            except OutscalerError as error:
+                return clean(str(error))
+        return ""
+

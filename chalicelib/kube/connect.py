@@ -1,0 +1,99 @@
+"""From the policy's `kubernetes` section to a connection: a kubeconfig in a secret or a file, or an EKS cluster.
+
+There is no default place. A Lambda function has no home directory and no service account of its own, so "in-cluster"
+means nothing here, and a policy that names no way in is wrong.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from chalicelib.kube import secrets
+from chalicelib.kube.client import Cluster
+from chalicelib.kube.credentials import Credential, EksLogin, KubeconfigLogin, Login
+from chalicelib.kube.kubeconfig import from_kubeconfig
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import KubernetesAccess
+from chalicelib.model.secret import Secret
+
+__all__ = ["FreshReader", "connect", "from_kubeconfig"]
+
+_PLACE = "spec.kubernetes"
+
+
+@runtime_checkable
+class FreshReader(Protocol):
+    """A secret reader that keeps what it read, and can be told not to (secrets.SecretReader)."""
+
+    def fresh(self, name: str) -> str:
+        """The secret as it is now."""
+
+
+def connect(
+    access: KubernetesAccess,
+    read_secret: Callable[[str], str],
+    *,
+    clock: Callable[[], float],
+    sleep: Callable[[float], None] = time.sleep,
+    jitter: Callable[[], float] = random.random,
+    compress: bool = False,
+) -> Cluster:
+    """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
+
+    read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read past its cache.
+    Raises BadInput for what a person must mend, another OutscalerError where AWS gives no answer.
+    """
+    return Cluster(_login(access, read_secret, clock), sleep=sleep, jitter=jitter, compress=compress)
+
+
+def _login(access: KubernetesAccess, read_secret: Callable[[str], str], clock: Callable[[], float]) -> Login:
+    given = [name for name in ("kubeconfig_secret", "kubeconfig_file", "eks_cluster") if getattr(access, name)]
+    if len(given) != 1:
+        problem = "names no way to the cluster" if not given else "names more than one way to the cluster"
+        raise BadInput(_PLACE, problem, "give exactly one of kubeconfigSecret, kubeconfigFile, eksCluster")
+    if access.eks_cluster:
+        return _eks(access, clock)
+    if access.kubeconfig_file:
+        return KubeconfigLogin(lambda _fresh: _from_file(access))
+    return KubeconfigLogin(lambda fresh: _from_secret(access, read_secret, fresh=fresh))
+
+
+def _from_secret(access: KubernetesAccess, read_secret: Callable[[str], str], *, fresh: bool) -> Credential:
+    name = access.kubeconfig_secret
+    text = read_secret.fresh(name) if fresh and isinstance(read_secret, FreshReader) else read_secret(name)
+    return from_kubeconfig(
+        text, context=access.context, place=f"kubeconfig secret {name}", allow_insecure_tls=access.allow_insecure_tls
+    )
+
+
+def _from_file(access: KubernetesAccess) -> Credential:
+    path = Path(access.kubeconfig_file).expanduser()
+    place = f"kubeconfig file {access.kubeconfig_file}"
+    try:
+        text = path.read_text("utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(place, "is not text", "name a kubeconfig in YAML") from None
+    except OSError as error:
+        raise BadInput(place, f"cannot be read: {error.strerror}", "name a kubeconfig that exists") from None
+    return from_kubeconfig(
+        text, context=access.context, place=place, allow_insecure_tls=access.allow_insecure_tls,
+        base_dir=path.resolve().parent,
+    )
+
+
+def _eks(access: KubernetesAccess, clock: Callable[[], float]) -> Login:
+    name, region = access.eks_cluster, access.region
+
+    def describe() -> Credential:
+        server, ca = secrets.eks_endpoint(name, region)
+        place = f"EKS cluster {name}"
+        return Credential(server=server, ca=ca, cluster_place=place, user_place=place)
+
+    def sign() -> Secret:
+        return secrets.eks_token(name, region)
+
+    return EksLogin(describe, sign, clock)

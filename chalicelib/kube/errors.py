@@ -1,0 +1,155 @@
+"""What the cluster's API answers when it does not do what was asked.
+
+    ClusterError
+    ├── Unauthorized   401        the credential is refused, also after it was read again
+    ├── Forbidden      403        authenticated, but RBAC or an admission rule says no
+    ├── Missing        404        no such object, or no such resource in this cluster
+    ├── Conflict       409        it exists already, or it changed since it was read
+    ├── Expired        410        a continue token or resourceVersion is too old: list again
+    ├── Invalid        400 4xx    the request makes no sense to the server
+    ├── TooMany        429        too many requests, or a disruption budget; retry_after says when
+    └── Unavailable    5xx, none  no usable answer. Whether a change has happened is unknown
+
+Callers branch on the class and on `reason`, the API's own machine-readable word, never on the message: that is for
+people. The message is the server's, cut short and cleaned of anything that looks like a bearer token.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.secret import Secret
+
+# A Status may quote a whole rejected object; more than this helps nobody in a journal line.
+_LONGEST_MESSAGE = 300
+_BEARER = re.compile(r"(?i)\bbearer[\s:]+[^\s\"']+")
+_JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")
+
+
+class Cause(msgspec.Struct, frozen=True, gc=False):
+    """One entry of metav1.StatusDetails.causes."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(msgspec.Struct, frozen=True, rename="camel"):
+    """metav1.StatusDetails: which object, and why in detail."""
+
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    causes: tuple[Cause, ...] = ()
+    retry_after_seconds: int = 0
+
+
+class _Status(msgspec.Struct, frozen=True):
+    """metav1.Status, as far as it is used."""
+
+    kind: str = ""
+    message: str = ""
+    reason: str = ""
+    details: Details | None = None
+
+
+class ClusterError(OutscalerError):
+    """message is safe to show. status: HTTP's, 0 where there was no answer. reason: metav1.StatusReason, or empty."""
+
+    def __init__(
+        self, message: str, *, status: int = 0, reason: str = "", details: Details | None = None,
+        retry_after: float = 0.0,
+    ) -> None:
+        super().__init__(message)
+        self.message, self.status, self.reason, self.retry_after = message, status, reason, retry_after
+        self.details = details or Details()
+
+
+class Unauthorized(ClusterError):
+    """401: the credential is refused."""
+
+
+class Forbidden(ClusterError):
+    """403: this user may not do that."""
+
+
+class Missing(ClusterError):
+    """404: the object or the resource does not exist."""
+
+
+class Conflict(ClusterError):
+    """409: reason AlreadyExists, or Conflict where a precondition (version, uid) did not hold."""
+
+
+class Expired(ClusterError):
+    """410: what the request refers to is too old."""
+
+
+class Invalid(ClusterError):
+    """400, 405, 415, 422 and their like: asking again will not help."""
+
+
+class TooMany(ClusterError):
+    """429: ask again after retry_after seconds, 0.0 where the server named none."""
+
+
+class Unavailable(ClusterError):
+    """No usable answer: 5xx, network, TLS, cut short. lasting: repeating the call at once cannot help."""
+
+    def __init__(
+        self, message: str, *, status: int = 0, reason: str = "", details: Details | None = None,
+        retry_after: float = 0.0, lasting: bool = False,
+    ) -> None:
+        super().__init__(message, status=status, reason=reason, details=details, retry_after=retry_after)
+        self.lasting = lasting
+
+
+_BY_STATUS: Mapping[int, type[ClusterError]] = {
+    401: Unauthorized, 403: Forbidden, 404: Missing, 409: Conflict, 410: Expired, 429: TooMany, 408: Unavailable,
+}
+
+
+def from_answer(status: int, body: bytes, headers: Mapping[str, str], secrets: tuple[Secret, ...] = ()) -> ClusterError:
+    """The error for an HTTP answer of 300 and more.
+
+    body is a metav1.Status where the API server itself answered; a load balancer or a proxy in front of it sends
+    anything. secrets: texts that must not come back in the message.
+    """
+    parsed = _parse(body, headers)
+    message = clean(parsed.message or f"HTTP {status}, which is not an answer of a Kubernetes API server", secrets)
+    details = parsed.details or Details()
+    retry_after = max(_seconds(headers.get("Retry-After", "")), float(details.retry_after_seconds))
+    if 300 <= status < 400:
+        where = "the endpoint answered with a redirect, which is not followed: give the API server's own address"
+        return Unavailable(where, status=status, lasting=True)
+    cls = _BY_STATUS.get(status, Unavailable if status >= 500 else Invalid)
+    return cls(message, status=status, reason=parsed.reason, details=details, retry_after=retry_after)
+
+
+def clean(text: str, secrets: tuple[Secret, ...] = ()) -> str:
+    """One line of at most 300 characters without the given secrets and without anything like a bearer token."""
+    for secret in secrets:
+        text = secret.hidden_in(text)
+    text = _JWT.sub("***", _BEARER.sub("bearer ***", " ".join(text.split())))
+    return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
+
+
+def _parse(body: bytes, headers: Mapping[str, str]) -> _Status:
+    try:
+        status = msgspec.json.decode(body, type=_Status)
+        if status.kind == "Status":
+            return status
+    except msgspec.MsgspecError:
+        pass
+    if headers.get("Content-Type", "").startswith("text/plain"):
+        return _Status(message=body[:4096].decode("utf-8", "replace").strip())
+    return _Status()
+
+
+def _seconds(text: str) -> float:
+    """Retry-After in seconds; the date form, which API servers do not send, counts as none."""
+    return float(text) if text.isascii() and text.isdigit() else 0.0

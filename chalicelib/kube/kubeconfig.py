@@ -1,0 +1,231 @@
+"""A kubeconfig, read strictly: what it says is used or refused with a sentence, never skipped.
+
+It has to work where there is no home directory, no browser and no plugin binary. So everything that needs a program
+(exec, auth-provider) is refused, and the refusal says what to use instead. A kubeconfig out of a secret may not name
+files at all: there are none beside it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+from chalicelib.kube.credentials import Credential, usable_token
+from chalicelib.kube.tls import client_context
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import Secret
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_SERVICE_ACCOUNT = (
+    "use a service-account token as `token`: `kubectl -n kube-system create token outscaler --duration=24h` for a "
+    "day, or a Secret of type kubernetes.io/service-account-token for one that lasts: `kubectl apply -f "
+    "infra/kubernetes/token-secret.yaml` and `kubectl -n kube-system get secret outscaler-token "
+    "-o jsonpath='{.data.token}' | base64 -d`"
+)
+_EMBED = "embed it as `{key}-data`: kubectl config view --raw --flatten"
+
+# What a user entry may not say, in the order of checking: the key, and why not.
+_REFUSED = (
+    ("exec", "uses an exec plugin, and there is no such program in a Lambda function"),
+    ("auth-provider", "uses an auth-provider, which Kubernetes itself has removed"),
+    ("username", "uses basic authentication, which Kubernetes itself has removed"),
+    ("password", "uses basic authentication, which Kubernetes itself has removed"),
+    ("as", "acts as another user (impersonation)"),
+    ("as-uid", "acts as another user (impersonation)"),
+    ("as-groups", "acts as another user (impersonation)"),
+    ("as-user-extra", "acts as another user (impersonation)"),
+)
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def from_kubeconfig(
+    text: str, *, context: str = "", place: str, allow_insecure_tls: bool = False, base_dir: Path | None = None
+) -> Credential:
+    """The credential of one context: the named one, else current-context.
+
+    place: where the text is from, for errors (`kubeconfig secret NAME`). base_dir: what relative paths refer to; None
+    forbids files. Raises BadInput, which names the field and never quotes a value that may be secret.
+    """
+    document = _document(text, place)
+    at, chosen = _context(document, context, place)
+    cluster_at, cluster = _entry(document, "clusters", "cluster", _text(chosen, "cluster", at), f"{at}.cluster", place)
+    user_name = _text(chosen, "user", at, required=False)
+    user_at = f"{at}.user"
+    user: Mapping[str, Any] = {}
+    if user_name:
+        user_at, user = _entry(document, "users", "user", user_name, f"{at}.user", place)
+        _refuse(user, user_at)
+    server = _server(cluster, cluster_at, allow_insecure_tls=allow_insecure_tls)
+    ca = _blob(cluster, "certificate-authority", cluster_at, base_dir)
+    certificate = _blob(user, "client-certificate", user_at, base_dir)
+    key = _blob(user, "client-key", user_at, base_dir)
+    if bool(certificate) != bool(key):
+        missing = "client-key-data" if certificate else "client-certificate-data"
+        raise BadInput(f"{user_at}.{missing}", "is missing", "a client certificate and its key come together")
+    token_file = _path(user, "tokenFile", user_at, base_dir)
+    token = _text(user, "token", user_at, required=False)
+    if user_name and not (token or token_file or certificate):
+        raise BadInput(user_at, "has no credential", _SERVICE_ACCOUNT)
+    credential = Credential(
+        server=server,
+        ca=ca,
+        server_name=_text(cluster, "tls-server-name", cluster_at, required=False),
+        insecure=_insecure(cluster, cluster_at, ca, allow=allow_insecure_tls),
+        proxy=_proxy(cluster, cluster_at),
+        certificate=certificate,
+        key=Secret(key.decode("utf-8", "replace")),
+        token=usable_token(token, f"{user_at}.token") if token and not token_file else Secret(""),
+        token_file=token_file,
+        cluster_place=cluster_at,
+        user_place=user_at,
+    )
+    client_context(credential)  # so that a bad certificate is named here, not at the first call
+    return credential
+
+
+def _document(text: str, place: str) -> Mapping[str, Any]:
+    remedy = "write a kubeconfig as `kubectl config view --raw --flatten` prints it"
+    if not text.strip():
+        raise BadInput(place, "is empty", remedy)
+    where = ""
+    try:
+        document = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader, in C where there is one
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" (line {mark.line + 1})" if mark else ""
+        document = None
+    if not isinstance(document, dict):  # the parser's own words may quote a secret
+        raise BadInput(place, f"is not a YAML mapping{where}", remedy)
+    return document
+
+
+def _context(document: Mapping[str, Any], wanted: str, place: str) -> tuple[str, Mapping[str, Any]]:
+    name = wanted or _text(document, "current-context", place, required=False)
+    asked_at = "the policy's kubernetes.context" if wanted else f"{place}: current-context"
+    if not name:
+        known = ", ".join(_names(document, "contexts")) or "none"
+        raise BadInput(asked_at, "names no context", f"name one of the contexts: {known}")
+    return _entry(document, "contexts", "context", name, asked_at, place)
+
+
+def _entry(
+    document: Mapping[str, Any], section: str, key: str, name: str, asked_at: str, place: str
+) -> tuple[str, Mapping[str, Any]]:
+    """The one entry of that name in contexts, clusters or users, and its place."""
+    found = [at for at, known in enumerate(_names(document, section)) if known == name]
+    if not found:
+        known = ", ".join(_names(document, section)) or "none"
+        raise BadInput(asked_at, f"{name!r} is not among {section}", f"{section} of {place}: {known}")
+    if len(found) > 1:
+        twice = f"{place}: {section}[{found[1]}].name"
+        raise BadInput(twice, f"{name!r} is there twice", "give each a name of its own")
+    at = f"{place}: {section}[{found[0]}].{key}"
+    body = document[section][found[0]].get(key)
+    if not isinstance(body, dict):
+        raise BadInput(at, "is not a mapping", "write a kubeconfig as kubectl does")
+    return at, body
+
+
+def _names(document: Mapping[str, Any], section: str) -> list[str]:
+    entries = document.get(section)
+    if not isinstance(entries, list):
+        return []
+    return [str(entry.get("name", "")) if isinstance(entry, dict) else "" for entry in entries]
+
+
+def _text(mapping: Mapping[str, Any], key: str, place: str, *, required: bool = True) -> str:
+    value = mapping.get(key)
+    if value is None or value == "":
+        if required:
+            raise BadInput(f"{place}.{key}", "is missing", "write a kubeconfig as kubectl does")
+        return ""
+    if not isinstance(value, str):
+        raise BadInput(f"{place}.{key}", "is not text", "put it in quotes")
+    return value
+
+
+def _refuse(user: Mapping[str, Any], place: str) -> None:
+    for key, why in _REFUSED:
+        if user.get(key):
+            raise BadInput(f"{place}.{key}", why, _instead_of_exec(user) + _SERVICE_ACCOUNT)
+
+
+def _instead_of_exec(user: Mapping[str, Any]) -> str:
+    plugin = user.get("exec")
+    command = str(plugin.get("command", "")) if isinstance(plugin, dict) else ""
+    if Path(command).name in {"aws", "aws-iam-authenticator"}:
+        return "for an EKS cluster set kubernetes.eksCluster to its name instead; or "
+    return ""
+
+
+def _blob(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | None) -> bytes:
+    """`key-data` decoded, else the content of the file `key` names; as in kubectl the data wins."""
+    data = _text(mapping, f"{key}-data", place, required=False)
+    if data:
+        try:
+            return base64.b64decode("".join(data.split()), validate=True)
+        except (binascii.Error, ValueError):
+            remedy = "write the PEM text in base64, on one line"
+            raise BadInput(f"{place}.{key}-data", "is not base64", remedy) from None
+    path = _path(mapping, key, place, base_dir)
+    if not path:
+        return b""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise BadInput(f"{place}.{key}", f"{path} cannot be read: {error.strerror}", _EMBED.format(key=key)) from None
+
+
+def _path(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | None) -> str:
+    """The file that `key` names, as kubectl resolves it: relative to the kubeconfig itself."""
+    path = _text(mapping, key, place, required=False)
+    if not path:
+        return ""
+    if base_dir is None:
+        remedy = _SERVICE_ACCOUNT if key == "tokenFile" else _EMBED.format(key=key)
+        raise BadInput(f"{place}.{key}", "names a file, and a secret has no files beside it", remedy)
+    return str(base_dir / path)
+
+
+def _server(cluster: Mapping[str, Any], place: str, *, allow_insecure_tls: bool) -> str:
+    server = _text(cluster, "server", place).rstrip("/")
+    try:
+        parts = urlsplit(server)
+        valid = parts.scheme in {"http", "https"} and parts.hostname and "@" not in parts.netloc
+        valid = valid and not parts.query and not parts.fragment and (parts.port is None or parts.port > 0)
+    except ValueError:
+        valid = False
+    if not valid:
+        remedy = "write https://HOST:PORT without a user or a query"
+        raise BadInput(f"{place}.server", "is not the URL of an API server", remedy)
+    if parts.scheme == "http" and parts.hostname not in _LOOPBACK and not allow_insecure_tls:
+        raise BadInput(f"{place}.server", "is plain http, which would send the credential in the clear",
+                       "write https://, or set kubernetes.allowInsecureTls: true in the policy")
+    return server
+
+
+def _insecure(cluster: Mapping[str, Any], place: str, ca: bytes, *, allow: bool) -> bool:
+    key = f"{place}.insecure-skip-tls-verify"
+    value = cluster.get("insecure-skip-tls-verify") or False
+    if not isinstance(value, bool):
+        raise BadInput(key, "is neither true nor false", "write true or false without quotes")
+    if value and ca:
+        raise BadInput(key, "contradicts the certificate-authority beside it", "keep the CA and leave this out")
+    if value and not allow:
+        raise BadInput(key, "would trust any server", "write certificate-authority-data instead, or set "
+                       "kubernetes.allowInsecureTls: true in the policy")
+    return value
+
+
+def _proxy(cluster: Mapping[str, Any], place: str) -> str:
+    proxy = _text(cluster, "proxy-url", place, required=False)
+    if proxy and not proxy.startswith(("http://", "https://")):
+        raise BadInput(f"{place}.proxy-url", "is not an http or https proxy", "write http://HOST:PORT")
+    return proxy

@@ -1,0 +1,90 @@
+"""Asking a pod to leave: the eviction API, which is the only way that respects disruption budgets.
+
+A refusal is an answer, not an error: the drain comes back later and asks again. So evict() returns what happened, and
+raises only where the answer says nothing about this pod.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.kube.client import Cluster, path_segment
+from chalicelib.kube.errors import ClusterError, Conflict, Missing, TooMany, Unavailable, clean
+
+# What the server says where it can never tell whether the pod may go (it has no machine-readable reason for it).
+_SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
+# Both wordings of a failed uid precondition: the eviction's own, and the store's.
+_OTHER_UID = ("the uid in the precondition", "uid in precondition")
+_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Accepted(msgspec.Struct, frozen=True, tag=True):
+    """The pod is being deleted; it is there until its kubelet confirms."""
+
+
+class Blocked(msgspec.Struct, frozen=True, tag=True):
+    """Not now. message: the budget's own words where one is the cause. retry_after: seconds, 0.0 if none was named."""
+
+    message: str
+    retry_after: float = 0.0
+
+
+class Gone(msgspec.Struct, frozen=True, tag=True):
+    """There is no such pod any more; one of that name may be its successor (another uid), which is left alone."""
+
+
+EvictResult = Accepted | Blocked | Gone
+
+
+def evict(cluster: Cluster, namespace: str, name: str, uid: str, grace_seconds: int | None = None) -> EvictResult:
+    """Evict exactly this pod. grace_seconds: None for the pod's own.
+
+    Raises Forbidden and the like; Unavailable if the answer was lost, when asking again is safe: a pod on its way out
+    accepts a second eviction, and a successor has another uid.
+    """
+    options: dict[str, object] = {}
+    if uid:
+        options["preconditions"] = {"uid": uid}
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    body = {
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
+        "deleteOptions": options,
+    }
+    path = f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}/eviction"
+    try:
+        cluster.request("POST", path, body=body)
+    except Missing:
+        return Gone()
+    except (TooMany, Conflict, Unavailable) as refusal:
+        return _refused(refusal)
+    return Accepted()
+
+
+def _refused(refusal: ClusterError) -> EvictResult:
+    """What a 409, 429 or 5xx means for the pod; raises it again where it means nothing."""
+    if isinstance(refusal, Conflict):
+        if any(words in refusal.message.lower() for words in _OTHER_UID):
+            return Gone()
+        return Blocked(refusal.message)  # the pod or its budget changed under the server's hands
+    if isinstance(refusal, TooMany):
+        budgets = [cause.message for cause in refusal.details.causes if cause.reason == "DisruptionBudget"]
+        return Blocked(clean("; ".join(budgets)) or refusal.message, refusal.retry_after)
+    if _SEVERAL_BUDGETS in refusal.message:
+        return Blocked(refusal.message)
+    raise refusal
+
+
+def get_pod(cluster: Cluster, namespace: str, name: str) -> bytes:
+    """The Pod as it is now. Raises Missing."""
+    return cluster.get(f"/api/v1/namespaces/{path_segment(namespace)}/pods/{path_segment(name)}")
+
+
+def pods_on_node(cluster: Cluster, node: str) -> bytes:
+    """The PodList of one node without finished pods, read from the store: what a drain decides on must not be stale."""
+    return cluster.get("/api/v1/pods", query={"fieldSelector": f"spec.nodeName={_field_value(node)},{_UNFINISHED}"})
+
+
+def _field_value(text: str) -> str:
+    """A value inside a field selector, where these three mean something."""
+    return text.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")

@@ -1,0 +1,53 @@
+"""The cheap questions about a node, asked before any simulation (scale-down.md §2, §3), in upstream's order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chalicelib.model.memory import NodeMemory
+from chalicelib.model.node import SCALE_DOWN_DISABLED, Node
+from chalicelib.model.pod import Pod, PodClass
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.demand import is_expendable
+from chalicelib.plan.readiness import Bucket
+from chalicelib.plan.utilization import utilization
+from chalicelib.plan.world import GroupFacts, World
+
+
+def ineligible(node: Node, pods: Sequence[tuple[Pod, PodClass]], known: NodeMemory, world: World) -> Reason | None:
+    """Why a node is no candidate, None if it is one."""
+    options, bucket = world.options, world.buckets[node.name]
+    facts = world.groups.get(world.group_of.get(node.name, ""))
+    checks: tuple[tuple[bool, Reason], ...] = (
+        (node.name in world.leaving or bucket is Bucket.DELETED, Reason.of(Code.BEING_DELETED)),
+        (known.unremovable_until > world.now, Reason.of(Code.RECENTLY_UNREMOVABLE, until=known.unremovable_until)),
+        (node.annotations.get(SCALE_DOWN_DISABLED) == "true", Reason.of(Code.SCALE_DOWN_DISABLED_ANNOTATION)),
+        (facts is None, Reason.of(Code.NOT_AUTOSCALED)),
+        (bucket is Bucket.NOT_STARTED, Reason.of(Code.NOT_STARTED)),
+        (bucket is not Bucket.READY and not options.scale_down_unready_enabled,
+         Reason.of(Code.SCALE_DOWN_UNREADY_DISABLED)),
+    )
+    failed = next((reason for fails, reason in checks if fails), None)
+    return failed if failed is not None or facts is None else _of_group(node, pods, facts, world)
+
+
+def _of_group(node: Node, pods: Sequence[tuple[Pod, PodClass]], facts: GroupFacts, world: World) -> Reason | None:
+    group, options = facts.group, world.options
+    if group.error or group.scale_down_held:
+        return Reason.of(Code.UNEXPECTED, detail=group.error or group.scale_down_held)
+    if facts.target - facts.leaving <= group.min:
+        return Reason.of(Code.GROUP_MIN_SIZE, min=group.min, target=facts.target - facts.leaving)
+    own = group.options
+    ignore = options.ignore_daemonsets_utilization
+    counted = [(pod, cls) for pod, cls in pods if not is_expendable(cls, options)]
+    used = utilization(node, counted, options, now=world.now, ignore_daemonsets=(
+        ignore if own.ignore_daemonsets_utilization is None else own.ignore_daemonsets_utilization))
+    if used is None:
+        return Reason.of(Code.UNEXPECTED, detail="node has no allocatable cpu or memory")
+    mine, default = ((own.scale_down_gpu_utilization_threshold, options.scale_down_gpu_utilization_threshold)
+                     if used.gpu else (own.scale_down_utilization_threshold, options.scale_down_utilization_threshold))
+    threshold = default if mine is None else mine
+    if used.share > threshold:
+        return Reason.of(Code.NOT_UNDERUTILIZED, resource=used.resource, utilization=round(used.share, 4),
+                         threshold=threshold)
+    return None

@@ -1,0 +1,127 @@
+"""Reasons become sentences here and nowhere else (architecture §3), in the scheduler's and upstream's own words.
+
+`text` is what scripts and upstream's users know (`Insufficient cpu`); `detail` adds the numbers that make it checkable
+(`needs 8, template offers 3900m`). One ordered table; a test walks over every Code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from chalicelib.model.quantity import format_amount, format_duration
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.times import format_time
+
+_Text = Callable[[Reason], str]
+
+
+def _p(reason: Reason, name: str, default: str = "") -> str:
+    return str(reason.params.get(name, default))
+
+
+def _n(reason: Reason, name: str) -> float:
+    value = reason.params.get(name, 0)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _amount(reason: Reason, name: str) -> str:
+    return format_amount(_p(reason, "resource"), int(_n(reason, name)))
+
+
+def _time(reason: Reason, name: str) -> str:
+    return format_duration(_n(reason, name))
+
+
+def _rule(reason: Reason) -> str:
+    rule = Reason(Code(_p(reason, "rule")), {k: v for k, v in reason.params.items() if k not in {"pod", "rule"}})
+    return f"{rule.code.value}: {sentence(rule)}"
+
+
+def _fixed(words: str) -> _Text:
+    return lambda _: words
+
+
+_NOT_READY = "not ready for scale-up"
+
+# code: (the words scripts rely on, the numbers behind them)
+_WORDS: dict[Code, tuple[_Text, _Text | None]] = {
+    Code.NODE_NAME: (_fixed("node(s) didn't match the requested node name"), None),
+    Code.UNSCHEDULABLE_NODE: (_fixed("node(s) were unschedulable"), None),
+    Code.UNTOLERATED_TAINT: (_fixed("node(s) had untolerated taint(s)"), lambda r: _p(r, "taint")),
+    Code.NODE_AFFINITY: (_fixed("node(s) didn't match Pod's node affinity/selector"), None),
+    Code.PORTS: (_fixed("node(s) didn't have free ports for the requested pod ports"), lambda r: _p(r, "port")),
+    Code.INSUFFICIENT: (lambda r: f"Insufficient {_p(r, 'resource')}",
+                        lambda r: f"needs {_amount(r, 'needs')}, template offers {_amount(r, 'offers')}"),
+    Code.TOO_MANY_PODS: (_fixed("Too many pods"), lambda r: f"at most {_p(r, 'offers')}"),
+    Code.NOT_SIMULATED: (lambda r: f"NotSimulated({_p(r, 'what')})", None),
+    Code.GROUP_UNHEALTHY: (_fixed(_NOT_READY), lambda r: _p(r, "detail")),
+    Code.GROUP_BACKOFF: (_fixed("in backoff after failed scale-up"),
+                         lambda r: f"until {format_time(_n(r, 'until'))}: {_p(r, 'error')}"),
+    Code.GROUP_MAX_SIZE: (_fixed("max node group size reached"), lambda r: f"max {_p(r, 'max')}"),
+    Code.GROUP_UNREADABLE: (_fixed(_NOT_READY), lambda r: f"could not be read: {_p(r, 'detail')}"),
+    Code.NO_TEMPLATE: (_fixed(_NOT_READY), lambda r: f"no node template: {_p(r, 'detail')}"),
+    Code.MAX_NODES_TOTAL: (_fixed("max total nodes in cluster reached"), lambda r: f"maxNodesTotal {_p(r, 'max')}"),
+    Code.RESOURCE_LIMIT: (lambda r: f'exceeded quota: "cluster-wide", resources: {_p(r, "resources")}', None),
+    Code.NOT_CHOSEN: (_fixed("another group was chosen"), lambda r: _p(r, "chosen")),
+    Code.MAX_NODES_PER_SCALE_UP: (_fixed("max nodes per scale-up reached"), lambda r: f"max {_p(r, 'max')}"),
+    Code.TIME_BUDGET: (_fixed("not looked at: time budget used up"), lambda r: format_duration(_n(r, "seconds"))),
+    Code.SCHEDULING_GATED: (_fixed("scheduling is gated"), lambda r: _p(r, "gates")),
+    Code.DAEMONSET_POD: (_fixed("DaemonSet pods never trigger scale-up"), None),
+    Code.EXPENDABLE: (_fixed("priority is below the expendable cutoff"),
+                      lambda r: f"{_p(r, 'priority')} < {_p(r, 'cutoff')}"),
+    Code.TERMINATING: (_fixed("is being deleted"), None),
+    Code.NOMINATED: (_fixed("is nominated to a node"), lambda r: _p(r, "node")),
+    Code.NOT_YET_SEEN: (_fixed("the scheduler has not refused it yet"), None),
+    Code.TOO_YOUNG: (_fixed("too young"),
+                     lambda r: f"{_time(r, 'age')} old, looked at after {_time(r, 'delay')}"),
+    Code.WAITING_FOR_MORE: (_fixed("waiting a moment for more pods"),
+                            lambda r: f"the oldest is {_time(r, 'age')} old"),
+    Code.OTHER_SCHEDULER: (_fixed("belongs to a scheduler that is not allowed"), lambda r: _p(r, "scheduler")),
+    Code.CLUSTER_UNHEALTHY: (_fixed("cluster is unhealthy"),
+                             lambda r: f"{_p(r, 'unready')} of {_p(r, 'registered')} nodes are unready"),
+    Code.SCALE_DOWN_DISABLED: (_fixed("scale-down is disabled"), None),
+    Code.SCALE_DOWN_DISABLED_ANNOTATION: (_fixed("node is annotated scale-down-disabled"), None),
+    Code.SCALE_DOWN_UNREADY_DISABLED: (_fixed("node is unready and scaleDownUnreadyEnabled is false"), None),
+    Code.NOT_AUTOSCALED: (_fixed("node is in no autoscaled group"), None),
+    Code.NOT_UNNEEDED_LONG_ENOUGH: (_fixed("not unneeded long enough"),
+                                    lambda r: f"since {format_time(_n(r, 'since'))}, needs {_time(r, 'needs')}"),
+    Code.NOT_UNREADY_LONG_ENOUGH: (_fixed("not unready long enough"),
+                                   lambda r: f"since {format_time(_n(r, 'since'))}, needs {_time(r, 'needs')}"),
+    Code.GROUP_MIN_SIZE: (_fixed("node group min size reached"),
+                          lambda r: f"size {_p(r, 'target')}, min {_p(r, 'min')}"),
+    Code.MINIMAL_RESOURCE_LIMIT: (_fixed("minimal resource limit exceeded"), lambda r: _p(r, "resources")),
+    Code.BEING_DELETED: (_fixed("currently being deleted"), None),
+    Code.NOT_UNDERUTILIZED: (_fixed("not underutilized"),
+                             lambda r: f"{_p(r, 'resource')} {_n(r, 'utilization'):.0%}, "
+                                       f"threshold {_n(r, 'threshold'):.0%}"),
+    Code.RECENTLY_UNREMOVABLE: (_fixed("recently found unremovable"), lambda r: f"until {format_time(_n(r, 'until'))}"),
+    Code.NO_PLACE_TO_MOVE_PODS: (_fixed("no place to move its pods"), lambda r: f"{_p(r, 'pod')}: {_p(r, 'what')}"),
+    Code.BLOCKED_BY_POD: (lambda r: f"blocked by pod {_p(r, 'pod')}", _rule),
+    Code.BLOCKED_BY_ON_COMPLETION_POD: (_fixed("waits for a pod to complete"), lambda r: _p(r, "pod")),
+    Code.IN_COOLDOWN: (_fixed("scale-down is in cooldown"),
+                       lambda r: f"{_p(r, 'which')}, until {format_time(_n(r, 'until'))}"),
+    Code.PARALLELISM: (_fixed("enough nodes are being removed at once"), lambda r: f"limit {_p(r, 'limit')}"),
+    Code.NOT_STARTED: (_fixed("node has not started yet"), None),
+    Code.PROMISED: (_fixed("pending pods are expected on it"), lambda r: _p(r, "pod")),
+    Code.UNEXPECTED: (_fixed("could not be decided"), lambda r: _p(r, "detail")),
+    Code.CONTROLLER_NOT_FOUND: (_fixed("its controller does not exist"), lambda r: _p(r, "controller")),
+    Code.MIN_REPLICAS: (_fixed("its controller has too few replicas"),
+                        lambda r: f"{_p(r, 'replicas')}, minReplicaCount {_p(r, 'min')}"),
+    Code.NOT_REPLICATED: (_fixed("nothing would recreate it"), lambda r: _p(r, "controller", "no controller")),
+    Code.LOCAL_STORAGE: (_fixed("it uses local storage"), lambda r: f"volume {_p(r, 'volume')}"),
+    Code.NOT_SAFE_TO_EVICT: (_fixed("it is annotated safe-to-evict: false"), None),
+    Code.KUBE_SYSTEM: (_fixed("kube-system pod without a PodDisruptionBudget"), None),
+    Code.NOT_ENOUGH_PDB: (_fixed("its PodDisruptionBudget allows no disruption"), lambda r: _p(r, "budget")),
+}
+
+
+def text(reason: Reason) -> str:
+    """The words alone, as upstream and the scheduler say them."""
+    return _WORDS[reason.code][0](reason)
+
+
+def sentence(reason: Reason) -> str:
+    """The words, with the numbers in brackets where there are any."""
+    words, detail = _WORDS[reason.code]
+    more = detail(reason) if detail else ""
+    return f"{words(reason)} ({more})" if more else words(reason)

@@ -1,0 +1,68 @@
+"""The decision written down: the plan with its verdicts, and the operations that would carry it out.
+
+Ids are made from what is intended (model/operation.py), so that a pass that is repeated intends the same operations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+from chalicelib.model.operation import Kind, Operation, Target, operation_id
+from chalicelib.model.plan import Plan, Removal, ScaleUp
+from chalicelib.plan.demand import Pending
+from chalicelib.plan.grow import Growth
+from chalicelib.plan.shrink import Shrinkage
+from chalicelib.plan.world import World
+
+_PODS_NAMED = 50
+
+
+def intend(world: World, pending: Pending, fits: Mapping[str, str], growth: Growth, shrinkage: Shrinkage,
+           seed: int) -> Plan:
+    """The whole plan."""
+    name = _plan_id(world, growth, shrinkage, seed)
+    operations = [_grow(world, scale_up, name) for scale_up in growth.scale_ups]
+    operations += [_remove(world, removal, name) for removal in shrinkage.removals]
+    return Plan(
+        id=name, cluster=world.snapshot.cluster, at=world.now, scale_ups=growth.scale_ups,
+        unschedulable=tuple(sorted(growth.unschedulable, key=lambda v: v.pods)), fits_existing=tuple(sorted(fits)),
+        ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))), removals=shrinkage.removals,
+        unneeded=shrinkage.unneeded, unremovable=shrinkage.unremovable, groups=growth.groups,
+        operations=tuple(operations), health=world.health, gaps=world.snapshot.gaps,
+    )
+
+
+def _plan_id(world: World, growth: Growth, shrinkage: Shrinkage, seed: int) -> str:
+    text = msgspec.json.encode([world.snapshot.cluster, world.now, seed, growth.scale_ups, shrinkage.removals])
+    return f"plan-{hashlib.sha256(text).hexdigest()[:16]}"
+
+
+def _grow(world: World, scale_up: ScaleUp, plan: str) -> Operation:
+    cluster, now = world.snapshot.cluster, world.now
+    return Operation(
+        id=operation_id(cluster, scale_up.group, Kind.GROW, scale_up.from_size, scale_up.to_size, (), plan),
+        cluster=cluster, provider=scale_up.provider, group=scale_up.group, kind=Kind.GROW, plan=plan, created_at=now,
+        from_size=scale_up.from_size, to_size=scale_up.to_size, pods=scale_up.pods[:_PODS_NAMED], due_at=now,
+        deadline=now + world.options.max_node_provision_time, updated_at=now,
+    )
+
+
+def _remove(world: World, removal: Removal, plan: str) -> Operation:
+    """One operation per node: a drain that gets stuck holds up no other."""
+    cluster, now, options = world.snapshot.cluster, world.now, world.options
+    facts = world.groups[removal.group]
+    node = next(node for node in facts.nodes if node.name == removal.node)
+    instance = next((i for i in facts.group.instances if i.node == node.name or i.id == node.provider_id), None)
+    patience = (options.node_delete_delay_after_taint + options.max_pod_eviction_time
+                + options.max_graceful_termination_sec + 30 + options.node_deletion_delay_timeout + 600)
+    size = facts.target - facts.leaving
+    return Operation(
+        id=operation_id(cluster, removal.group, Kind.REMOVE, size, size - 1, (removal.node,), plan),
+        cluster=cluster, provider=facts.group.provider, group=removal.group, kind=Kind.REMOVE, plan=plan,
+        created_at=now, from_size=size, to_size=size - 1, due_at=now, deadline=now + patience, updated_at=now,
+        targets=(Target(node=removal.node, instance=node.provider_id, handle=instance.handle if instance else "",
+                        evict=removal.evict),),
+    )

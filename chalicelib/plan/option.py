@@ -1,0 +1,22 @@
+"""One way to help: a group, so many new nodes, and the pods they would take."""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.node import Node
+
+
+class Option(msgspec.Struct, frozen=True):
+    """pods: class -> how many of its pods. requested: what those pods ask for in all, cpu in millicores."""
+
+    group: str
+    nodes: int
+    pods: dict[int, int]
+    template: Node
+    requested: dict[str, int]
+
+    @property
+    def pod_count(self) -> int:
+        """Pods placed in all."""
+        return sum(self.pods.values())

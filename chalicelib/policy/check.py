@@ -1,0 +1,117 @@
+"""What must agree across the document, once each value is right by itself.
+
+One function per rule, in one ordered table. A rule looks only at what could be read: a mistake already told does not
+cause a second one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from chalicelib.policy.options import Read, check_options
+from chalicelib.policy.providers import PROVIDERS
+from chalicelib.policy.report import Path, Report
+
+ACCESS_WAYS = {"kubeconfig_secret": "kubeconfigSecret", "kubeconfig_file": "kubeconfigFile",
+               "eks_cluster": "eksCluster"}
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """What could be read, as attribute -> value. None: the section is not there."""
+
+    spec: dict[str, Any]
+    kubernetes: dict[str, Any] | None
+    providers: dict[str, dict[str, str]] | None
+    groups: tuple[dict[str, Any], ...]
+    options: Read
+
+
+SPEC: Path = ("spec",)
+
+
+def _one_way_in(draft: Draft, report: Report) -> None:
+    if draft.kubernetes is None:
+        return
+    path = (*SPEC, "kubernetes")
+    ways = [key for attribute, key in ACCESS_WAYS.items() if attribute in draft.kubernetes]
+    known = ", ".join(ACCESS_WAYS.values())
+    if len(ways) > 1:
+        report.problem((*path, ways[1]), f"there is another way to the cluster already: {ways[0]}",
+                       f"keep one of {known}")
+    elif not ways and not report.has_problem_under(path):
+        report.problem(path, "does not say how to reach the cluster", f"add one of {known}")
+
+
+def _access_details(draft: Draft, report: Report) -> None:
+    given = draft.kubernetes or {}
+    path = (*SPEC, "kubernetes")
+    if "eks_cluster" in given:
+        for attribute, key in (("context", "context"), ("allow_insecure_tls", "allowInsecureTls")):
+            if given.get(attribute):
+                report.problem((*path, key), "belongs to a kubeconfig, and eksCluster needs none", f"take {key} out")
+    elif "region" in given and not report.has_problem_under(path):
+        report.problem((*path, "region"), "belongs to eksCluster",
+                       "take region out, or name the cluster with eksCluster")
+
+
+def _bounds(draft: Draft, report: Report) -> None:
+    for index, group in enumerate(draft.groups):
+        if "min" in group and "max" in group and group["min"] > group["max"]:
+            report.problem((*SPEC, "nodeGroups", index, "max"), f"{group['max']} is below min {group['min']}",
+                           f"write {group['min']} or more, or lower min")
+
+
+def _ids_once(draft: Draft, report: Report) -> None:
+    """Over all providers: memory, operations and rules know a group by its id alone."""
+    first: dict[str, int] = {}
+    for index, group in enumerate(draft.groups):
+        known = first.setdefault(group["id"], index) if "id" in group else index
+        if known != index:
+            report.problem((*SPEC, "nodeGroups", index, "id"), f"{group['id']} is already nodeGroups[{known}]",
+                           "name each group once")
+
+
+def _groups_have_providers(draft: Draft, report: Report) -> None:
+    if draft.providers is None:
+        return
+    for index, group in enumerate(draft.groups):
+        name = group.get("provider")
+        if name is not None and name not in draft.providers:
+            report.problem((*SPEC, "nodeGroups", index, "provider"), f"{name} is not among spec.providers",
+                           f"add {name} there, or write one of: {', '.join(draft.providers) or 'none yet'}")
+
+
+def _group_ids(draft: Draft, report: Report) -> None:
+    for index, group in enumerate(draft.groups):
+        table = PROVIDERS.get(group.get("provider", ""))
+        if table is not None and "id" in group and table.group_id and not re.match(table.group_id, group["id"]):
+            report.warn((*SPEC, "nodeGroups", index, "id"),
+                        f"no group of {table.name} is named like this; its ids look like {table.group_example}")
+
+
+def _whose_machines(draft: Draft, report: Report) -> None:
+    """A management cluster holds the machines of many clusters (clusterapi.md D4)."""
+    settings = (draft.providers or {}).get("clusterapi", {})
+    named = "clusterName" in settings or "clusterName=" in settings.get("autoDiscovery", "")
+    if "kubeconfigSecret" in settings and not named:
+        report.warn((*SPEC, "providers", "clusterapi"),
+                    "a management cluster may hold other clusters' machines too; say whose with clusterName")
+
+
+def _mode_given(draft: Draft, report: Report) -> None:
+    if "mode" not in draft.spec and not report.has_problem_under((*SPEC, "mode")):
+        report.warn(SPEC, "mode is not given, so it is shadow: planned and explained, nothing is changed")
+
+
+def _options(draft: Draft, report: Report) -> None:
+    check_options(draft.options, (*SPEC, "options"), report)
+
+
+CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
+    _one_way_in, _access_details, _bounds, _ids_once, _groups_have_providers, _group_ids, _whose_machines, _mode_given,
+    _options,
+)

@@ -1,0 +1,134 @@
+"""docs/policy.md, made from the tables: `python -m chalicelib.policy.docs > docs/policy.md`.
+
+Why made and not written: a reference that is typed a second time is wrong the first time a table changes. A test
+compares the committed file with what comes out here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, SPEC, WEBHOOK
+from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, KNOWN_EXPANDERS, Row
+from chalicelib.policy.options import GROUPS, default_text
+from chalicelib.policy.providers import PROVIDERS, ProviderTable
+from chalicelib.policy.schema import Section
+
+EXAMPLE = """\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: prod-geneva}
+spec:
+  mode: active
+  scanInterval: 20s
+  kubernetes: {kubeconfigSecret: outscaler/prod-geneva/kubeconfig}
+  providers:
+    clusterapi: {namespace: default, clusterName: prod-geneva}
+  nodeGroups:
+    - {provider: clusterapi, id: MachineDeployment/default/workers, min: 1, max: 20}
+  options: {scaleDownUnneededTime: 10m, maxNodesTotal: 200}
+  webhook: {secret: outscaler/prod-geneva/webhook}
+"""
+
+_HEAD = f"""\
+# The policy document
+
+This page is made from the tables in `chalicelib/policy` (`python -m chalicelib.policy.docs`); do not edit it.
+
+One YAML (or JSON) document per cluster. `outscaler validate` checks it, `outscaler apply` puts it in force. A wrong
+document is refused whole, with every mistake at once: line, path, and what would be right.
+
+```yaml
+{EXAMPLE}```
+
+How values are read
+- As they are written: `off` is the word off, `012` is refused. Quotes make no difference.
+- A duration is written as in Go: `30s`, `10m`, `1h30m`, `0`. A bare number is refused.
+- `min:max` is `0:320000` or `{{min: 0, max: 320000}}`; memory is counted in GiB.
+- A list may be one value; names may be separated by commas.
+- A secret is named, never written: its name or ARN in AWS Secrets Manager.
+- A key given twice, a tag (`!…`) or a second document is refused. Anchors and aliases are fine.
+- `rules`, `schedules` and `headroom` are not available in this version and are refused.
+"""
+
+_UNAVAILABLE = """\
+Not available in this version: its settings are taken as text (secrets by keys that end in `Secret`), and its groups
+are reported as unreadable.
+"""
+
+_OPTIONS_HEAD = f"""\
+## spec.options
+
+Upstream's flags in lowerCamelCase. What becomes of an option:
+
+| Word | Meaning |
+|---|---|
+| in force | this version uses it |
+| in force, old name | read into the option named |
+| accepted, not in force | checked; `outscaler validate` warns; a later version uses it |
+| read by nothing | upstream reads it no more, or has dropped it; warned |
+| no meaning here | about a process inside the cluster; warned |
+| elsewhere | has its own place in the document; refused, with that place |
+
+Expanders: {', '.join(KNOWN_EXPANDERS)}. Available in this version: {', '.join(AVAILABLE_EXPANDERS)}.
+Another one is refused, because a choice that is silently a different one would be worse.
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    parts = [
+        _HEAD,
+        _fields("The document", ROOT), _fields("metadata", METADATA), _fields("spec", SPEC),
+        _fields("spec.kubernetes", KUBERNETES, "Exactly one of kubeconfigSecret, kubeconfigFile and eksCluster."),
+        _fields("spec.nodeGroups[]", NODE_GROUP, "Ids are unique over all providers."),
+        _fields("spec.webhook", WEBHOOK),
+        "## spec.providers\n\nAt least one.\n",
+        *(_provider(table) for table in PROVIDERS.values()),
+        _OPTIONS_HEAD,
+        *(f"### {group.title}\n\n{_options(group.rows)}" for group in GROUPS),
+    ]
+    return "\n".join(parts)
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _fields(title: str, section: Section, note: str = "", level: str = "##") -> str:
+    rows = (
+        (f"`{field.key}`", field.kind.name, "required" if field.required else _code(field.default), field.meaning)
+        for field in section.fields
+    )
+    lead = f"{note}\n\n" if note else ""
+    return f"{level} {title}\n\n{lead}{_table(('Key', 'Kind', 'Default', 'Meaning'), rows)}"
+
+
+def _provider(table: ProviderTable) -> str:
+    if table.section is not None:
+        return _fields(table.name, table.section, f"Group ids: `{table.group_example}`.", "###")
+    return f"### {table.name}\n\n{_UNAVAILABLE}"
+
+
+def _options(rows: tuple[Row, ...]) -> str:
+    return _table(
+        ("Option", "Kind", "Default", "Status", "Meaning"),
+        ((f"`{row.name}`", row.kind.name, _code(default_text(row)), row.status.value, _meaning(row)) for row in rows),
+    )
+
+
+def _meaning(row: Row) -> str:
+    if not row.note:
+        return row.meaning
+    return f"{row.meaning} ({'write ' if row.status == 'elsewhere' else ''}{row.note})"
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else "none"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

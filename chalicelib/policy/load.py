@@ -1,0 +1,63 @@
+"""Text to policy: read, check, and only then build.
+
+The last good version stays in force while a document is wrong, so nothing here returns half a policy: it is all the
+mistakes, or a Policy that every later room may trust.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Options, Policy, Webhook
+from chalicelib.policy.check import CHECKS, Draft
+from chalicelib.policy.document import ROOT
+from chalicelib.policy.options import Read
+from chalicelib.policy.report import Report
+from chalicelib.policy.schema import read_section
+from chalicelib.policy.yaml_marks import read
+
+
+def load(text: str, *, place: str) -> tuple[Policy, tuple[str, ...]]:
+    """One policy document -> (policy, warnings). place: the file's name, for messages.
+
+    Raises BadInputs with every mistake, in the order of the text: `policy.yaml:14: spec.nodeGroups[1].max`.
+    """
+    try:
+        root = read(text, place=place)
+    except BadInput as error:
+        raise BadInputs((error,)) from None
+    report = Report(place, root)
+    found = read_section(ROOT, root, (), report) or {}
+    draft = _draft(found.get("spec"))
+    if draft is not None:
+        for check in CHECKS:
+            check(draft, report)
+    report.check()
+    return _policy(found), report.warnings()
+
+
+def digest(text: str) -> str:
+    """SHA-256 of the text, line ends aside: equal digests are the same document."""
+    return hashlib.sha256("\n".join(text.splitlines()).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _draft(spec: dict[str, Any] | None) -> Draft | None:
+    """What the cross-checks look at, made of what could be read."""
+    if spec is None:
+        return None
+    return Draft(spec, spec.get("kubernetes"), spec.get("providers"), spec.get("node_groups", ()),
+                 spec.get("options", Read()))
+
+
+def _policy(found: dict[str, Any]) -> Policy:
+    """Only after every check: nothing that is required can be missing."""
+    spec: dict[str, Any] = dict(found["spec"])
+    made: dict[str, Any] = {
+        "kubernetes": KubernetesAccess(**spec.pop("kubernetes")),
+        "node_groups": tuple(GroupPolicy(**group) for group in spec.pop("node_groups", ())),
+        "options": Options(**spec.pop("options", Read()).in_force),
+        "webhook": Webhook(**spec.pop("webhook", {})),
+    }
+    return Policy(name=found["metadata"]["name"], **spec, **made)

@@ -1,0 +1,169 @@
+"""spec.options: every flag of upstream's under its lowerCamelCase name, and what this version makes of each.
+
+Why all of them: a document made from somebody's command line must not lose a line in silence. What is in force lands
+in model.Options; the rest is checked the same way and told in a warning; what has another place in the document, or
+would mean something else here, is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.policy import Options
+from chalicelib.model.quantity import format_duration
+from chalicelib.policy import flags_decide, flags_loop, flags_shrink
+from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, Row, Status
+from chalicelib.policy.parsers import UNSET
+from chalicelib.policy.report import Path, Report, closest
+from chalicelib.policy.schema import entries_of, unknown_key
+from chalicelib.policy.yaml_marks import Node
+
+GROUPS = (*flags_loop.GROUPS, *flags_decide.GROUPS, *flags_shrink.GROUPS)
+ROWS: dict[str, Row] = {row.name: row for group in GROUPS for row in group.rows}
+FLAGS: dict[str, Row] = {row.flag: row for row in ROWS.values()}
+_ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields(Options)}
+
+
+class Read(msgspec.Struct, frozen=True):
+    """What spec.options says. in_force: attribute of model.Options -> value; others: name -> value, checked only."""
+
+    in_force: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+
+
+def attribute(row: Row) -> str:
+    """The field of model.Options a row lands in; empty for options not in force."""
+    return row.lands or _ATTRIBUTES.get(row.name, "")
+
+
+def default_text(row: Row) -> str:
+    """The default as a document would have it."""
+    if row.status is not Status.IN_FORCE:
+        return row.default
+    shown = row.kind.show(getattr(Options(), attribute(row)))
+    if isinstance(shown, bool):
+        return "true" if shown else "false"
+    return ", ".join(shown) if isinstance(shown, list) else str(shown)
+
+
+def read_options(node: Node | None, path: Path, report: Report) -> Read:
+    """Reads the mapping; problems and warnings go to the report."""
+    in_force: dict[str, Any] = {}
+    others: dict[str, Any] = {}
+    for key, value in (entries_of(node, path, report) or {}).items():
+        row = find_row(key, path, report)
+        if row is None:
+            continue
+        below = (*path, row.name)
+        got = row.kind.read(value, below, report)
+        if got is UNSET:
+            continue
+        if row.status is Status.IN_FORCE:
+            in_force[attribute(row)] = got
+        else:
+            others[row.name] = got
+            report.warn(below, warning_of(row))
+    for name, got in others.items():
+        if ROWS[name].status is Status.ALIAS:
+            lands = attribute(ROWS[name])
+            in_force[lands] = (*in_force.get(lands, ()), *got)
+    return Read(in_force, others)
+
+
+def find_row(key: str, path: Path, report: Report) -> Row | None:
+    """The option's row, or None once the report knows why not."""
+    below = (*path, key)
+    row = ROWS.get(key)
+    if row is not None and row.status is Status.ELSEWHERE:
+        report.problem(below, "has its own place in this document", f"write {row.note}")
+        return None
+    if row is not None:
+        return row
+    flag = key.lstrip("-").replace("_", "-")
+    near = ROWS.get(closest(key, ROWS))
+    if flag in FLAGS:
+        right = FLAGS[flag].note if FLAGS[flag].status is Status.ELSEWHERE else FLAGS[flag].name
+        report.problem(below, "is the command line's spelling", f"write {right}")
+    elif near is not None and near.status is Status.ELSEWHERE:
+        report.problem(below, "is unknown", f"did you mean {near.note}?")
+    else:
+        unknown_key(key, ROWS, path, report)
+    return None
+
+
+_WARNINGS = {
+    Status.ALIAS: "is upstream's old name and still counts",
+    Status.ACCEPTED: "accepted, not in force in this version",
+    Status.IGNORED: "accepted, but nothing reads it",
+    Status.MEANINGLESS: "accepted, but it has no meaning here",
+}
+
+
+def warning_of(row: Row) -> str:
+    """What an option that is not simply in force is told with."""
+    return f"{_WARNINGS[row.status]}{': ' if row.note else ''}{row.note}"
+
+
+def check_options(found: Read, path: Path, report: Report) -> None:
+    """What options must agree on among themselves (options.md §12)."""
+    for check in _CHECKS:
+        check(found, path, report)
+
+
+def _expander_chain(found: Read, path: Path, report: Report) -> None:
+    chain: tuple[str, ...] | None = found.in_force.get("expander")
+    if chain is None:
+        return
+    path = (*path, "expander")
+    available = f"available: {', '.join(AVAILABLE_EXPANDERS)}"
+    if not chain:
+        report.problem(path, "names no expander", available)
+    for name in dict.fromkeys(chain):
+        if chain.count(name) > 1:
+            report.problem(path, f"names {name} twice", "name each expander once")
+        if name not in AVAILABLE_EXPANDERS:
+            report.problem(path, f"{name} is not available in this version", available)
+    if "random" in chain[:-1]:
+        report.problem(path, "names another expander after random", "random leaves nothing to choose: put it last")
+
+
+def _scheduler_names(found: Read, path: Path, report: Report) -> None:
+    allowed = found.in_force.get("allowed_scheduler_names", ())
+    for name in found.in_force.get("bypassed_scheduler_names", ()):
+        if allowed and name not in allowed:
+            report.problem((*path, "bypassedSchedulerNames"), f"{name} is not among allowedSchedulerNames",
+                           "add it there too, or take it out here")
+
+
+def _backoff_bounds(found: Read, path: Path, report: Report) -> None:
+    merged = Options(**found.in_force)
+    if merged.initial_node_group_backoff_duration > merged.max_node_group_backoff_duration:
+        name = "initial" if "initial_node_group_backoff_duration" in found.in_force else "max"
+        # Upstream takes this as it is, and somebody's command line may hold it.
+        report.warn((*path, f"{name}NodeGroupBackoffDuration"),
+                    f"the first back-off, {format_duration(merged.initial_node_group_backoff_duration)}, is longer than "
+                    f"the longest, {format_duration(merged.max_node_group_backoff_duration)}")
+
+
+def _balancing_labels(found: Read, path: Path, report: Report) -> None:
+    if found.others.get("balancingLabel") and found.others.get("balancingIgnoreLabel"):
+        report.problem((*path, "balancingIgnoreLabel"), "cannot stand beside balancingLabel",
+                       "balancingLabel alone decides likeness: keep one of the two")
+
+
+def _drain_priority(found: Read, path: Path, report: Report) -> None:
+    changed = found.in_force.get("max_graceful_termination_sec", 600) != Options().max_graceful_termination_sec
+    if "drainPriorityConfig" in found.others and changed:
+        report.problem((*path, "drainPriorityConfig"), "cannot stand beside a changed maxGracefulTerminationSec",
+                       "give the times in drainPriorityConfig alone")
+
+
+def _dynamic_resources(found: Read, path: Path, report: Report) -> None:
+    if found.others.get("enableDynamicResourceAllocation") is False:
+        report.problem((*path, "enableDynamicResourceAllocation"), "false is refused, as upstream refuses it",
+                       "take the line out")
+
+
+_CHECKS = (_expander_chain, _scheduler_names, _backoff_bounds, _balancing_labels, _drain_priority, _dynamic_resources)

@@ -1,0 +1,166 @@
+"""spec.providers: one table of settings per provider, and which providers this version can run.
+
+Settings reach a provider as text (`Connection.settings`), already checked here: a list is joined by newlines, labels
+are `key=value` pairs joined by commas. A provider that is not available yet may be written down, so that a document
+can be prepared; its groups are then reported as unreadable, and the warning says so.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.parsers import DNS_LABEL, SECRET, UNSET, Kind, choice, scalar, text, wrong
+from chalicelib.policy.report import Path, Report, closest, quote
+from chalicelib.policy.schema import LIKE_A_SECRET, Field, Section, entries_of, read_section
+from chalicelib.policy.yaml_marks import Mapping, Node, Scalar, Sequence
+
+_LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z")
+_DNS_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
+
+
+class ProviderTable(msgspec.Struct, frozen=True):
+    """One provider. available: this version can act on it; section None: any settings, as text."""
+
+    name: str
+    available: bool
+    section: Section | None = None
+    group_id: str = ""          # the form of its ids, where it has one
+    group_example: str = ""
+
+
+def _labels(value: str) -> str:
+    """`k=v,k=v` with both sides in label syntax."""
+    for pair in value.split(","):
+        key, equals, worth = pair.strip().partition("=")
+        if not equals or not _LABEL_KEY.match(key) or not _LABEL_VALUE.match(worth):
+            raise BadInput("", f"{quote(pair.strip())} is not a label as key=value",
+                           "write it like team=web,tier=front")
+    return ",".join(pair.strip() for pair in value.split(","))
+
+
+_LABELS_TEXT = scalar(_labels, "labels like team=web,tier=front")
+
+
+def _read_labels(node: Node, path: Path, report: Report) -> Any:
+    """A mapping of labels is taken too: it is how labels are written everywhere else."""
+    if not isinstance(node, Mapping):
+        return _LABELS_TEXT(node, path, report)
+    if not node.entries or any(not isinstance(value, Scalar) for _, value in node.entries):
+        report.problem(path, "is not a mapping of labels", "write it like team=web,tier=front")
+        return UNSET
+    pairs = ",".join(f"{key.text}={value.text}" for key, value in node.entries if isinstance(value, Scalar))
+    return _LABELS_TEXT(Scalar(pairs, plain=False, line=node.line, column=node.column), path, report)
+
+
+def _discovery(value: str) -> str:
+    """One auto-discovery spec (clusterapi.md §2)."""
+    form = "write it like clusterapi:namespace=default,clusterName=prod,team=web"
+    discoverer, colon, rest = value.partition(":")
+    if not colon or discoverer != "clusterapi" or ":" in rest:
+        raise BadInput("", f"{quote(value)} is not a clusterapi: spec", form)
+    for pair in filter(None, rest.split(",")):
+        key, equals, worth = pair.partition("=")
+        if not equals or not _LABEL_KEY.match(key) or not _LABEL_VALUE.match(worth):
+            raise BadInput("", f"{quote(pair)} is not a key=value pair", form)
+    return value
+
+
+_DISCOVERY_TEXT = scalar(_discovery, "it like clusterapi:namespace=default,clusterName=prod")
+
+
+def _read_discoveries(node: Node, path: Path, report: Report) -> Any:
+    """One spec or a list of them, as one text with a line per spec."""
+    if not isinstance(node, Sequence):
+        return _DISCOVERY_TEXT(node, path, report)
+    found = [_DISCOVERY_TEXT(item, (*path, index), report) for index, item in enumerate(node.items)]
+    return UNSET if any(spec is UNSET for spec in found) else "\n".join(found)
+
+
+_CLUSTER_API = Section(fields=(
+    Field("namespace", DNS_LABEL, "namespace",
+          "Namespace of the MachineDeployments, MachineSets and MachinePools; all if not given."),
+    Field("clusterName", text("a Cluster's name", _DNS_NAME, "something like prod"), "clusterName",
+          "Only groups of this Cluster API cluster."),
+    Field("labels", Kind("key=value, …", _read_labels), "labels", "Only groups with all these labels."),
+    Field("autoDiscovery", Kind("list of specs", _read_discoveries, lambda value: value.split("\n")), "autoDiscovery",
+          "Upstream's way to say the three above: clusterapi:key=value,…; any of several may match."),
+    Field("group", text("an API group", _DNS_NAME, "cluster.x-k8s.io"), "group", "API group (upstream: CAPI_GROUP).",
+          default="cluster.x-k8s.io"),
+    Field("version", text("an API version", r"v[0-9]{1,3}((alpha|beta)[0-9]{1,3})?", "something like v1beta2"),
+          "version",
+          "API version (upstream: CAPI_VERSION); the server's preferred one if not given."),
+    Field("kubeconfigSecret", SECRET, "kubeconfigSecret",
+          "Secret with the management cluster's kubeconfig; the workload cluster itself if not given."),
+    Field("scaleZeroDefaultArch", choice(("amd64", "arm64", "ppc64le", "s390x")), "scaleZeroDefaultArch",
+          "Architecture of a group without nodes that does not say (upstream: CAPI_SCALE_ZERO_DEFAULT_ARCH).",
+          default="amd64"),
+))
+
+PROVIDERS = {
+    table.name: table
+    for table in (
+        ProviderTable("alicloud", available=False),
+        ProviderTable("cherryservers", available=False),
+        ProviderTable("clusterapi", available=True, section=_CLUSTER_API,
+                      group_id=r"(MachineDeployment|MachineSet|MachinePool)/[^/]+/[^/]+\Z",
+                      group_example="MachineDeployment/default/workers"),
+        ProviderTable("exoscale", available=False),
+        ProviderTable("huaweicloud", available=False),
+    )
+}
+
+_FREE_TEXT = text("text on one line")
+
+
+def read_providers(node: Node | None, path: Path, report: Report) -> dict[str, dict[str, str]]:
+    """Provider -> settings. A provider with a mistake in its settings is there with what could be read."""
+    found: dict[str, dict[str, str]] = {}
+    entries = entries_of(node, path, report)
+    if entries is not None and not entries:
+        report.problem(path, "names no provider", f"add one of {', '.join(PROVIDERS)}")
+    for name, settings in (entries or {}).items():
+        below = (*path, name)
+        table = PROVIDERS.get(name)
+        if table is None:
+            near = closest(name, PROVIDERS)
+            report.problem(below, "is no provider",
+                           f"did you mean {near}?" if near else f"known: {', '.join(PROVIDERS)}")
+            continue
+        if not table.available:
+            report.warn(below,
+                        f"provider {name}: not available in this version, its groups will be reported as unreadable")
+        found[name] = (read_section(table.section, settings, below, report) if table.section
+                       else _read_free(settings, below, report)) or {}
+    return found
+
+
+def _read_free(node: Node | None, path: Path, report: Report) -> dict[str, str]:
+    """Settings of a provider whose table comes with it: text, and secrets by name only."""
+    found: dict[str, str] = {}
+    for key, value in (entries_of(node, path, report) or {}).items():
+        below = (*path, key)
+        if key.endswith("Secret"):
+            got = SECRET.read(value, below, report)
+        elif LIKE_A_SECRET.search(key):
+            report.problem(below, "looks like a secret itself",
+                           "keep it in Secrets Manager and name it by a key ending in Secret")
+            continue
+        else:
+            got = _FREE_TEXT.read(value, below, report)
+        if got is not UNSET:
+            found[key] = got
+    return found
+
+
+def provider_name(value: str) -> str:
+    """A provider's name; raises BadInput."""
+    if value in PROVIDERS:
+        return value
+    near = closest(value, PROVIDERS)
+    refused = wrong(value, "a provider")
+    raise BadInput("", refused.problem, f"did you mean {near}?" if near else f"known: {', '.join(PROVIDERS)}")

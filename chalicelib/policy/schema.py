@@ -1,0 +1,116 @@
+"""How a section of the document is told as a table: which keys it has, how each is read, where it lands in the model.
+
+The tables (document.py, providers.py, options.py) are the one source: reading, writing back (dump.py) and the
+reference (docs.py) all follow them. Nothing here knows a key.
+A key that is not in a table is refused with the nearest one that is; a key that belongs to a later version, or
+elsewhere in the document, is refused with a sentence of its own (`refused`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping as Map
+from typing import Any
+
+import msgspec
+
+from chalicelib.policy.parsers import UNSET, Kind
+from chalicelib.policy.report import Path, Report, closest, quote
+from chalicelib.policy.yaml_marks import Mapping, Node, Scalar
+
+
+class Field(msgspec.Struct, frozen=True):
+    """One key. lands: the attribute of the section's struct; meaning, default: for the reference."""
+
+    key: str
+    kind: Kind
+    lands: str
+    meaning: str
+    required: bool = False
+    default: str = ""
+    example: str = ""       # what to add where it is missing
+
+
+class Section(msgspec.Struct, frozen=True):
+    """One mapping of the document. refused: known keys that cannot stand here -> (problem, remedy)."""
+
+    fields: tuple[Field, ...]
+    refused: dict[str, tuple[str, str]] = {}
+
+
+LIKE_A_SECRET = re.compile("secret|token|password|passphrase|credential|(api|access|private)_?key", re.IGNORECASE)
+
+def read_section(section: Section, node: Node | None, path: Path, report: Report) -> dict[str, Any] | None:
+    """Attribute -> value for what is there and right; None where there is no mapping to look into.
+
+    node None or null: an empty section, so that what is required is still asked for.
+    """
+    entries = entries_of(node, path, report)
+    if entries is None:
+        return None
+    known = {field.key: field for field in section.fields}
+    found: dict[str, Any] = {}
+    for key, value in entries.items():
+        below = (*path, key)
+        if key in known:
+            read = known[key].kind.read(value, below, report)
+            if read is not UNSET:
+                found[known[key].lands] = read
+        elif key in section.refused:
+            report.problem(below, *section.refused[key])
+        else:
+            unknown_key(key, known, path, report)
+    for field in section.fields:
+        if field.required and field.key not in entries:
+            report.problem((*path, field.key), "is missing",
+                           f"add {field.example}" if field.example else f"write {field.key}: …")
+    return found
+
+
+def entries_of(node: Node | None, path: Path, report: Report) -> dict[str, Node] | None:
+    """The mapping's entries, the first of equal keys (the report has already named the others)."""
+    if node is None or (isinstance(node, Scalar) and node.is_null):
+        return {}
+    if not isinstance(node, Mapping):
+        report.problem(path, "is a list" if not isinstance(node, Scalar) else f"is {quote(node.text)}",
+                       "write a mapping: one `name: value` per line")
+        return None
+    entries: dict[str, Node] = {}
+    for key, value in node.entries:
+        entries.setdefault(key.text, value)
+    return entries
+
+
+def unknown_key(key: str, known: Map[str, object], path: Path, report: Report) -> None:
+    """Refuses a key with the nearest known one, or with all of them where they are few."""
+    near = closest(key, known)
+    if key == "<<":
+        remedy = "merge keys are not used here; write the keys out"
+    elif near:
+        remedy = f"did you mean {near}?"
+    elif LIKE_A_SECRET.search(key):
+        remedy = "secrets stay in Secrets Manager and are named here by a key ending in Secret"
+    else:
+        remedy = f"known here: {', '.join(known)}" if len(known) <= 12 else "docs/policy.md lists what is known"
+    report.problem((*path, key), "is unknown", remedy)
+
+
+def nested(section: Section) -> Kind:
+    """A mapping of its own: read into attribute -> value, written back from the struct it became."""
+
+    def read(node: Node, path: Path, report: Report) -> Any:
+        found = read_section(section, node, path, report)
+        return UNSET if found is None else found
+
+    return Kind("mapping", read, lambda struct: show_section(section, struct))
+
+
+def show_section(section: Section, struct: msgspec.Struct) -> dict[str, Any]:
+    """Key -> what YAML would hold, for what differs from the struct's defaults (required keys always)."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(struct)}
+    shown: dict[str, Any] = {}
+    for field in section.fields:
+        value = getattr(struct, field.lands)
+        if field.required or value != defaults[field.lands]:
+            shown[field.key] = field.kind.show(value)
+    return shown

@@ -1,0 +1,164 @@
+"""YAML as text with places: every scalar stays the characters that were written, every node knows its line.
+
+Why not yaml.safe_load: it makes booleans of `off`, seconds of `12:30`, octal of `012` (ecosystem.md §9), lets the
+last of two equal keys win, and forgets where things stood. Here what a value means is decided by the schema alone.
+Why from events and not composed nodes: depth, size and aliases are bounded while reading, before anything recurses.
+Refused: tags, several documents, keys that are not text, an alias inside its own anchor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from chalicelib.model.errors import BadInput
+
+MAX_BYTES = 256 * 1024
+MAX_DEPTH = 20
+MAX_NODES = 20_000      # after aliases are written out: a policy has some hundreds; a billion laughs has more
+
+_NULL = frozenset({"", "~", "null", "Null", "NULL"})
+_LOADER: type = getattr(yaml, "CBaseLoader", yaml.BaseLoader)      # without libyaml: the same events, slower
+
+
+class Scalar(msgspec.Struct, frozen=True):
+    """Text as written. plain: without quotes."""
+
+    text: str
+    plain: bool
+    line: int
+    column: int
+    size: int = 1
+
+    @property
+    def is_null(self) -> bool:
+        """Nothing written, or YAML's null."""
+        return self.plain and self.text in _NULL
+
+
+class Sequence(msgspec.Struct, frozen=True):
+    """A list. size: nodes in it with aliases written out."""
+
+    items: tuple[Node, ...]
+    line: int
+    column: int
+    size: int
+
+
+class Mapping(msgspec.Struct, frozen=True):
+    """Keys and values in the order of the text, equal keys included."""
+
+    entries: tuple[tuple[Scalar, Node], ...]
+    line: int
+    column: int
+    size: int
+
+
+Node = Scalar | Sequence | Mapping
+
+
+def read(text: str, *, place: str) -> Node:
+    """The one document in the text; raises BadInput with `place:line` for what is not one."""
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise BadInput(place, f"character {error.start + 1} is half a surrogate pair",
+                       "save the file as UTF-8") from None
+    if size > MAX_BYTES:
+        raise BadInput(place, f"{size} bytes is too large for a policy", f"keep it under {MAX_BYTES} bytes")
+    return _Composer(text, place).document()
+
+
+class _Composer:
+    """Events to nodes, by recursion no deeper than MAX_DEPTH."""
+
+    def __init__(self, text: str, place: str) -> None:
+        self.place = place
+        self.anchors: dict[str, Node | None] = {}       # None: begun and not yet ended
+        self.events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)     # yaml's stubs do not know event kinds
+
+    def document(self) -> Node:
+        """The root node of the only document."""
+        self.next()                                     # stream start
+        if isinstance(self.next(), yaml.StreamEndEvent):
+            raise BadInput(self.place, "the document is empty",
+                           "start with apiVersion: outscaler.dev/v1 and kind: Cluster")
+        root = self.node(self.next(), depth=1)
+        self.next()                                     # document end
+        after = self.next()
+        if not isinstance(after, yaml.StreamEndEvent):
+            raise self.bad(after, "a second document begins here", "keep one cluster per file and take the --- out")
+        return root
+
+    def node(self, event: Any, depth: int) -> Node:
+        """The node that begins with this event, its aliases counted as written out."""
+        if isinstance(event, yaml.AliasEvent):
+            node = self.alias(event)
+        else:
+            if depth > MAX_DEPTH:
+                raise self.bad(event, f"nested deeper than {MAX_DEPTH} levels", "a policy needs no more than six")
+            self.refuse_tag(event)
+            if event.anchor is not None:
+                self.anchors[event.anchor] = None
+            node = self.build(event, depth)
+            if event.anchor is not None:
+                self.anchors[event.anchor] = node
+        if node.size > MAX_NODES:
+            raise self.bad(event, f"more than {MAX_NODES} values once aliases are written out", "use fewer aliases")
+        return node
+
+    def build(self, event: Any, depth: int) -> Node:
+        """A scalar, or a collection with everything in it."""
+        line, column = event.start_mark.line + 1, event.start_mark.column + 1
+        if isinstance(event, yaml.ScalarEvent):
+            return Scalar(event.value, not event.style, line, column)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items = []
+            while not isinstance(item := self.next(), yaml.SequenceEndEvent):
+                items.append(self.node(item, depth + 1))
+            return Sequence(tuple(items), line, column, 1 + sum(item.size for item in items))
+        entries: list[tuple[Scalar, Node]] = []
+        while not isinstance(key_event := self.next(), yaml.MappingEndEvent):
+            key = self.node(key_event, depth + 1)
+            if not isinstance(key, Scalar):
+                raise self.bad(key_event, "a list or a mapping is used as a key", "write a name before the colon")
+            entries.append((key, self.node(self.next(), depth + 1)))
+        return Mapping(tuple(entries), line, column, 1 + sum(1 + value.size for _, value in entries))
+
+    def alias(self, event: Any) -> Node:
+        """The node an alias stands for."""
+        if event.anchor not in self.anchors:
+            raise self.bad(event, f"the alias *{event.anchor} has no anchor before it", f"write &{event.anchor} first")
+        node = self.anchors[event.anchor]
+        if node is None:
+            raise self.bad(event, f"the alias *{event.anchor} stands inside its own anchor", "write the values out")
+        return node
+
+    def refuse_tag(self, event: Any) -> None:
+        """`!!int`, `!secret` and their like ask for a meaning that no reader here gives."""
+        if getattr(event, "tag", None) not in {None, "!", "tag:yaml.org,2002:str"}:
+            raise self.bad(event, "tags are not used in a policy", "take the word that begins with ! out")
+
+    def next(self) -> Any:
+        """The next event; what YAML itself refuses becomes BadInput."""
+        try:
+            return next(self.events)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            where = f"{self.place}:{mark.line + 1}" if mark else self.place
+            context = f" {error.context}" if error.context else ""
+            column = f", column {mark.column + 1}" if mark else ""
+            begun = error.context_mark.line + 1 if error.context_mark else 0
+            remedy = f"what is not closed begins in line {begun}" if begun else "look at the line before it too"
+            raise BadInput(where, f"not YAML{column}: {error.problem}{context}", remedy) from None
+        except yaml.YAMLError as error:
+            found = getattr(error, "character", None)
+            what = f"character #x{found:04x}" if isinstance(found, int) else "a character"
+            raise BadInput(self.place, f"{what} is not allowed in YAML", "save the file as UTF-8 text") from None
+
+    def bad(self, event: Any, problem: str, remedy: str) -> BadInput:
+        """A BadInput at the event's line."""
+        return BadInput(f"{self.place}:{event.start_mark.line + 1}", problem, remedy)

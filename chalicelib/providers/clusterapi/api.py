@@ -1,0 +1,195 @@
+"""The calls that this provider makes, and nothing of why (clusterapi.md §4). All go through the cluster's own client.
+
+The client's package and this one may not know each other, so it is met as a Protocol, and its errors by their status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from chalicelib.model.errors import OutscalerError
+from chalicelib.providers.clusterapi.keys import Keys
+from chalicelib.providers.clusterapi.wire import Machine, Resource, Scale
+from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient
+from chalicelib.providers.statuses import class_for
+
+MERGE_PATCH = "application/merge-patch+json"
+DEPLOYMENT, SET, POOL, MACHINE = "MachineDeployment", "MachineSet", "MachinePool", "Machine"
+PLURALS = {DEPLOYMENT: "machinedeployments", SET: "machinesets", POOL: "machinepools", MACHINE: "machines"}
+
+T = TypeVar("T")
+
+
+class Page(Protocol):
+    """One page of a list; first: the list begins (again), what came before is void."""
+
+    @property
+    def body(self) -> bytes:
+        """The List as the server sent it."""
+
+    @property
+    def first(self) -> bool:
+        """Whether it is the first page."""
+
+
+class KubeApi(Protocol):
+    """What this provider needs of a connection to the cluster; errors are OutscalerErrors with a `status`."""
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: object | None = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        """One call, answered with the body."""
+
+    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[Page]:
+        """A whole list in pages."""
+
+
+class _List(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+class _Version(msgspec.Struct, frozen=True):
+    version: str = ""
+
+
+class _Group(msgspec.Struct, rename="camel"):
+    versions: list[_Version] | None = None
+    preferred_version: _Version = _Version()
+
+
+class _Served(msgspec.Struct):
+    name: str = ""
+    kind: str = ""
+
+
+class _ServedList(msgspec.Struct):
+    resources: list[_Served] | None = None
+
+
+def served_version(kube: KubeApi, group: str, wanted: str) -> str:
+    """The version to speak: the wanted one as it is, else the one the server prefers (clusterapi.md §1.2).
+
+    Raises InvalidRequest where the server has no such group.
+    """
+    if wanted:
+        return wanted
+    try:
+        found = decode(_call(kube, "GET", f"/apis/{group}"), _Group)
+    except NotFound:
+        raise InvalidRequest(
+            f"this cluster does not serve the API group {group}; install Cluster API here, or name the group it uses "
+            "in providers.clusterapi.group"
+        ) from None
+    version = found.preferred_version.version or next((v.version for v in found.versions or ()), "")
+    if not version:
+        raise InvalidRequest(f"the API group {group} serves no version")
+    return version
+
+
+def served_kinds(kube: KubeApi, group: str, version: str) -> frozenset[str]:
+    """The kinds that group and version serve; raises InvalidRequest where that version is not served."""
+    try:
+        found = decode(_call(kube, "GET", f"/apis/{group}/{version}"), _ServedList)
+    except NotFound:
+        raise InvalidRequest(
+            f"this cluster does not serve {group}/{version}; leave providers.clusterapi.version out, or name one of "
+            f"those that `kubectl api-versions` lists"
+        ) from None
+    return frozenset(served.kind for served in found.resources or () if "/" not in served.name)
+
+
+class Api:
+    """The calls of one API group and version. Every method raises ProviderError and nothing else."""
+
+    def __init__(self, kube: KubeApi, keys: Keys, version: str) -> None:
+        self._kube, self._keys = kube, keys
+        self._base = f"/apis/{keys.group}/{version}"
+
+    def _path(self, kind: str, namespace: str, *rest: str) -> str:
+        scope = f"/namespaces/{namespace}" if namespace else ""
+        return "/".join((f"{self._base}{scope}/{PLURALS[kind]}", *rest))
+
+    def objects(self, kind: str, namespace: str) -> list[msgspec.Raw]:
+        """All objects of a kind, in a namespace or ("") in all, undecoded: one bad object must not hide the others."""
+        return self._all(self._path(kind, namespace))
+
+    def resource(self, kind: str, namespace: str, name: str) -> Resource:
+        """One MachineDeployment or MachineSet."""
+        return decode(_call(self._kube, "GET", self._path(kind, namespace, name)), Resource)
+
+    def machine(self, namespace: str, name: str) -> Machine:
+        """One Machine."""
+        return decode(_call(self._kube, "GET", self._path(MACHINE, namespace, name)), Machine)
+
+    def scale(self, kind: str, namespace: str, name: str) -> Scale:
+        """The live size, with the version that a change of it must still find."""
+        return decode(_call(self._kube, "GET", self._path(kind, namespace, name, "scale")), Scale)
+
+    def set_scale(self, kind: str, namespace: str, name: str, replicas: int, resource_version: str) -> None:
+        """Set the size if nobody changed the resource since resource_version; raises Conflict if somebody did (D13)."""
+        body = {"metadata": {"resourceVersion": resource_version}, "spec": {"replicas": replicas}}
+        _call(self._kube, "PATCH", self._path(kind, namespace, name, "scale"), body)
+
+    def mark(self, machine: Machine, value: str | None) -> None:
+        """Write the delete-machine annotation, or (None) take it off; only on this very Machine, not on a namesake."""
+        body = {"metadata": {"uid": machine.metadata.uid, "annotations": {self._keys.delete_machine: value}}}
+        _call(self._kube, "PATCH", self._path(MACHINE, machine.metadata.namespace, machine.metadata.name), body)
+
+    def nodes(self) -> list[msgspec.Raw]:
+        """The cluster's Nodes, undecoded; asked for only where the caller was not given them."""
+        return self._all("/api/v1/nodes")
+
+    def _all(self, path: str) -> list[msgspec.Raw]:
+        items: list[msgspec.Raw] = []
+        with _translated("LIST", path):
+            for page in self._kube.list_pages(path):
+                if page.first:
+                    items = []
+                items.extend(decode(page.body, _List).items or ())
+        return items
+
+
+def decode(body: bytes | msgspec.Raw, kind: type[T]) -> T:
+    """JSON as that type; raises Transient for what is cut off or is no such object."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise Transient(f"the API server's answer cannot be read as {kind.__name__.strip('_')}: {error}") from None
+
+
+def _call(kube: KubeApi, method: str, path: str, body: object | None = None) -> bytes:
+    with _translated(method, path):
+        if body is None:
+            return kube.request(method, path)
+        return kube.request(method, path, body=body, content_type=MERGE_PATCH)
+
+
+@contextmanager
+def _translated(method: str, path: str) -> Iterator[None]:
+    """The client's errors as this tree's, by their status; other errors of ours pass."""
+    try:
+        yield
+    except ProviderError:
+        raise
+    except OutscalerError as error:
+        if not hasattr(error, "status"):
+            raise
+        raise _as_provider_error(error, f"{method} {path}") from error
+
+
+def _as_provider_error(error: OutscalerError, call: str) -> ProviderError:
+    status = getattr(error, "status", None)
+    # 410 is about an old list here, not about a thing that is gone.
+    cls = Transient if status == 410 else class_for(status)
+    retry_after = float(getattr(error, "retry_after", 0.0) or 0.0)
+    return cls(f"{call}: {error}", code=str(getattr(error, "reason", "") or status or ""), retry_after=retry_after)

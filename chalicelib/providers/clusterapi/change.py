@@ -1,0 +1,56 @@
+"""What every change of a group starts from: the calls, the settings, and which Machines are the group's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.clusterapi.api import MACHINE, SET, Api, decode
+from chalicelib.providers.clusterapi.owners import controller
+from chalicelib.providers.clusterapi.settings import Settings
+from chalicelib.providers.clusterapi.subject import Subject, read_subject
+from chalicelib.providers.clusterapi.wire import Machine, Resource
+from chalicelib.providers.errors import InvalidRequest
+
+# How often a write that met a newer version is decided anew (D13).
+TRIES = 3
+
+
+class Context(msgspec.Struct, frozen=True):
+    """now: epoch seconds."""
+
+    api: Api
+    settings: Settings
+    policies: tuple[GroupPolicy, ...]
+    now: Callable[[], float]
+
+    def subject(self, group: str) -> Subject:
+        """The group, read afresh."""
+        return read_subject(self.api, self.settings, self.policies, group)
+
+
+def check_minimum(subject: Subject, size: int) -> None:
+    """Raises InvalidRequest if the size is below the group's minimum; asked only when shrinking (D14)."""
+    if size < subject.bounds.min:
+        raise InvalidRequest(f"{subject.group}: the size {size} is below the minimum {subject.bounds.min}")
+
+
+def check_maximum(subject: Subject, size: int) -> None:
+    """Raises InvalidRequest if the size is above the group's maximum; asked only when growing (D14)."""
+    if size > subject.bounds.max:
+        raise InvalidRequest(f"{subject.group}: the size {size} is above the maximum {subject.bounds.max}")
+
+
+def machines_of(api: Api, subject: Subject, sets: Sequence[Resource]) -> tuple[list[Machine], list[Machine]]:
+    """(the group's Machines, all others of its namespace), both sorted by name. Raises Transient if one of them cannot
+    be read, for it might be the group's, and the count would be wrong."""
+    owners = {each.metadata.uid for each in sets}
+    mine: list[Machine] = []
+    others: list[Machine] = []
+    for item in api.objects(MACHINE, subject.namespace):
+        machine = decode(item, Machine)
+        (mine if controller(machine.metadata, SET) in owners else others).append(machine)
+    mine.sort(key=lambda each: each.metadata.name)
+    return mine, others

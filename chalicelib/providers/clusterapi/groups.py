@@ -1,0 +1,174 @@
+"""From everything that was read to the node groups of our cluster (clusterapi.md §1.4, §2, §3). Pure.
+
+A resource passes a row of questions and drops out at the first it fails: meant by discovery, ours, not paused, not
+owned by a MachineDeployment, bounded, sized. One that fails for a reason its owner should know leaves a gap; no
+resource can cost another its place (defect D1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.group import Instance, NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.model.snapshot import Gap
+from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET
+from chalicelib.providers.clusterapi.bounds import Bounds, read_bounds
+from chalicelib.providers.clusterapi.cluster import Doubt, OwnCluster, own_cluster
+from chalicelib.providers.clusterapi.discovery import any_matches
+from chalicelib.providers.clusterapi.identity import Nodes
+from chalicelib.providers.clusterapi.keys import PAUSED
+from chalicelib.providers.clusterapi.machines import classify
+from chalicelib.providers.clusterapi.options import read_options
+from chalicelib.providers.clusterapi.overrides import Overrides, resolve
+from chalicelib.providers.clusterapi.owners import by_group, has_deployment, sets_of
+from chalicelib.providers.clusterapi.rollout import rolling_out
+from chalicelib.providers.clusterapi.settings import Settings
+from chalicelib.providers.clusterapi.templates import make_template
+from chalicelib.providers.clusterapi.wire import Machine, Resource, resource_gap
+from chalicelib.providers.clusterapi.world import World
+
+PROVIDER = "clusterapi"
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """The groups, sorted by id, and what could not be made one."""
+
+    groups: tuple[NodeGroup, ...]
+    gaps: tuple[Gap, ...] = ()
+
+
+def group_id(kind: str, resource: Resource) -> str:
+    """`MachineDeployment/namespace/name`."""
+    return f"{kind}/{resource.metadata.namespace}/{resource.metadata.name}"
+
+
+def is_meant(resource: Resource, settings: Settings) -> bool:
+    """Whether discovery means this resource."""
+    cluster = resource.cluster(settings.keys)
+    return any_matches(settings.specs, resource.metadata.namespace, cluster, resource.labels)
+
+
+def is_paused(resource: Resource) -> bool:
+    """Paused by its owner, or by its Cluster's, which newer versions of CAPI write down as a condition."""
+    return PAUSED in resource.annotations or resource.is_true("Paused")
+
+
+def make_groups(world: World, nodes: Sequence[Node], settings: Settings, policies: Sequence[GroupPolicy]) -> Observed:
+    """All node groups of the cluster that these Nodes are."""
+    meant = [
+        (kind, resource)
+        for kind in (SET, DEPLOYMENT, POOL)
+        for resource in world.resources.get(kind, ())
+        if is_meant(resource, settings)
+    ]
+    clusters = (OwnCluster(each.metadata.namespace, each.cluster(settings.keys)) for _, each in meant)
+    own = own_cluster(nodes, settings.specs, clusters, settings.keys)
+    if isinstance(own, Doubt):
+        doubt = Gap(f"provider/{PROVIDER}", own.problem, weakens=("every Cluster API node group",))
+        return Observed((), (doubt, *world.gaps))
+    ours = [(kind, each) for kind, each in meant if _belongs(each, own, settings)]
+    gaps = [_pool_gap(each, settings) for kind, each in ours if kind == POOL]
+    free = {
+        group_id(kind, each): (kind, each)
+        for kind, each in ours
+        if kind == DEPLOYMENT or (kind == SET and not has_deployment(each))
+    }
+    paused = {name for name, (_, each) in free.items() if is_paused(each)}
+    candidates = {name: pair for name, pair in free.items() if name not in paused}
+    overrides = resolve(policies, candidates, paused)
+    maker = _Maker(world, Nodes(nodes, settings.keys), settings, overrides, own)
+    groups = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.make(name, kind, each))]
+    return Observed(tuple(groups), (*filter(None, gaps), *overrides.gaps, *maker.gaps, *world.gaps))
+
+
+def _belongs(resource: Resource, own: OwnCluster, settings: Settings) -> bool:
+    # A Node annotation without the namespace, as very old versions wrote it, leaves the namespace open.
+    return resource.cluster(settings.keys) == own.name and own.namespace in {"", resource.metadata.namespace}
+
+
+def _pool_gap(pool: Resource, settings: Settings) -> Gap | None:
+    try:
+        bounded = read_bounds(pool.annotations, settings.keys, None, "") is not None
+    except BadInput:
+        bounded = True
+    return resource_gap(POOL, pool, "MachinePools are not scaled in this version") if bounded else None
+
+
+class _Maker:
+    """Makes one group after the other; collects the gaps."""
+
+    def __init__(self, world: World, nodes: Nodes, settings: Settings, overrides: Overrides, own: OwnCluster) -> None:
+        self._world, self._nodes, self._settings, self._overrides = world, nodes, settings, overrides
+        self._sets = world.resources.get(SET, ())
+        self._machines = by_group(_of_cluster(world.machines, own), self._sets)
+        self.gaps: list[Gap] = []
+
+    def make(self, name: str, kind: str, resource: Resource) -> NodeGroup | None:
+        """The group of a resource; None if it is not meant to be one, or cannot be one (then with a gap)."""
+        entry = self._overrides.by_group.get(name)
+        try:
+            bounds = read_bounds(resource.annotations, self._settings.keys, entry, name)
+        except BadInput as bad:
+            self._warn(kind, resource, f"not a node group: {bad.problem}; {bad.remedy}")
+            return None
+        if bounds is None:
+            if entry is not None:
+                self._warn(kind, resource, "not a node group: neither the policy nor an annotation gives a maximum")
+            return None
+        if resource.spec.replicas is None:
+            self._warn(kind, resource, "not a node group: spec.replicas is not set; set it once to the size it has")
+            return None
+        return self._group(name, kind, resource, bounds, entry)
+
+    def _group(
+        self, name: str, kind: str, resource: Resource, bounds: Bounds, entry: GroupPolicy | None
+    ) -> NodeGroup:
+        machines = self._machines.get(resource.metadata.uid, [])
+        found = [(each, self._nodes.of(each)) for each in machines]
+        real = next((node for _, node in found if node is not None), None)
+        template = make_template(name, resource, self._settings, real)
+        options, warnings = read_options(resource.annotations, self._settings.keys)
+        for warning in template.warnings + warnings:
+            self._warn(kind, resource, warning)
+        return NodeGroup(
+            id=name,
+            provider=PROVIDER,
+            min=bounds.min,
+            max=bounds.max,
+            target=resource.spec.replicas or 0,
+            instances=_instances(found),
+            template=template.node,
+            template_error=template.problem,
+            error=self._overrides.contested.get(name, "") or self._unknown(resource.metadata.namespace),
+            options=options,
+            priority=entry.priority if entry else 0,
+            scale_down_held=self._held(kind, resource),
+        )
+
+    def _unknown(self, namespace: str) -> str:
+        """Why the group's instances are not known."""
+        return self._world.missing(MACHINE, namespace) or self._world.missing(SET, namespace)
+
+    def _held(self, kind: str, resource: Resource) -> str:
+        return rolling_out(resource, sets_of(resource.metadata.uid, self._sets)) if kind == DEPLOYMENT else ""
+
+    def _warn(self, kind: str, resource: Resource, detail: str) -> None:
+        self.gaps.append(resource_gap(kind, resource, detail))
+
+
+def _of_cluster(machines: Iterable[Machine], own: OwnCluster) -> list[Machine]:
+    return [
+        each
+        for each in machines
+        if each.spec.cluster_name in {"", own.name} and own.namespace in {"", each.metadata.namespace}
+    ]
+
+
+def _instances(found: Sequence[tuple[Machine, Node | None]]) -> tuple[Instance, ...]:
+    instances = (classify(machine, node) for machine, node in found)
+    return tuple(instance for instance in instances if instance is not None)

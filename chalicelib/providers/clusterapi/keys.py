@@ -1,0 +1,86 @@
+"""Every label and annotation key that Cluster API and its users write (clusterapi.md §1.3), in one place.
+
+Some keys follow the API group in use, others are fixed whatever the group is; mixing the two up is an old mistake, so
+the ones that follow are methods of Keys and the fixed ones are constants.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+DEFAULT_GROUP = "cluster.x-k8s.io"
+
+PAUSED = "cluster.x-k8s.io/paused"
+REVISION = "machinedeployment.clusters.x-k8s.io/revision"
+CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
+
+# The marks we set on Machines start with this; whatever else stands in the annotation is somebody else's.
+MARK_PREFIX = "outscaler/"
+
+
+class Keys(msgspec.Struct, frozen=True):
+    """The keys that carry the API group as their prefix."""
+
+    group: str = DEFAULT_GROUP
+
+    def _key(self, name: str) -> str:
+        return f"{self.group}/{name}"
+
+    @property
+    def min_size(self) -> str:
+        """Lower bound, on a resource."""
+        return self._key("cluster-api-autoscaler-node-group-min-size")
+
+    @property
+    def max_size(self) -> str:
+        """Upper bound, on a resource."""
+        return self._key("cluster-api-autoscaler-node-group-max-size")
+
+    @property
+    def options(self) -> str:
+        """Prefix of the per-group options."""
+        return self._key("autoscaling-options-")
+
+    @property
+    def delete_machine(self) -> str:
+        """On a Machine: take this one first when the MachineSet shrinks. Presence counts, not the value."""
+        return self._key("delete-machine")
+
+    @property
+    def machine(self) -> str:
+        """On a Node: its Machine's name."""
+        return self._key("machine")
+
+    @property
+    def cluster_namespace(self) -> str:
+        """On a Node: the namespace of its Machine and of its Cluster."""
+        return self._key("cluster-namespace")
+
+    @property
+    def cluster_name(self) -> str:
+        """Annotation of a Node, label of CAPI objects: the Cluster's name."""
+        return self._key("cluster-name")
+
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?\Z")
+_DOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*\Z")
+
+
+def is_label_value(text: str) -> bool:
+    """Whether Kubernetes takes it as the value of a label."""
+    return not text or _NAME.match(text) is not None
+
+
+def is_qualified_name(text: str) -> bool:
+    """Whether Kubernetes takes it as the key of a label or taint: `name` or `domain/name`."""
+    domain, slash, name = text.rpartition("/")
+    if slash and not is_domain(domain):
+        return False
+    return _NAME.match(name) is not None
+
+
+def is_domain(text: str) -> bool:
+    """Whether it is a DNS-1123 subdomain, as API groups and key prefixes are."""
+    return 0 < len(text) <= 253 and _DOMAIN.match(text) is not None

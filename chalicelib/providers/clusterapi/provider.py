@@ -1,0 +1,95 @@
+"""The Provider protocol over Cluster API: wires the parts and turns errors into outcomes.
+
+What will not happen is Failed. What may have happened, or may happen in a moment (Transient, Throttled, a version
+Conflict), is raised: the caller waits and calls again, and every change first reads how far it has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Failed, Outcome
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.base import Connection, Observation
+from chalicelib.providers.clusterapi.api import Api, KubeApi, served_kinds, served_version
+from chalicelib.providers.clusterapi.change import Context
+from chalicelib.providers.clusterapi.discovery import scope
+from chalicelib.providers.clusterapi.groups import PROVIDER, make_groups
+from chalicelib.providers.clusterapi.remove import remove
+from chalicelib.providers.clusterapi.resize import grow, shrink
+from chalicelib.providers.clusterapi.settings import PLACE, Settings, read_settings
+from chalicelib.providers.clusterapi.subject import Held
+from chalicelib.providers.clusterapi.world import read_world
+from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
+
+Step = Callable[[Context, Operation], Outcome]
+
+
+class ClusterApi:
+    """One CAPI cluster's MachineDeployments and MachineSets, for one pass."""
+
+    def __init__(
+        self, kube: KubeApi, settings: Settings, policies: Sequence[GroupPolicy], now: Callable[[], float]
+    ) -> None:
+        self._kube, self._settings, self._now = kube, settings, now
+        self._policies = tuple(each for each in policies if each.provider == PROVIDER)
+
+    @property
+    def name(self) -> str:
+        """`clusterapi`."""
+        return PROVIDER
+
+    def observe(self, nodes: Sequence[Node]) -> Observation:
+        """All groups, in two calls for discovery and one list per kind and namespace."""
+        settings = self._settings
+        version = served_version(self._kube, settings.keys.group, settings.version)
+        served = served_kinds(self._kube, settings.keys.group, version)
+        world = read_world(Api(self._kube, settings.keys, version), served, scope(settings.specs))
+        observed = make_groups(world, nodes, settings, self._policies)
+        return Observation(observed.groups, observed.gaps)
+
+    def grow(self, operation: Operation) -> Outcome:
+        """from_size -> to_size through the scale subresource."""
+        return self._outcome(grow, operation)
+
+    def remove(self, operation: Operation) -> Outcome:
+        """Mark the targets' Machines, then lower the size by as many."""
+        return self._outcome(remove, operation)
+
+    def shrink_target(self, operation: Operation) -> Outcome:
+        """from_size -> to_size as long as every running machine stays."""
+        return self._outcome(shrink, operation)
+
+    def poll(self, operation: Operation) -> Outcome:
+        """The change itself again: each of them first reads how far it has come."""
+        return self._outcome(_STEPS[operation.kind], operation)
+
+    def _outcome(self, step: Step, operation: Operation) -> Outcome:
+        try:
+            version = served_version(self._kube, self._settings.keys.group, self._settings.version)
+            api = Api(self._kube, self._settings.keys, version)
+            return step(Context(api, self._settings, self._policies, self._now), operation)
+        except ProviderError as error:
+            if isinstance(error, Transient | Throttled | Conflict) and not isinstance(error, Held):
+                raise
+            return Failed(error.cls, error.message, error.code, error.retry_after)
+
+
+_STEPS: dict[Kind, Step] = {
+    Kind.GROW: grow,
+    Kind.REMOVE: remove,
+    Kind.DISCARD: remove,
+    Kind.SHRINK: shrink,
+}
+
+
+def build(connection: Connection) -> ClusterApi:
+    """A provider for one pass; raises BadInput for settings that cannot be."""
+    settings = read_settings(connection.settings)
+    if connection.kube is None:
+        raise BadInput(PLACE, "there is no connection to the cluster", "set spec.kubernetes; Cluster API runs there")
+    return ClusterApi(cast(KubeApi, connection.kube), settings, connection.groups, connection.now)

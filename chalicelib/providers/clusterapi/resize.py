@@ -1,0 +1,105 @@
+"""Absolute sizes, written only over the size that the plan was made for (clusterapi.md §4.1, §4.2, §4.4, D13, D14).
+
+    GET scale ── to_size ──► done         (an earlier attempt got through)
+        │ └───── other  ──► conflict     (somebody else's number stands)
+     from_size
+        └─ check bounds ─► PATCH scale with the resourceVersion just read ── 409 ──► from the start, three times
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Done, Outcome
+from chalicelib.providers.clusterapi.api import Api, decode
+from chalicelib.providers.clusterapi.change import TRIES, Context, check_maximum, check_minimum, machines_of
+from chalicelib.providers.clusterapi.identity import Nodes
+from chalicelib.providers.clusterapi.machines import classify, counts_as_running
+from chalicelib.providers.clusterapi.marks import standing
+from chalicelib.providers.clusterapi.rollout import rolling_out
+from chalicelib.providers.clusterapi.subject import Held, Subject, machine_sets
+from chalicelib.providers.clusterapi.wire import Metadata
+from chalicelib.providers.errors import Conflict, InvalidRequest
+
+Check = Callable[[Context, Subject, Operation], None]
+
+
+def grow(context: Context, operation: Operation) -> Outcome:
+    """from_size -> to_size; raises ProviderError."""
+    if operation.to_size <= operation.from_size:
+        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no growth")
+    return _resize(context, operation, lambda _, subject, asked: check_maximum(subject, asked.to_size))
+
+
+def shrink(context: Context, operation: Operation) -> Outcome:
+    """from_size -> to_size where only Machines that never joined are lost; raises ProviderError."""
+    if not 0 <= operation.to_size < operation.from_size:
+        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no reduction")
+    return _resize(context, operation, _spares_the_running)
+
+
+def _resize(context: Context, operation: Operation, check: Check) -> Outcome:
+    conflict = Conflict("")
+    for _ in range(TRIES):
+        subject = context.subject(operation.group)
+        scale = context.api.scale(subject.kind, subject.namespace, subject.name)
+        size, wanted = scale.spec.replicas, operation.to_size
+        if size == wanted:
+            return Done({"from": operation.from_size, "to": size})
+        if size != operation.from_size:
+            planned = f"from {operation.from_size} to {wanted}"
+            raise Held(f"{operation.group} has size {size}, but {planned} was planned")
+        check(context, subject, operation)
+        version = scale.metadata.resource_version
+        try:
+            context.api.set_scale(subject.kind, subject.namespace, subject.name, wanted, version)
+        except Conflict as error:
+            conflict = error
+            continue
+        return Done({"from": size, "to": wanted})
+    raise conflict
+
+
+def _spares_the_running(context: Context, subject: Subject, operation: Operation) -> None:
+    """Raises unless a MachineSet that shrinks to this size takes Machines that never joined: it takes marked ones
+    first, then those without a Node, and only then running ones."""
+    check_minimum(subject, operation.to_size)
+    sets = machine_sets(context.api, subject)
+    if reason := rolling_out(subject.resource, sets):
+        raise Held(f"{subject.group}: {reason}")
+    machines, _ = machines_of(context.api, subject, sets)
+    if not standing(operation.from_size, machines, (), context.settings.keys).others_settled:
+        raise Conflict(f"{subject.group}: machines of another removal are marked and would be taken first")
+    unjoined = any(each.status.node_ref is None for each in machines)
+    nodes = Nodes(_nodes(context.api) if unjoined else (), context.settings.keys)
+    instances = [classify(each, nodes.of(each)) for each in machines]
+    running = sum(1 for each in instances if each is not None and counts_as_running(each))
+    if operation.to_size < running:
+        raise InvalidRequest(
+            f"{subject.group}: from {operation.from_size} to {operation.to_size} would delete existing machines, "
+            f"{running} of which are running"
+        )
+
+
+class _NodeSpec(msgspec.Struct, frozen=True):
+    provider_id: str | None = msgspec.field(default=None, name="providerID")
+
+
+class _Node(msgspec.Struct, frozen=True):
+    metadata: Metadata
+    spec: _NodeSpec = _NodeSpec()
+
+
+def _nodes(api: Api) -> list[Node]:
+    nodes = []
+    for item in api.nodes():
+        node = decode(item, _Node)
+        annotations = node.metadata.annotations or {}
+        nodes.append(
+            Node(node.metadata.name, {}, {}, provider_id=node.spec.provider_id or "", annotations=annotations)
+        )
+    return nodes

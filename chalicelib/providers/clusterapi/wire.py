@@ -1,0 +1,213 @@
+"""The few fields of Cluster API's objects that are used, as they stand in both served versions (clusterapi.md §1.2).
+
+v1beta1 and v1beta2 differ in where a failure message and the newer conditions are; both places are read, so nothing
+above this module asks which version an object came in. Everything has a default: the API omits what is empty.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.snapshot import Gap
+from chalicelib.providers.clusterapi.keys import Keys
+
+
+class OwnerReference(msgspec.Struct, frozen=True, gc=False):
+    """metadata.ownerReferences[]."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """metadata; deletion_timestamp as written."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class StatusCondition(msgspec.Struct, frozen=True, gc=False):
+    """One entry of either list of conditions."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str | None = ""
+
+
+class NewConditions(msgspec.Struct, frozen=True, gc=False):
+    """status.v1beta2 of a v1beta1 object."""
+
+    conditions: list[StatusCondition] | None = None
+
+
+class TemplateTaint(msgspec.Struct, frozen=True, gc=False):
+    """spec.template.spec.taints[]."""
+
+    key: str
+    effect: str = ""
+    value: str | None = ""
+    propagation: str | None = ""
+
+
+class TemplateMetadata(msgspec.Struct, frozen=True, gc=False):
+    """spec.template.metadata."""
+
+    labels: dict[str, str] | None = None
+
+
+class TemplateSpec(msgspec.Struct, frozen=True, gc=False):
+    """spec.template.spec."""
+
+    taints: list[TemplateTaint] | None = None
+
+
+class MachineTemplate(msgspec.Struct, frozen=True, gc=False):
+    """spec.template of a resource: what its Machines are made from."""
+
+    metadata: TemplateMetadata | None = None
+    spec: TemplateSpec | None = None
+
+
+class ResourceSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a resource; replicas None where it was never set."""
+
+    cluster_name: str = ""
+    replicas: int | None = None
+    template: MachineTemplate | None = None
+
+
+class ResourceStatus(msgspec.Struct, frozen=True, gc=False):
+    """status of a resource."""
+
+    replicas: int | None = None
+    conditions: list[StatusCondition] | None = None
+    v1beta2: NewConditions | None = None
+
+
+class Resource(msgspec.Struct, frozen=True, gc=False):
+    """A MachineDeployment, MachineSet or MachinePool."""
+
+    metadata: Metadata
+    spec: ResourceSpec = ResourceSpec()
+    status: ResourceStatus | None = None
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Its annotations, none as an empty dict."""
+        return self.metadata.annotations or {}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its own labels, none as an empty dict."""
+        return self.metadata.labels or {}
+
+    def cluster(self, keys: Keys) -> str:
+        """The name of the cluster it belongs to, empty where it does not say (clusterapi.md §2)."""
+        return self.spec.cluster_name or self.labels.get(keys.cluster_name, "")
+
+    def is_true(self, condition: str) -> bool:
+        """Whether a condition of that type is True, in either list."""
+        if self.status is None:
+            return False
+        new = self.status.v1beta2.conditions if self.status.v1beta2 else None
+        return any(c.type == condition and c.status == "True" for c in [*(self.status.conditions or ()), *(new or ())])
+
+    @property
+    def desired_or_present(self) -> int:
+        """The larger of what is wanted and what is there."""
+        return max(self.spec.replicas or 0, (self.status.replicas if self.status else None) or 0)
+
+
+class NodeRef(msgspec.Struct, frozen=True, gc=False):
+    """Machine status.nodeRef; v1beta2 has only the name."""
+
+    name: str = ""
+    kind: str = ""
+
+
+class OldFailure(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """status.deprecated.v1beta1."""
+
+    failure_message: str | None = None
+
+
+class Deprecated(msgspec.Struct, frozen=True, gc=False):
+    """status.deprecated."""
+
+    v1beta1: OldFailure | None = None
+
+
+class MachineSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a Machine."""
+
+    cluster_name: str = ""
+    provider_id: str | None = msgspec.field(default=None, name="providerID")
+
+
+class MachineStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """status of a Machine."""
+
+    phase: str = ""
+    node_ref: NodeRef | None = None
+    failure_message: str | None = None
+    deprecated: Deprecated | None = None
+
+
+class Machine(msgspec.Struct, frozen=True, gc=False):
+    """One machine as Cluster API sees it."""
+
+    metadata: Metadata
+    spec: MachineSpec = MachineSpec()
+    status: MachineStatus = MachineStatus()
+
+    @property
+    def handle(self) -> str:
+        """namespace/name."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def leaving(self) -> bool:
+        """Its deletion has begun."""
+        return bool(self.metadata.deletion_timestamp)
+
+    @property
+    def failure(self) -> str:
+        """The failure message from either place, empty if there is none."""
+        old = self.status.deprecated.v1beta1 if self.status.deprecated else None
+        return self.status.failure_message or (old.failure_message if old else None) or ""
+
+    def mark(self, keys: Keys) -> str | None:
+        """The value of the delete-machine annotation, None where there is none."""
+        return (self.metadata.annotations or {}).get(keys.delete_machine)
+
+
+class ScaleMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """metadata of a Scale."""
+
+    resource_version: str
+
+
+class ScaleSpec(msgspec.Struct, frozen=True, gc=False):
+    """The server leaves replicas out when it is 0."""
+
+    replicas: int = 0
+
+
+class Scale(msgspec.Struct, frozen=True, gc=False):
+    """autoscaling/v1 Scale."""
+
+    metadata: ScaleMetadata
+    spec: ScaleSpec = ScaleSpec()
+
+
+def resource_gap(kind: str, resource: Resource, detail: str, weakens: tuple[str, ...] = ()) -> Gap:
+    """A gap about one resource."""
+    return Gap(kind, detail, name=f"{resource.metadata.namespace}/{resource.metadata.name}", weakens=weakens)

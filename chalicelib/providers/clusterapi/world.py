@@ -1,0 +1,96 @@
+"""Everything Cluster API knows, read once: one list per kind and namespace, however many groups and nodes there are.
+
+What cannot be read becomes a gap, and `unread` remembers which kinds are missing where, so that a group whose Machines
+are unknown is reported as such and not as a group without machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from chalicelib.model.snapshot import Gap
+from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET, Api, decode
+from chalicelib.providers.clusterapi.wire import Machine, Metadata, Resource
+from chalicelib.providers.errors import ProviderError, Transient
+
+T = TypeVar("T", Resource, Machine)
+
+# The order in which upstream lists them. Machines are read although they are no groups: they are the instances.
+_KINDS: tuple[str, ...] = (SET, DEPLOYMENT, POOL)
+_OPTIONAL = frozenset({DEPLOYMENT, POOL})     # may be missing from the API (clusterapi.md §1.2)
+_WEAKENS = {
+    MACHINE: ("every group's instances",),
+    SET: ("every MachineDeployment's instances",),
+    DEPLOYMENT: ("which groups exist",),
+    POOL: (),
+}
+
+
+class World(msgspec.Struct, frozen=True):
+    """unread: (kind, namespace) of lists that failed, with the reason; namespace "" stands for all."""
+
+    resources: dict[str, tuple[Resource, ...]]
+    machines: tuple[Machine, ...]
+    unread: dict[tuple[str, str], str] = {}
+    gaps: tuple[Gap, ...] = ()
+
+    def missing(self, kind: str, namespace: str) -> str:
+        """Why the objects of that kind in that namespace are not known, empty if they are."""
+        return self.unread.get((kind, namespace)) or self.unread.get((kind, ""), "")
+
+
+def read_world(api: Api, served: frozenset[str], namespaces: Sequence[str]) -> World:
+    """List all kinds in all namespaces. Raises ProviderError if no kind of node group could be read anywhere."""
+    reader = _Reader(api, namespaces)
+    kinds = [kind for kind in _KINDS if kind in served or kind not in _OPTIONAL]
+    resources = {kind: reader.all(kind, Resource) for kind in kinds}
+    if reader.failed >= len(kinds) * len(namespaces):
+        assert reader.last_error is not None
+        raise reader.last_error
+    return World(resources, reader.all(MACHINE, Machine), reader.unread, tuple(reader.gaps))
+
+
+class _Reader:
+    """Collects what goes wrong while reading."""
+
+    def __init__(self, api: Api, namespaces: Sequence[str]) -> None:
+        self._api, self._namespaces = api, namespaces
+        self.unread: dict[tuple[str, str], str] = {}
+        self.gaps: list[Gap] = []
+        self.failed = 0
+        self.last_error: ProviderError | None = None
+
+    def all(self, kind: str, shape: type[T]) -> tuple[T, ...]:
+        """The objects of a kind; failures are noted, not raised."""
+        found: list[T] = []
+        for namespace in self._namespaces:
+            try:
+                found.extend(self._decoded(kind, shape, self._api.objects(kind, namespace)))
+            except ProviderError as error:
+                self.failed += 1
+                self.last_error = error
+                self.unread[kind, namespace] = f"{kind}s could not be listed: {error.message}"
+                self.gaps.append(Gap(kind, error.message, place=namespace, weakens=_WEAKENS[kind]))
+        return tuple(found)
+
+    def _decoded(self, kind: str, shape: type[T], items: Iterable[msgspec.Raw]) -> Iterable[T]:
+        for index, item in enumerate(items):
+            try:
+                yield decode(item, shape)
+            except Transient as error:
+                self.gaps.append(Gap(kind, error.message, name=_name(item), place=f"items[{index}]"))
+
+
+class _Named(msgspec.Struct):
+    metadata: Metadata
+
+
+def _name(item: msgspec.Raw) -> str:
+    try:
+        metadata = msgspec.json.decode(item, type=_Named).metadata
+    except msgspec.DecodeError:
+        return ""
+    return f"{metadata.namespace}/{metadata.name}"

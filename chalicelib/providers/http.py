@@ -1,0 +1,206 @@
+"""The one way out to a vendor's API over HTTP, so that every vendor is called with the same care.
+
+A call is bounded in time, size and number of attempts. It is repeated only where the caller says that repeating does no
+harm; whether a change got through after a lost answer is for the provider to find out, not for this module to assume.
+Nothing of the environment is obeyed (no proxies, no .netrc, no REQUESTS_CA_BUNDLE): what a call does is decided by what
+it was given. Redirects are not followed, because credentials would follow them too.
+
+No error carries a header, a query, a body that was sent, or a known secret: signatures live in all three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+import requests
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import Secret
+from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unknown
+from chalicelib.providers.statuses import class_for
+
+T = TypeVar("T")
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_CHUNK = 65536
+_LONGEST_MESSAGE = 300
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One request. url is absolute; body as it goes over the wire. safe: repeating it does no harm."""
+
+    method: str
+    url: str
+    headers: dict[str, str] = {}
+    params: dict[str, str] = {}
+    body: bytes | None = None
+    safe: bool = False
+
+    @property
+    def name(self) -> str:
+        """The call as an error may show it: no query, no user part of the address."""
+        parts = urlsplit(self.url)
+        return f"{self.method} {parts.hostname or ''}{parts.path}"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A whole answer; header names in lower case."""
+
+    call: str
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def read(self, kind: type[T]) -> T:
+        """The JSON body as that type. Raises Transient for what is no JSON (a proxy's page, a body cut short), Unknown
+        for JSON of another shape."""
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except msgspec.ValidationError as error:
+            raise Unknown(f"{self.call}: the answer has another shape than expected: {error}") from None
+        except msgspec.DecodeError:
+            raise Transient(f"{self.call}: the answer is not complete JSON") from None
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """connect, read: seconds per wait on the socket. total: seconds for one attempt. longest_pause: the most that is
+    slept between attempts; a vendor that asks for more gets Throttled passed on instead."""
+
+    connect: float = 3.05
+    read: float = 20.0
+    total: float = 30.0
+    attempts: int = 3
+    longest_pause: float = 5.0
+    bytes: int = 16 * 2**20
+
+
+class Http:
+    """A session with one vendor.
+
+    explain: the vendor's own error codes as errors of the tree; None where it knows no better than the status.
+    sign: called before every attempt, because signatures carry the time; returns the call to send.
+    sleep, chance (uniform in [0, 1)) and clock (epoch seconds) are given from outside.
+    """
+
+    def __init__(
+        self,
+        *,
+        sleep: Callable[[float], None],
+        chance: Callable[[], float],
+        clock: Callable[[], float],
+        secrets: tuple[Secret, ...] = (),
+        explain: Callable[[Answer], ProviderError | None] = lambda _: None,
+        sign: Callable[[Call], Call] = lambda call: call,
+        limits: Limits | None = None,
+    ) -> None:
+        self._sleep, self._chance, self._clock = sleep, chance, clock
+        self._secrets, self._explain, self._sign = secrets, explain, sign
+        self._limits = limits or Limits()
+        self._session = requests.Session()
+        self._session.trust_env = False
+
+    def send(self, call: Call) -> Answer:
+        """The answer, with a status below 300 and no HTML. Raises ProviderError, or BadInput for an address without TLS
+        that is not on this machine."""
+        _check_address(call.url)
+        attempts = self._limits.attempts if call.safe else 1
+        for attempt in range(1, attempts + 1):
+            try:
+                return self._once(self._sign(call), call.name)
+            except (Transient, Throttled) as error:
+                pause = self._pause(attempt, error)
+                if attempt == attempts or pause > self._limits.longest_pause:
+                    raise
+                self._sleep(pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._session.close()
+
+    def _pause(self, attempt: int, error: ProviderError) -> float:
+        """Exponential with half of it random, at least what the vendor asks for."""
+        top = min(self._limits.longest_pause, 0.25 * 2.0 ** (attempt - 1))
+        return max(error.retry_after, top * (0.5 + 0.5 * self._chance()))
+
+    def _once(self, call: Call, name: str) -> Answer:
+        started = self._clock()
+        try:
+            with self._session.request(
+                call.method,
+                call.url,
+                params=call.params,
+                headers=call.headers,
+                data=call.body,
+                timeout=(self._limits.connect, self._limits.read),
+                allow_redirects=False,
+                verify=True,
+                stream=True,
+            ) as response:
+                body = self._body(response, name, started)
+        except requests.RequestException as error:
+            # Its text holds the whole address, with the query: only the kind of failure is shown.
+            raise Transient(f"{name}: no answer ({type(error).__name__})") from None
+        headers = {key.lower(): value for key, value in response.headers.items()}
+        return self._checked(Answer(name, response.status_code, headers, body))
+
+    def _body(self, response: requests.Response, name: str, started: float) -> bytes:
+        parts, size = [], 0
+        for part in response.iter_content(_CHUNK):
+            parts.append(part)
+            size += len(part)
+            if size > self._limits.bytes:
+                raise Transient(f"{name}: the answer is larger than {self._limits.bytes} bytes")
+            if self._clock() - started > self._limits.total:
+                raise Transient(f"{name}: the answer took longer than {self._limits.total:g} s")
+        return b"".join(parts)
+
+    def _checked(self, answer: Answer) -> Answer:
+        if answer.status < 300:
+            if "text/html" in answer.headers.get("content-type", "").lower():
+                raise Transient(f"{answer.call}: a web page came instead of the API's answer", code=str(answer.status))
+            return answer
+        error = self._explain(answer) or class_for(answer.status)(
+            f"{answer.call}: HTTP {answer.status}", code=str(answer.status)
+        )
+        raise self._cleaned(error, retry_after(answer.headers.get("retry-after", ""), self._clock()))
+
+    def _cleaned(self, error: ProviderError, asked: float) -> ProviderError:
+        """The same error, short and without anything secret, whatever the vendor echoed."""
+        message = " ".join(error.message.split())
+        for secret in self._secrets:
+            message = secret.hidden_in(message)
+        return type(error)(
+            message[:_LONGEST_MESSAGE],
+            code=error.code,
+            request_id=error.request_id,
+            retry_after=error.retry_after or asked,
+        )
+
+
+def retry_after(text: str, now: float) -> float:
+    """A Retry-After header as seconds from now: a whole number of seconds or an HTTP date; 0.0 for anything else."""
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        when = parsedate_to_datetime(text)
+    except ValueError:
+        return 0.0
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, when.timestamp() - now)
+
+
+def _check_address(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme == "https" and parts.hostname:
+        return
+    if parts.scheme == "http" and parts.hostname in _LOOPBACK:
+        return      # the emulators of this repository
+    raise BadInput("endpoint", f"{parts.scheme}://{parts.hostname or ''} is not an https address", "write https://…")

@@ -1,0 +1,35 @@
+"""From a provider's name in the policy to the provider. Each is imported when it is asked for, and only then: the
+function that acts on one cloud must not load the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from chalicelib.model.errors import BadInput
+from chalicelib.providers.base import Connection, Provider
+
+
+def _clusterapi(connection: Connection) -> Provider:
+    from chalicelib.providers.clusterapi.provider import build as make
+
+    return make(connection)
+
+
+_AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType({"clusterapi": _clusterapi})
+_PLANNED = frozenset({"alicloud", "cherryservers", "exoscale", "huaweicloud"})
+
+
+def names() -> tuple[str, ...]:
+    """The providers that can be built, sorted."""
+    return tuple(sorted(_AVAILABLE))
+
+
+def build(name: str, connection: Connection) -> Provider:
+    """The provider of that name for one pass. Raises BadInput for a name that cannot be built, or bad settings."""
+    make = _AVAILABLE.get(name)
+    if make is None:
+        problem = "is not available in this version" if name in _PLANNED else "is no provider"
+        raise BadInput(f"providers.{name}", f"{name!r} {problem}", f"available: {', '.join(names())}")
+    return make(connection)

@@ -1,0 +1,104 @@
+"""What goes into the journal: an entry per operation that ended, and an entry per decision that differs from the last.
+
+A pass every few seconds that decides the same would bury what a person looks for, and each entry is a paid write. So a
+decision is reduced to a digest of what was decided and why, without the numbers that run by themselves (ages,
+instants), and only a new digest is written. The last one is read back from the journal: a cold start repeats nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.plan import Plan
+from chalicelib.model.reason import Reason
+from chalicelib.store.journal import JournalEntry
+
+PLAN, OPERATION = "plan", "operation"
+DIGEST = "decision"
+LOOK_BACK = 20
+"""Entries read to find the last decision; where operations have pushed it further back, it is written once more."""
+
+
+class Journal(Protocol):
+    """The store's journal, as wide as it is used here."""
+
+    def append(self, cluster: str, entry: JournalEntry) -> None:
+        """Write one entry."""
+
+    def recent(self, cluster: str, limit: int = 50) -> tuple[JournalEntry, ...]:
+        """The newest entries, newest first."""
+
+
+def of_plan(plan: Plan) -> JournalEntry:
+    """The entry of a decision: counts as facts, the plan itself as body (its operations have entries of their own)."""
+    facts: dict[str, str | int | float | bool] = {
+        DIGEST: decision(plan),
+        "healthy": plan.health.healthy,
+        "nodes": plan.health.registered,
+        "scaleUps": len(plan.scale_ups),
+        "unschedulable": sum(len(verdict.pods) for verdict in plan.unschedulable),
+        "removals": len(plan.removals),
+        "unneeded": len(plan.unneeded),
+        "gaps": len(plan.gaps),
+    }
+    body = msgspec.json.encode(msgspec.structs.replace(plan, operations=()))
+    return JournalEntry(at=plan.at, kind=PLAN, plan=plan.id, facts=facts, body=body.decode())
+
+
+def of_outcome(operation: Operation, outcome: Done | Failed, now: float) -> JournalEntry:
+    """The entry of an operation that is over."""
+    facts: dict[str, str | int | float | bool] = {
+        "kind": operation.kind.value,
+        "provider": operation.provider,
+        "state": operation.state.value,
+        "seconds": round(now - operation.created_at, 1),
+        **outcome.facts,
+    }
+    if operation.targets:
+        facts["targets"] = ",".join(target.node or target.instance for target in operation.targets)
+    if isinstance(outcome, Failed):
+        facts |= {"class": outcome.cls, "message": outcome.message}
+        if outcome.code:
+            facts["code"] = outcome.code
+    return JournalEntry(at=now, kind=OPERATION, plan=operation.plan, operation=operation.id, group=operation.group,
+                        facts=facts)
+
+
+def append_if_new(journal: Journal, plan: Plan) -> bool:
+    """Write the plan's entry unless the last decision was the same; whether it was. One read, at most one write."""
+    last = next((entry for entry in journal.recent(plan.cluster, LOOK_BACK) if entry.kind == PLAN), None)
+    if last is not None and last.facts.get(DIGEST) == decision(plan):
+        return False
+    journal.append(plan.cluster, of_plan(plan))
+    return True
+
+
+def decision(plan: Plan) -> str:
+    """The same for two passes that decide the same for the same reasons: 16 hexadecimal digits.
+
+    Codes without their numbers: `not unneeded long enough` is one decision for ten minutes, not one per pass.
+    """
+    said = [
+        plan.health.healthy,
+        [(up.group, up.from_size, up.to_size, up.pods) for up in plan.scale_ups],
+        [(verdict.pods, _codes(verdict.reasons)) for verdict in plan.unschedulable],
+        [(ignored.pods, ignored.reason.code) for ignored in plan.ignored],
+        [(removal.node, removal.kind) for removal in plan.removals],
+        plan.unneeded,
+        [(verdict.node, verdict.reason.code, verdict.pod) for verdict in plan.unremovable],
+        [(group.group, group.min, group.max, group.target, group.skipped.code if group.skipped else "")
+         for group in plan.groups],
+        [(gap.kind, gap.name) for gap in plan.gaps],
+        [note.code for note in plan.notes],
+    ]
+    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]
+
+
+def _codes(reasons: dict[str, tuple[Reason, ...]]) -> list[tuple[str, Sequence[str]]]:
+    return [(group, [reason.code for reason in reasons[group]]) for group in sorted(reasons)]

@@ -1,0 +1,120 @@
+"""A cluster saved as files: what `kubectl get … -A -o json` prints, and a manifest of its node groups.
+
+`outscaler plan --snapshot DIR` reads this; it needs no AWS and no cluster. Any *.json or *.json.gz with Lists or
+single objects counts; manifest.json (or --node-groups FILE) lists the groups as bench/generate.py writes them. A node
+belongs to the group named by the host part of its providerID: `example://general-a/general-a-0`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.group import Instance, NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.snapshot import wire
+from chalicelib.snapshot.fold import Folder, node_from_wire
+
+_PROVIDER = "file"
+
+
+class _Group(msgspec.Struct, forbid_unknown_fields=False):
+    id: str
+    min: int = 0
+    max: int = 0
+    size: int = 0
+    provider: str = _PROVIDER
+    priority: int = 0
+    template: wire.NodeObject | None = None
+
+
+class _Manifest(msgspec.Struct):
+    nodeGroups: list[msgspec.Raw]  # noqa: N815 - the document's own word
+
+
+def read(directory: Path, *, node_groups: Path | None, cluster: str, taken_at: float) -> Snapshot:
+    """The snapshot saved in a directory; raises BadInput naming the file and place."""
+    manifest = node_groups or directory / "manifest.json"
+    folder = Folder()
+    for path in _documents(directory, manifest):
+        folder.feed(_load(path), path.name)
+    return folder.snapshot(cluster, taken_at, groups(manifest, folder.nodes))
+
+
+def _documents(directory: Path, manifest: Path) -> list[Path]:
+    if not directory.is_dir():
+        raise BadInput(str(directory), "is not a directory", "give the folder that holds nodes.json, pods.json …")
+    found = [path for path in sorted(directory.iterdir())
+             if path.name.endswith((".json", ".json.gz")) and path.is_file() and path.resolve() != manifest.resolve()]
+    if not found:
+        raise BadInput(str(directory), "holds no *.json or *.json.gz",
+                       "save the cluster into it: kubectl get nodes,pods,… -A -o json")
+    return [p for p in found if p.name != "manifest.json"]
+
+
+def _load(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if path.name.endswith(".gz") else data
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise BadInput(path.name, f"is not a complete gzip file ({error})", "fetch it again") from None
+    except OSError as error:
+        raise BadInput(str(path), error.strerror or "cannot be read", "give a file that can be read") from None
+
+
+def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
+    """The node groups a manifest lists, with these nodes as their members; raises BadInput."""
+    try:
+        raws = msgspec.json.decode(_load(path), type=_Manifest).nodeGroups
+    except msgspec.ValidationError as error:
+        raise BadInput(path.name, f"is not a manifest of node groups ({error})",
+                       'write {"nodeGroups": [{"id": …, "min": …, "max": …, "size": …, "template": Node}]}') from None
+    except msgspec.DecodeError as error:
+        raise BadInput(path.name, f"is not complete JSON ({error})", "fetch it again") from None
+    members: dict[str, list[Node]] = {}
+    for node in nodes:
+        members.setdefault(group_of(node), []).append(node)
+    found: dict[str, NodeGroup] = {}
+    for at, raw in enumerate(raws):
+        place = f"{path.name}: nodeGroups[{at}]"
+        group = _group(raw, place, members)
+        if group.id in found:
+            raise BadInput(f"{place}.id", f"{group.id!r} is there twice", "give every node group an id of its own")
+        found[group.id] = group
+    return tuple(found.values())
+
+
+def group_of(node: Node) -> str:
+    """The group a saved node names in its providerID, `scheme://group/…`; empty if it names none."""
+    _, scheme, rest = node.provider_id.partition("://")
+    return rest.partition("/")[0] if scheme else ""
+
+
+def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> NodeGroup:
+    try:
+        spec = msgspec.json.decode(raw, type=_Group)
+    except msgspec.ValidationError as error:
+        raise BadInput(place, str(error), "a group has id, min, max, size and template") from None
+    if spec.min < 0 or spec.max < spec.min:
+        problem = f"{spec.max} is below min {spec.min}" if spec.min >= 0 else f"min {spec.min} is negative"
+        raise BadInput(f"{place}.max", problem, "bounds are whole numbers with 0 <= min <= max")
+    mine = members.get(spec.id, [])
+    if spec.size < 0 or (spec.size > 0 and not mine):
+        known = ", ".join(sorted(name for name in members if name)) or "none"
+        raise BadInput(f"{place}.id", f"{spec.id!r} has size {spec.size}, but no node's providerID names it",
+                       f"groups that nodes name: {known}; a group without nodes has size 0")
+    try:
+        template = node_from_wire(spec.template) if spec.template else None
+    except BadInput as error:
+        raise BadInput(f"{place}.template.{error.place}", error.problem, error.remedy) from None
+    return NodeGroup(
+        id=spec.id, provider=spec.provider, min=spec.min, max=spec.max, target=spec.size, priority=spec.priority,
+        instances=tuple(Instance(id=node.provider_id, handle=node.provider_id, node=node.name) for node in mine),
+        template=template, template_error="" if template else "the manifest gives no template",
+    )

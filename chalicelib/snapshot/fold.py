@@ -1,0 +1,290 @@
+"""Documents in, a snapshot out: each object is folded into the model as it is read, and the JSON is let go.
+
+One malformed object among many is a gap, named with its place; a document that is not JSON at all is the caller's
+error. A malformed pod that is bound to a node makes that node's usage unknown, and the gap says which node.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import Condition, Node, Taint
+from chalicelib.model.pod import Owner, Pod
+from chalicelib.model.quantity import parse_amount
+from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Gap, Snapshot
+from chalicelib.model.times import parse_time
+from chalicelib.snapshot import wire
+from chalicelib.snapshot.classes import ClassTable, selector
+
+_HEAD = msgspec.json.Decoder(wire.Head)
+_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
+_KIND = msgspec.json.Decoder(wire.KindOnly)
+_CONDITIONS = msgspec.json.Decoder(list[wire.PodCondition] | None)
+CONTROLLER_KINDS = ("DaemonSet", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
+_MALFORMED = (msgspec.ValidationError, BadInput)
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Decoding makes objects by the million and no cycles; the collector would cost 4x (ecosystem.md §4)."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class Folder:
+    """Collects one cluster's objects. Feed it documents, then ask for the snapshot once."""
+
+    def __init__(self) -> None:
+        self._table = ClassTable()
+        self._nodes: dict[str, Node] = {}
+        self._pods: dict[str, Pod] = {}
+        self._budgets: list[Budget] = []
+        self._controllers: list[Controller] = []
+        self._daemonsets: list[DaemonSet] = []
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self._gaps: list[Gap] = []
+        self._listed: set[str] = set()
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes folded so far, in the order of their names."""
+        return tuple(self._nodes[name] for name in sorted(self._nodes))
+
+    def forget(self, kind: str) -> None:
+        """Drop what was folded of one kind: a list that expired half-way starts again (kube/client.list_pages)."""
+        if kind == "Pod":
+            self._pods.clear()
+        elif kind == "Node":
+            self._nodes.clear()
+        elif kind == "PodDisruptionBudget":
+            self._budgets.clear()
+        elif kind == "Namespace":
+            self._namespaces.clear()
+        elif kind == "DaemonSet":
+            self._daemonsets.clear()
+        self._controllers = [c for c in self._controllers if c.kind != kind]
+        self._gaps = [g for g in self._gaps if g.kind != kind]
+
+    def gap(self, gap: Gap) -> None:
+        """Note something that could not be read."""
+        self._gaps.append(gap)
+
+    def feed(self, body: bytes, place: str, kind: str = "") -> None:
+        """Fold a document: a List of anything, a typed list such as PodList, or one object.
+
+        kind: what the items are where the document does not say (the API's own lists do not repeat it per item).
+        Raises BadInput if the document is not JSON or is cut off.
+        """
+        self._listed.add(kind)
+        with collector_paused():
+            try:
+                head = _HEAD.decode(body)
+                kind = kind or (head.kind.removesuffix("List") if head.kind != "List" else "")
+                if head.items and bytes(head.items) == b"null":
+                    return  # Go's way of writing an empty list
+                if not head.items:
+                    self._one(msgspec.Raw(body), kind, place)
+                    return
+                self._items(head.items, kind, place)
+            except msgspec.ValidationError as error:
+                raise BadInput(place, f"is not a Kubernetes object or List ({error})",
+                               "save it with: kubectl get nodes,pods -A -o json") from None
+            except msgspec.DecodeError as error:
+                raise BadInput(place, f"is not complete JSON ({error})", "fetch it again; nothing was used") from None
+
+    def _items(self, raw: msgspec.Raw, kind: str, place: str) -> None:
+        if kind in _FOLDS:
+            decoder, fold = _FOLDS[kind]
+            try:
+                objects = decoder.decode(raw)
+            except msgspec.ValidationError:
+                objects = None  # at least one is malformed: take them one by one, to name it and keep the others
+            if objects is not None:
+                for at, item in enumerate(objects):
+                    self._fold(fold, item, kind, f"{place}: items[{at}]", None)
+                return
+        items = _RAWS.decode(raw)
+        kinds = {_kind_of(item) or kind for item in items[:1]}
+        if not kind and len(items) > 1 and kinds <= _FOLDS.keys() and all(_kind_of(i) in kinds for i in items):
+            self._items(raw, kinds.pop(), place)
+            return
+        for at, item in enumerate(items):
+            self._one(item, kind, f"{place}: items[{at}]")
+
+    def _one(self, raw: msgspec.Raw, kind: str, place: str) -> None:
+        kind = _kind_of(raw) or kind
+        if kind not in _FOLDS:
+            return
+        _, fold = _FOLDS[kind]
+        try:
+            item = _ONE[kind].decode(raw)
+        except msgspec.ValidationError as error:
+            self._malformed(kind, place, str(error), raw)
+            return
+        self._fold(fold, item, kind, place, raw)
+
+    def _fold(self, fold: _Fold, item: Any, kind: str, place: str, raw: msgspec.Raw | None) -> None:
+        try:
+            fold(self, item)
+        except _MALFORMED as error:
+            self._malformed(kind, place, str(error), raw or msgspec.Raw(msgspec.json.encode(item)))
+
+    def _malformed(self, kind: str, place: str, detail: str, raw: msgspec.Raw) -> None:
+        """A gap that names the object as well as its wreck allows."""
+        try:
+            wreck = msgspec.json.decode(raw)
+        except msgspec.DecodeError:
+            wreck = None
+        meta = wreck.get("metadata") if isinstance(wreck, dict) else None
+        spec = wreck.get("spec") if isinstance(wreck, dict) else None
+        name = "/".join(str(meta[k]) for k in ("namespace", "name") if meta.get(k)) if isinstance(meta, dict) else ""
+        node = str(spec.get("nodeName") or "") if isinstance(spec, dict) and kind == "Pod" else ""
+        self._gaps.append(Gap(kind=kind, name=name, place=place, node=node, detail=detail))
+
+    def snapshot(self, cluster: str, taken_at: float, groups: tuple[NodeGroup, ...] = ()) -> Snapshot:
+        """Everything folded so far, in an order that does not depend on the order of reading."""
+        return Snapshot(
+            cluster=cluster,
+            taken_at=taken_at,
+            nodes=self.nodes,
+            pods=tuple(sorted(self._pods.values(), key=lambda pod: (pod.namespace, pod.name))),
+            classes=tuple(self._table.classes),
+            groups=tuple(sorted(groups, key=lambda group: group.id)),
+            budgets=tuple(sorted(self._budgets, key=lambda b: (b.namespace, b.name))),
+            controllers=tuple(sorted(self._controllers, key=lambda c: (c.kind, c.namespace, c.name))),
+            controller_kinds=tuple(sorted({c.kind for c in self._controllers} | self._listed & set(CONTROLLER_KINDS))),
+            daemonsets=tuple(sorted(self._daemonsets, key=lambda d: (d.namespace, d.name))),
+            namespaces=dict(sorted(self._namespaces.items())),
+            gaps=tuple(self._gaps),
+        )
+
+    # one method per kind, in the order of the table below
+
+    def _pod(self, item: wire.PodObject) -> None:
+        meta, status = item.metadata, item.status
+        if status.phase in {"Succeeded", "Failed"}:
+            return  # never listed (scale-up.md §2); the live reader leaves them at the server
+        spec = bytes(item.spec)
+        node = _bound_to(spec)
+        condition = wire.PodCondition()
+        if not node and status.conditions:
+            for candidate in _CONDITIONS.decode(status.conditions) or ():
+                if candidate.type == "PodScheduled":
+                    condition = candidate
+        namespace = meta.namespace or "default"
+        cls = self._table.intern(namespace, spec, bytes(meta.labels), bytes(meta.owner_references), meta.annotations,
+                                 node)
+        grace = meta.deletion_grace_period_seconds
+        self._pods[f"{namespace}/{meta.name}"] = Pod(
+            namespace, meta.name, meta.uid, cls, node.decode(), status.nominated_node_name, status.phase,
+            parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
+            parse_time(meta.deletion_timestamp) if meta.deletion_timestamp else 0.0,
+            30.0 if grace is None else float(grace), condition.status, condition.reason, condition.message,
+        )
+
+    def _node(self, item: wire.NodeObject) -> None:
+        self._nodes[item.metadata.name] = node_from_wire(item)
+
+    def _budget(self, item: wire.BudgetObject) -> None:
+        self._budgets.append(Budget(item.metadata.namespace, item.metadata.name, selector(item.spec.selector),
+                                    item.status.disruptions_allowed, item.spec.unhealthy_pod_eviction_policy or ""))
+
+    def _namespace(self, item: wire.NamespaceObject) -> None:
+        self._namespaces[item.metadata.name] = item.metadata.labels or {}
+
+    def _controller(self, item: wire.ControllerObject, kind: str) -> None:
+        meta = item.metadata
+        references = meta.owner_references or ()
+        owner = next((Owner(r.kind, r.name, r.uid, r.api_version) for r in references if r.controller), None)
+        self._controllers.append(Controller(kind, meta.namespace, meta.name, meta.uid, item.spec.replicas, owner))
+
+    def _daemonset(self, item: wire.ControllerObject) -> None:
+        meta, template = item.metadata, item.spec.template
+        owner = msgspec.json.encode([{"kind": "DaemonSet", "name": meta.name, "uid": meta.uid, "apiVersion": "apps/v1",
+                                      "controller": True}])
+        cls = self._table.intern(meta.namespace, bytes(template.spec) or b"{}", bytes(template.metadata.labels), owner,
+                                 template.metadata.annotations, b"")
+        self._daemonsets.append(DaemonSet(meta.namespace, meta.name, meta.uid, cls))
+        self._controllers.append(Controller("DaemonSet", meta.namespace, meta.name, meta.uid))
+
+
+_Fold = Callable[[Folder, Any], None]
+
+
+def _controller_fold(kind: str) -> _Fold:
+    return lambda folder, item: folder._controller(item, kind)
+
+
+_FOLDS: dict[str, tuple[msgspec.json.Decoder[Any], _Fold]] = {
+    "Pod": (msgspec.json.Decoder(list[wire.PodObject]), Folder._pod),
+    "Node": (msgspec.json.Decoder(list[wire.NodeObject]), Folder._node),
+    "PodDisruptionBudget": (msgspec.json.Decoder(list[wire.BudgetObject]), Folder._budget),
+    "Namespace": (msgspec.json.Decoder(list[wire.NamespaceObject]), Folder._namespace),
+    "DaemonSet": (msgspec.json.Decoder(list[wire.ControllerObject]), Folder._daemonset),
+    **{kind: (msgspec.json.Decoder(list[wire.ControllerObject]), _controller_fold(kind))
+       for kind in ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")},
+}
+_ONE: dict[str, msgspec.json.Decoder[Any]] = {
+    "Pod": msgspec.json.Decoder(wire.PodObject),
+    "Node": msgspec.json.Decoder(wire.NodeObject),
+    "PodDisruptionBudget": msgspec.json.Decoder(wire.BudgetObject),
+    "Namespace": msgspec.json.Decoder(wire.NamespaceObject),
+    **{kind: msgspec.json.Decoder(wire.ControllerObject)
+       for kind in ("DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet", "Job")},
+}
+
+
+def _kind_of(raw: msgspec.Raw) -> str:
+    try:
+        return _KIND.decode(raw).kind
+    except msgspec.ValidationError:
+        return ""
+
+
+def _bound_to(spec: bytes) -> bytes:
+    """The raw value of nodeName in a raw spec, empty if it is not bound. Decoded in full if the name occurs twice."""
+    at = spec.find(b'"nodeName"')
+    if at < 0:
+        return b""
+    if spec.find(b'"nodeName"', at + 10) >= 0:
+        return msgspec.json.decode(spec, type=wire.PodSpec).node_name.encode()
+    start = spec.find(b'"', spec.find(b":", at)) + 1
+    return spec[start : spec.find(b'"', start)]
+
+
+def node_from_wire(item: wire.NodeObject) -> Node:
+    """A Node; raises BadInput if it lacks the status a decision needs."""
+    status, meta, spec = item.status, item.metadata, item.spec
+    if status is None or not (status.allocatable or status.capacity):
+        raise BadInput("status", "node has no status.allocatable", "a node the kubelet has reported has both")
+    capacity = {name: parse_amount(name, str(value)) for name, value in (status.capacity or {}).items()}
+    allocatable = {name: parse_amount(name, str(value)) for name, value in (status.allocatable or {}).items()}
+    return Node(
+        name=meta.name,
+        labels=meta.labels or {},
+        allocatable=allocatable or capacity,
+        capacity=capacity or allocatable,
+        uid=meta.uid,
+        provider_id=spec.provider_id,
+        annotations=meta.annotations or {},
+        taints=tuple(Taint(t.key, t.effect, t.value) for t in spec.taints or ()),
+        unschedulable=spec.unschedulable,
+        conditions=tuple(
+            Condition(c.type, c.status, c.reason, parse_time(c.last_transition_time) if c.last_transition_time else 0.0)
+            for c in status.conditions or ()
+        ),
+        created=parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
+        resource_version=meta.resource_version,
+    )

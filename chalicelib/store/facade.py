@@ -1,0 +1,46 @@
+"""One door to the table: what handlers, executors and the command line hold."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from chalicelib.store.claims import Claims
+from chalicelib.store.client import Table
+from chalicelib.store.debounce import Debounce
+from chalicelib.store.journal import KEPT, Journal
+from chalicelib.store.leases import Leases
+from chalicelib.store.memory import Memories
+from chalicelib.store.operations import Operations
+from chalicelib.store.policies import Policies
+from chalicelib.store.schedule import Schedule
+from chalicelib.store.staging import Staging
+
+
+class Store:
+    """Everything that outlives a process, in one DynamoDB table.
+
+    clock: epoch seconds. region, endpoint: as botocore finds them (AWS_DEFAULT_REGION, AWS_ENDPOINT_URL) unless given.
+    sleep, chance: how retries wait and what spreads them. wrap: put between the store and botocore's client, for
+    injecting faults. journal_kept: seconds.
+
+    Methods raise StoreError (errors.py) and nothing else on purpose.
+    """
+
+    def __init__(
+        self, table_name: str, *, clock: Callable[[], float], region: str | None = None, endpoint: str | None = None,
+        sleep: Callable[[float], None] = time.sleep, chance: Callable[[], float] = random.random,
+        wrap: Callable[[Any], Any] = lambda client: client, journal_kept: float = KEPT,
+    ) -> None:
+        self.table = Table(table_name, region=region, endpoint=endpoint, sleep=sleep, chance=chance, wrap=wrap)
+        staging = Staging(self.table)
+        self.leases = Leases(self.table, clock)
+        self.memory = Memories(self.table, staging, clock)
+        self.operations = Operations(self.table, staging, clock)
+        self.journal = Journal(self.table, clock, journal_kept)
+        self.policies = Policies(self.table, clock)
+        self.claims = Claims(self.table, clock)
+        self.schedule = Schedule(self.table, clock)
+        self.debounce = Debounce(self.table, clock)

@@ -1,0 +1,113 @@
+"""One reconcile per cluster at a time, and a number that tells an overtaken one from the one in force.
+
+A lease alone does not protect: its holder may sleep through the end and wake up believing. So every take-over makes the
+token one larger, and every save checks the token in its own transaction (memory.py). The token is never reset, not even
+when the lease is given back.
+
+    A acquires (token 7)          A's time is up        B acquires (token 8)
+    ──┬───────────────────────────────┬──────────────────────┬───────────────────────►
+      │ others: LeaseHeld(A, until)   │ A may still renew    │ A's saves: Fenced
+                                        or save: nobody has acted since
+
+Times are compared in the conditions. DynamoDB's own expiry is not used for leases: it deletes hours late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from pynamodb.expressions.condition import Condition
+from pynamodb.expressions.update import Action
+
+from chalicelib.store.client import Refused, Table, Write
+from chalicelib.store.errors import Fenced, LeaseHeld
+from chalicelib.store.tables import LEASE, LeaseRow
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """The right to reconcile one cluster until that instant (epoch seconds). token: the fencing token."""
+
+    cluster: str
+    owner: str
+    token: int
+    until: float
+
+
+class Leases:
+    """Taking, keeping and giving back."""
+
+    def __init__(self, table: Table, clock: Callable[[], float]) -> None:
+        self._table, self._clock = table, clock
+
+    def acquire(self, cluster: str, owner: str, ttl: float) -> Lease:
+        """Take the lease for ttl seconds; raises LeaseHeld.
+
+        owner must be new for every attempt (an invocation's request id): it is how a lost answer is recognised.
+        The queued marker goes with the same write (schedule.py): the message it stood for has arrived, and what
+        happens from now on deserves another.
+        """
+        now = self._clock()
+        # Nobody has it: never taken, or given back.
+        nobody_has_it = LeaseRow.owner.does_not_exist()
+        # Somebody has it, but did not renew in time: died, or sleeps.
+        time_is_up = LeaseRow.until < now
+        take = self._table.update(
+            cluster, LEASE,
+            [LeaseRow.owner.set(owner), LeaseRow.until.set(now + ttl), LeaseRow.token.add(1),
+             LeaseRow.queued_until.remove()],
+            nobody_has_it | time_is_up,
+        )
+        try:
+            row = LeaseRow.from_raw_data(self._table.write(take))
+        except Refused as refused:
+            row = LeaseRow.from_raw_data(refused.old)
+            if row.owner != owner:
+                raise LeaseHeld(row.owner or "", row.until or 0.0) from None
+            # Our own name: the first try got through and only its answer was lost.
+        return Lease(cluster, owner, int(row.token), float(row.until or 0.0))
+
+    def renew(self, lease: Lease, ttl: float) -> Lease:
+        """Hold it for ttl seconds from now; raises Fenced if somebody else has taken it over."""
+        until = self._clock() + ttl
+        hold_on = self._table.update(lease.cluster, LEASE, [LeaseRow.until.set(until)], _is_in_force(lease))
+        try:
+            self._table.write(hold_on)
+        except Refused:
+            raise Fenced(lease.cluster, lease.token) from None
+        return Lease(lease.cluster, lease.owner, lease.token, until)
+
+    def release(self, lease: Lease, *, passed_at: float | None = None) -> bool:
+        """Give it back; False, and nothing done, if it was taken over meanwhile.
+
+        passed_at: the instant of the pass that was completed under it, stored with the same write (schedule.py).
+        """
+        actions: list[Action] = [LeaseRow.owner.remove(), LeaseRow.until.remove()]
+        if passed_at is not None:
+            actions.append(LeaseRow.last_pass.set(passed_at))
+        try:
+            self._table.write(self._table.update(lease.cluster, LEASE, actions, _is_in_force(lease)))
+        except Refused:
+            return False
+        return True
+
+
+def fence(table: Table, lease: Lease) -> Write:
+    """The check that belongs into every transaction that a reconcile writes."""
+    return table.check(lease.cluster, LEASE, _is_in_force(lease))
+
+
+def check_in_force(table: Table, lease: Lease) -> None:
+    """The same check where there is nothing to write; raises Fenced."""
+    row = table.get(LeaseRow, lease.cluster, LEASE)
+    if row is None or int(row.token) != lease.token or row.owner != lease.owner:
+        raise Fenced(lease.cluster, lease.token)
+
+
+def _is_in_force(lease: Lease) -> Condition:
+    # Nobody has taken it over since. That its time may be up does no harm as long as that is so.
+    token_is_the_newest = LeaseRow.token == lease.token
+    # It was not given back: a pass that ended does not write any more.
+    owner_has_it = LeaseRow.owner == lease.owner
+    both: Condition = token_is_the_newest & owner_has_it
+    return both

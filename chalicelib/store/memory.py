@@ -1,0 +1,103 @@
+"""A cluster's memory: read whole, written as a difference, by the one pass that holds the lease.
+
+    load ─► before ── plan ──► after ─► save(before, after, new operations, lease)
+
+`save` is one transaction: the lease's token is checked, every row is written only if it still is as the planner saw it,
+and new operations appear with the memory that accounts for them, or not at all. Rows that an executor changed meanwhile
+make the save Stale: the pass loads again and plans again, and nothing that the executor recorded is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.operation import Operation
+from chalicelib.store.client import Cancelled, Table, Write
+from chalicelib.store.delta import Change, changes, version_of
+from chalicelib.store.errors import Fenced, Stale, StoreError
+from chalicelib.store.leases import Lease, check_in_force, fence
+from chalicelib.store.rows import Torn, adopt, change_write, is_version, to_memory
+from chalicelib.store.staging import TRIES, Staging, create
+from chalicelib.store.tables import GROUPS, MEMORY, OPEN, OVER
+
+
+class Memories:
+    """Loading and saving."""
+
+    def __init__(self, table: Table, staging: Staging, clock: Callable[[], float]) -> None:
+        self._table, self._staging, self._clock = table, staging, clock
+
+    def load(self, cluster: str) -> Memory:
+        """Everything that is remembered, with the operations still open. A cluster never seen has an empty Memory."""
+        for _ in range(TRIES):
+            try:
+                memory, adoptions = to_memory(self._staging.view(cluster, MEMORY))
+            except Torn:
+                continue
+            for adoption in adoptions:
+                adopt(self._table, cluster, adoption)
+            return memory
+        raise StoreError(f"{cluster}: memory changes faster than it can be read")
+
+    def save(
+        self, cluster: str, before: Memory, after: Memory, operations: Sequence[Operation], lease: Lease
+    ) -> None:
+        """Write the difference and make the new operations visible.
+
+        before: as loaded under this lease. operations: the new ones; one that exists already is left as it is, so the
+        same thing is never planned twice. Memory.operations of before and after are not looked at: what is planned
+        belongs to its executors.
+
+        Raises Fenced (overtaken), Stale (load and plan again); then nothing of it is visible. After any other
+        StoreError it may be.
+        """
+        todo = changes(before, after)
+        fresh = self._fresh(cluster, operations)
+        if not todo and not fresh:
+            check_in_force(self._table, lease)
+            return
+        rests_on = _untouched_groups(before, fresh, todo)
+        writes = [
+            fence(self._table, lease),
+            *(self._table.check(cluster, item, condition) for item, version in rests_on.items()
+              if (condition := is_version(version)) is not None),
+            *(change_write(self._table, cluster, change) for change in todo),
+            *(write for operation in fresh for write in create(self._table, operation, check_over=False)),
+        ]
+        if not self._table.fits(writes):
+            seen = rests_on | {change.item: change.expected for change in todo}
+            self._staging.save(cluster, todo, fresh, seen, lease, self._clock())
+            return
+        try:
+            self._table.transact(writes)
+        except Cancelled as cancelled:
+            if 0 in cancelled.refused:
+                raise Fenced(cluster, lease.token) from None
+            raise Stale(cluster, tuple(_item(writes[at]) for at in cancelled.refused)) from None
+
+    def _fresh(self, cluster: str, operations: Sequence[Operation]) -> tuple[Operation, ...]:
+        """Those that were never seen. Nobody else can make one appear after this: only the holder of the lease makes
+        operations, and the save checks that we are the holder."""
+        if not operations:
+            return ()
+        by_id = {operation.id: operation for operation in operations}
+        known = self._table.get_many([(cluster, prefix + name) for name in by_id for prefix in (OPEN, OVER)])
+        return tuple(
+            operation for name, operation in by_id.items()
+            if (cluster, OPEN + name) not in known and (cluster, OVER + name) not in known
+        )
+
+
+def _untouched_groups(before: Memory, fresh: Sequence[Operation], todo: Sequence[Change]) -> dict[str, str]:
+    """Groups that get an operation but are not written: what was decided rests on them, so they must not have moved."""
+    written = {change.item for change in todo}
+    items = {GROUPS + operation.group: operation.group for operation in fresh}
+    return {
+        item: version_of(before.groups.get(group), GroupMemory) for item, group in items.items() if item not in written
+    }
+
+
+def _item(write: Write) -> str:
+    key: str = (write.arguments.get("Key") or write.arguments["Item"])["item"]["S"]
+    return key

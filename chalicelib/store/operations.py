@@ -1,0 +1,170 @@
+"""Operations as a conditional state machine: each arrow of model/operation.py is one write that proves itself.
+
+    planned ─┬─ claim ─► running ─┬─ advance ─► waiting ─ claim ─► running …
+             │                    └─ advance ─► succeeded | failed | abandoned   (moved under another key)
+    running ─┴─ claim, once claimed_until is past: the executor died
+
+Open operations have keys of their own, so that listing them costs nothing for those that are over. What an executor
+learns about its group (back-off, cooldowns, the end of a scale-up request) is written in the same transaction as the
+operation's state: there is no instant at which one is known without the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from chalicelib.model.operation import Operation, State
+from chalicelib.store.client import Cancelled, Refused, Table
+from chalicelib.store.errors import IllegalStep, NotDue, Over, Stale, StoreError, Taken
+from chalicelib.store.operation_rows import intent, progress_actions, to_operation, to_operations, to_row
+from chalicelib.store.patches import GroupPatch, MemoryPatch, Patches
+from chalicelib.store.staging import TRIES, Staging
+from chalicelib.store.tables import OPEN, OVER, OperationRow
+
+ENDS = frozenset({State.SUCCEEDED, State.FAILED, State.ABANDONED})
+AFTER_RUNNING = ENDS | {State.WAITING}
+
+
+class Operations:
+    """Claiming, advancing and listing."""
+
+    def __init__(self, table: Table, staging: Staging, clock: Callable[[], float]) -> None:
+        self._table, self._staging, self._clock = table, staging, clock
+        self._patches = Patches(table, staging)
+
+    # --- reading
+
+    def get(self, cluster: str, operation: str) -> Operation | None:
+        """By id, open or over; None if it was never planned, or ended longer ago than it is kept."""
+        for _ in range(TRIES):
+            # In this order: an operation goes from open to over and never back, so it cannot slip through.
+            for prefix in (OPEN, OVER):
+                row = self._table.get(OperationRow, cluster, prefix + operation)
+                if row is not None:
+                    return to_operation(row)
+            if not self._staging.carry_out(cluster):
+                return None
+        return None
+
+    def list_open(self, cluster: str) -> tuple[Operation, ...]:
+        """Planned, running and waiting ones, the oldest first."""
+        return to_operations(self._staging.view(cluster, OPEN))
+
+    # --- changing
+
+    def claim(self, cluster: str, operation: str, owner: str, ttl: float) -> Operation:
+        """Become the executor for ttl seconds. owner must be new for every attempt (an invocation's request id).
+
+        Raises Taken (somebody is at it), NotDue (come back at due_at), Over (ended, or not known).
+
+            planned or waiting       due_at                   claimed_until
+            ──┬────────────────────────┬──────────┬───────────────┬────────────────►
+              │ NotDue                 │ claim ►  │ Taken         │ claim again: the executor died
+        """
+        now = self._clock()
+        nobody_is_at_it = OperationRow.state.is_in(State.PLANNED.value, State.WAITING.value)
+        its_time_has_come = OperationRow.due_at <= now
+        somebody_was_at_it = OperationRow.state == State.RUNNING.value
+        and_did_not_finish_in_time = OperationRow.claimed_until < now
+        claim = self._table.update(
+            cluster, OPEN + operation,
+            [OperationRow.state.set(State.RUNNING.value), OperationRow.claimed_by.set(owner),
+             OperationRow.claimed_until.set(now + ttl), OperationRow.updated_at.set(now), OperationRow.attempt.add(1)],
+            (nobody_is_at_it & its_time_has_come) | (somebody_was_at_it & and_did_not_finish_in_time),
+        )
+        try:
+            return to_operation(self._table.write(claim))
+        except Refused as refused:
+            if not refused.old:
+                return self._claim_elsewhere(cluster, operation, owner, ttl)
+            found = to_operation(refused.old)
+            if found.state is State.RUNNING and found.claimed_by == owner:
+                return found     # the first try got through and only its answer was lost
+            raise _in_the_way(found) from None
+
+    def advance(
+        self, before: Operation, after: Operation, owner: str, group_patch: GroupPatch | None = None,
+        memory_patch: MemoryPatch | None = None,
+    ) -> Operation:
+        """Write down what a step came to; the operation as stored. before: as claimed. after: waiting or over.
+
+        group_patch: what it means for the group's memory (given GroupMemory() where there is none); memory_patch: for
+        the cluster-wide instants (last_scale_up …; nothing else of the Memory it returns is kept). Both may be called
+        several times, with newer values, until nobody wrote in between.
+
+        Raises IllegalStep, Taken (the claim ran out and another has it), Over, Stale (it is not in the hands of
+        owner). The claim ends with the step.
+        """
+        _check_arrow(before, after, owner)
+        stored = msgspec.structs.replace(after, claimed_by="", claimed_until=0.0, updated_at=self._clock())
+        it_is_being_worked_on = OperationRow.state == State.RUNNING.value
+        by_us = OperationRow.claimed_by == owner
+        and_this_is_the_same_attempt = OperationRow.attempt == before.attempt
+        ours = it_is_being_worked_on & by_us & and_this_is_the_same_attempt
+        item = OPEN + before.id
+        if stored.is_open:
+            # mark_sent may have written meanwhile; its instant stays unless the executor has a newer one.
+            leave = ("sent_at",) if after.sent_at == before.sent_at else ()
+            writes = [self._table.update(before.cluster, item, progress_actions(stored, leave=leave), ours)]
+        else:
+            writes = [self._table.delete(before.cluster, item, ours), self._table.put(to_row(stored))]
+        try:
+            self._patches.write(before.cluster, before.group, writes, group_patch, memory_patch)
+        except Cancelled:
+            return self._settle(stored, owner)
+        return stored
+
+    def mark_sent(self, cluster: str, operation: str, at: float) -> bool:
+        """Note that a message was sent for it; False if it is over already."""
+        it_is_open = OperationRow.state.exists()
+        try:
+            self._table.write(self._table.update(
+                cluster, OPEN + operation, [OperationRow.sent_at.set(at)], it_is_open))
+        except Refused:
+            return False
+        return True
+
+    # --- refusals
+
+    def _claim_elsewhere(self, cluster: str, operation: str, owner: str, ttl: float) -> Operation:
+        """There was no open row: it is over, or part of a large save that is decided but not carried out."""
+        found = self.get(cluster, operation)
+        if found is None:
+            raise Over("unknown")
+        if not found.is_open:
+            raise Over(found.state.value)
+        return self.claim(cluster, operation, owner, ttl)
+
+    def _settle(self, stored: Operation, owner: str) -> Operation:
+        """The condition did not hold: because the same write got through before and its answer was lost, or really."""
+        found = self.get(stored.cluster, stored.id)
+        if found is None:
+            raise Over("unknown")
+        if _says_the_same(found, stored):
+            return found
+        if found.claimed_by == owner or found.state in (State.PLANNED, State.WAITING):
+            raise Stale(stored.cluster, (OPEN + stored.id,))
+        raise _in_the_way(found)
+
+
+def _check_arrow(before: Operation, after: Operation, owner: str) -> None:
+    if before.state is not State.RUNNING or after.state not in AFTER_RUNNING:
+        raise IllegalStep(before.state.value, after.state.value)
+    if before.claimed_by != owner:
+        why = f"it is claimed by {before.claimed_by}, not by {owner}"
+        raise IllegalStep(before.state.value, after.state.value, why)
+    if intent(before) != intent(after) or before.attempt != after.attempt:
+        raise IllegalStep(before.state.value, after.state.value, "what an operation does cannot be changed")
+
+
+def _in_the_way(found: Operation) -> StoreError:
+    if found.state is State.RUNNING:
+        return Taken(found.claimed_by, found.claimed_until)
+    return NotDue(found.due_at) if found.is_open else Over(found.state.value)
+
+
+def _says_the_same(found: Operation, stored: Operation) -> bool:
+    """Apart from when it was written and when a message was sent."""
+    return msgspec.structs.replace(found, updated_at=stored.updated_at, sent_at=stored.sent_at) == stored

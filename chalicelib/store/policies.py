@@ -1,0 +1,91 @@
+"""Policy documents, every version kept. The text is the user's own; what it means is chalicelib/policy's business.
+
+Two people who apply at the same time must not overwrite each other unseen, so storing names the version it replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.store.client import Cancelled, Table
+from chalicelib.store.errors import PolicyChanged
+from chalicelib.store.tables import POLICIES, POLICY, PolicyRow
+
+
+class StoredPolicy(msgspec.Struct, frozen=True):
+    """One version of a cluster's document. digest: as given by whoever stored it; stored_at: epoch seconds."""
+
+    name: str
+    version: int
+    text: str
+    digest: str
+    stored_at: float
+
+
+class Policies:
+    """One document per cluster; those in force lie in a common partition, so that one query finds all clusters."""
+
+    def __init__(self, table: Table, clock: Callable[[], float]) -> None:
+        self._table, self._clock = table, clock
+
+    def put(self, name: str, text: str, digest: str, expected_version: int | None) -> int:
+        """Store the next version and put it in force; its number.
+
+        expected_version: the one in force, None: there is none. Raises PolicyChanged, and stores nothing, if that is
+        not so; BadInput for a name that no cluster can have.
+        """
+        if not name or name.startswith("!"):
+            raise BadInput("metadata.name", f"{name!r} is not a name", "use lower-case letters, digits and hyphens")
+        version = (expected_version or 0) + 1
+        values: dict[str, Any] = {
+            "name": name, "version": version, "text": text, "digest": digest, "stored_at": self._clock()
+        }
+        none_is_in_force = PolicyRow.version.does_not_exist()
+        the_expected_is_in_force = PolicyRow.version == expected_version
+        version_is_new = PolicyRow.version.does_not_exist()
+        try:
+            self._table.transact([
+                self._table.put(PolicyRow(POLICIES, name, **values),
+                                none_is_in_force if expected_version is None else the_expected_is_in_force),
+                self._table.put(PolicyRow(name, _item(version), **values), version_is_new),
+            ])
+        except Cancelled as cancelled:
+            in_force = next((row for row in cancelled.refused.values() if row), None)
+            raise PolicyChanged(expected_version, _stored(in_force).version if in_force else None) from None
+        return version
+
+    def current(self, name: str) -> StoredPolicy | None:
+        """The version in force."""
+        row = self._table.get(PolicyRow, POLICIES, name)
+        return _stored(row) if row else None
+
+    def all_current(self) -> tuple[StoredPolicy, ...]:
+        """Every cluster's version in force, by name; one query, for the tick."""
+        return tuple(_stored(raw) for raw in self._table.query(POLICIES, ""))
+
+    def names(self) -> tuple[str, ...]:
+        """Every cluster with a policy."""
+        return tuple(policy.name for policy in self.all_current())
+
+    def version(self, name: str, number: int) -> StoredPolicy | None:
+        """One version, in force or not."""
+        row = self._table.get(PolicyRow, name, _item(number))
+        return _stored(row) if row else None
+
+    def history(self, name: str, limit: int = 50) -> tuple[StoredPolicy, ...]:
+        """The versions, newest first."""
+        return tuple(_stored(raw) for raw in self._table.query(name, POLICY, newest_first=True, limit=limit))
+
+
+def _item(version: int) -> str:
+    return f"{POLICY}{version:010d}"
+
+
+def _stored(row: PolicyRow | dict[str, Any]) -> StoredPolicy:
+    if isinstance(row, dict):
+        row = PolicyRow.from_raw_data(row)
+    return StoredPolicy(row.name, int(row.version), row.text, row.digest, row.stored_at)

@@ -1,0 +1,74 @@
+"""When a cluster was last looked at, and whether a message for it is already on its way.
+
+A slow pass must not pile up messages, and a lost message must not silence a cluster. So a message is announced here
+before it is sent, and the announcement ends by itself:
+
+    tick: mark_queued(until) ► True      tick: mark_queued ► False       until
+    ──┬──────────────────────────────────────┬─────────────────────────────┬──────────►
+      │ message sent                         │ not sent twice              │ lost: may be sent again
+                  │ message arrives: leases.acquire takes the marker off
+
+Both facts live in the lease's row: taking the lease and giving it back write them along (leases.py), so that they cost
+a quiet pass nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from chalicelib.store.client import Refused, Table
+from chalicelib.store.tables import LEASE, LeaseRow
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """Where a cluster stands. Instants in epoch seconds; 0.0: never, or not."""
+
+    last_pass: float = 0.0
+    queued_until: float = 0.0
+    lease_until: float = 0.0
+
+    def is_due(self, now: float, interval: float) -> bool:
+        """The last pass is interval seconds ago or more, and no message is on its way."""
+        return now - self.last_pass >= interval and self.queued_until < now
+
+
+class Schedule:
+    """Markers of queued messages and instants of passes."""
+
+    def __init__(self, table: Table, clock: Callable[[], float]) -> None:
+        self._table, self._clock = table, clock
+
+    def due(self, cluster: str) -> Pace:
+        """What is known of a cluster, for `Pace.is_due`."""
+        row = self._table.get(LeaseRow, cluster, LEASE)
+        if row is None:
+            return Pace()
+        return Pace(row.last_pass or 0.0, row.queued_until or 0.0, row.until or 0.0)
+
+    def mark_queued(self, cluster: str, until: float) -> bool:
+        """Announce a message. True: send it. False: one is on its way already, and counts until its own time is up."""
+        none_is_announced = LeaseRow.queued_until.does_not_exist()
+        # Announced, but it should have arrived by then: it is lost.
+        the_announced_is_lost = LeaseRow.queued_until < self._clock()
+        mark = self._table.update(
+            cluster, LEASE, [LeaseRow.queued_until.set(until)], none_is_announced | the_announced_is_lost
+        )
+        try:
+            self._table.write(mark)
+        except Refused:
+            return False
+        return True
+
+    def clear_queued(self, cluster: str, marker: float | None = None) -> None:
+        """Take an announcement back, e.g. when sending failed. marker: only if it is the one made with that `until`."""
+        it_is_that_one = LeaseRow.queued_until == marker if marker is not None else None
+        try:
+            self._table.write(self._table.update(cluster, LEASE, [LeaseRow.queued_until.remove()], it_is_that_one))
+        except Refused:
+            return
+
+    def passed(self, cluster: str, at: float) -> None:
+        """Note a pass that was made without giving a lease back; `leases.release` does it along."""
+        self._table.write(self._table.update(cluster, LEASE, [LeaseRow.last_pass.set(at)]))

@@ -1,0 +1,170 @@
+"""The one table: its shape, its rows, and how their keys are made.
+
+The shape is stated once, here. Tests and the local emulation create the table from `definition`, and the deployment
+template is compared with it. The rows are PynamoDB models without a connection of their own: they serialize, parse and
+give names to conditions; sending is client.py's business.
+
+    cluster (partition)   item (sort)                  row
+    <cluster>             lease                        LeaseRow: who reconciles, fencing token, queued marker, last pass
+                          memory                       HeadRow: cluster-wide instants; the gate for large saves
+                          memory#group#<id>            MemoryRow: one node group
+                          memory#nodes#<n>             BlobRow: timers of all nodes, compressed
+                          memory#operation#<id>        OperationRow: one that is still open
+                          memory#template#<id>         MemoryRow: one learnt template
+                          memory#unregistered#<n>      BlobRow: instances without a Node
+                          operation#<id>               OperationRow: one that is over
+                          staged#<save>#<n>            BlobRow: part of a large save, not visible by itself
+                          journal#<instant>#<digest>   JournalRow
+                          policy#<version>             PolicyRow
+                          seen#<kind>#<digest>         SeenRow: debounce, first use of a signature
+    !policies             <cluster>                    PolicyRow: the version in force
+    !claims               <provider>#<group>           ClaimRow: the one cluster that a node group belongs to
+
+All that a pass must know begins with `memory`: one strongly consistent query reads it, and the head comes first.
+`!` cannot begin a cluster's name, so the two common partitions meet no cluster's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pynamodb.attributes import Attribute, BinaryAttribute, NumberAttribute, UnicodeAttribute
+from pynamodb.constants import NUMBER
+from pynamodb.models import Model
+
+PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE = "cluster", "item", "expires_at"
+
+POLICIES, CLAIMS = "!policies", "!claims"
+LEASE, HEAD, MEMORY = "lease", "memory", "memory"
+GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
+    "memory#group#", "memory#nodes#", "memory#operation#", "memory#template#", "memory#unregistered#"
+)
+OVER, STAGED, JOURNAL, POLICY, SEEN = "operation#", "staged#", "journal#", "policy#", "seen#"
+
+
+def definition(table_name: str) -> dict[str, Any]:
+    """The table as CreateTable wants it; CloudFormation's properties have the same names."""
+    return {
+        "TableName": table_name,
+        "AttributeDefinitions": [
+            {"AttributeName": PARTITION_KEY, "AttributeType": "S"},
+            {"AttributeName": SORT_KEY, "AttributeType": "S"},
+        ],
+        "KeySchema": [
+            {"AttributeName": PARTITION_KEY, "KeyType": "HASH"},
+            {"AttributeName": SORT_KEY, "KeyType": "RANGE"},
+        ],
+        "BillingMode": "PAY_PER_REQUEST",
+    }
+
+
+def time_to_live() -> dict[str, Any]:
+    """TimeToLiveSpecification of the table. It only tidies up: whoever reads compares the times himself."""
+    return {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
+
+
+class InstantAttribute(Attribute[float]):
+    """Epoch seconds. At most 17 digits, where DynamoDB takes 38; comes back as float even if it is whole."""
+
+    attr_type = NUMBER
+
+    def serialize(self, value: float) -> str:
+        """The shortest text that reads back to the same float."""
+        return repr(float(value))
+
+    def deserialize(self, value: str) -> float:
+        """As it was stored."""
+        return float(value)
+
+
+class Row(Model):
+    """What every row has."""
+
+    cluster = UnicodeAttribute(hash_key=True)
+    item = UnicodeAttribute(range_key=True)
+    expires_at = NumberAttribute(null=True)
+
+
+class LeaseRow(Row):
+    """One per cluster. token only ever grows; giving the lease back removes owner and until, never the token."""
+
+    owner = UnicodeAttribute(null=True)
+    until = InstantAttribute(null=True)
+    token = NumberAttribute(default=0)
+    queued_until = InstantAttribute(null=True)
+    last_pass = InstantAttribute(null=True)
+
+
+class MemoryRow(Row):
+    """A remembered value as JSON. version: the fingerprint of its content (codec.py), which every writer checks."""
+
+    text = UnicodeAttribute(null=True)
+    version = UnicodeAttribute(null=True)
+
+
+class HeadRow(MemoryRow):
+    """The cluster-wide instants, and the gate of large saves (staging.py).
+
+    patches: how often an executor wrote to memory. pending, parts: a large save that is decided but not yet written
+    out. generation: how many large saves there were.
+    """
+
+    patches = NumberAttribute(null=True)
+    pending = UnicodeAttribute(null=True)
+    parts = NumberAttribute(null=True)
+    generation = NumberAttribute(null=True)
+
+
+class BlobRow(Row):
+    """A compressed piece of something larger. parts: how many pieces there are."""
+
+    blob = BinaryAttribute(legacy_encoding=False)
+    version = UnicodeAttribute()
+    parts = NumberAttribute()
+
+
+class OperationRow(Row):
+    """text: what never changes. The rest changes, each in an attribute of its own so that conditions can see it."""
+
+    text = UnicodeAttribute()
+    state = UnicodeAttribute()
+    step = UnicodeAttribute()
+    data = UnicodeAttribute()
+    attempt = NumberAttribute()
+    due_at = InstantAttribute()
+    claimed_by = UnicodeAttribute()
+    claimed_until = InstantAttribute()
+    sent_at = InstantAttribute()
+    updated_at = InstantAttribute()
+    outcome = UnicodeAttribute()
+    error_class = UnicodeAttribute()
+    error_code = UnicodeAttribute()
+
+
+class JournalRow(Row):
+    """One entry, compressed."""
+
+    blob = BinaryAttribute(legacy_encoding=False)
+
+
+class PolicyRow(Row):
+    """One version of a policy document."""
+
+    name = UnicodeAttribute()
+    version = NumberAttribute()
+    text = UnicodeAttribute()
+    digest = UnicodeAttribute()
+    stored_at = InstantAttribute()
+
+
+class ClaimRow(Row):
+    """owner: the cluster that the node group belongs to."""
+
+    owner = UnicodeAttribute()
+    since = InstantAttribute()
+
+
+class SeenRow(Row):
+    """Something that counts once until that instant."""
+
+    until = InstantAttribute()

@@ -1,0 +1,68 @@
+"""`python -m infra.aws.check build/sam.json`: what CloudFormation would say, before it says it.
+
+cfn-lint on the SAM template misses what only exists after the transformation (a concurrency under 2, a visibility
+timeout shorter than the function's): so the template is translated as CloudFormation would, and the result is linted.
+Nothing is asked of AWS. The code's place is not known yet and does not matter; a made-up one stands in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+REGION = "us-east-1"
+_CODE = "s3://outscaler-artifacts/deployment.zip"
+
+
+class _ManagedPolicies:
+    """The translator asks for AWS's managed policies; every role here is our own, so there are none."""
+
+    def load(self) -> dict[str, str]:
+        """None."""
+        return {}
+
+
+def translate(sam: dict[str, Any]) -> dict[str, Any]:
+    """The CloudFormation template that a SAM template stands for; raises samtranslator's InvalidDocumentException."""
+    os.environ.setdefault("AWS_DEFAULT_REGION", REGION)
+    from samtranslator.translator.transform import transform
+
+    with_code = copy.deepcopy(sam)
+    for resource in with_code["Resources"].values():
+        if resource["Type"] == "AWS::Serverless::Function":
+            resource["Properties"]["CodeUri"] = _CODE
+    translated: dict[str, Any] = transform(with_code, {}, _ManagedPolicies())
+    return translated
+
+
+def lint(template: dict[str, Any]) -> list[str]:
+    """What cfn-lint finds in a CloudFormation template: one line per finding, warnings too."""
+    from cfnlint import lint_file
+    from cfnlint.config import ManualArgs
+
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "template.json"
+        file.write_text(json.dumps(template))
+        config = ManualArgs(regions=[REGION])
+        matches = lint_file(file, config=config)
+    return [f"{match.rule.id} {'/'.join(map(str, match.path or ()))}: {match.message}" for match in matches]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command: findings on standard output, exit 1 if there are any."""
+    parser = argparse.ArgumentParser(prog="python -m infra.aws.check", description="translate and lint a SAM template")
+    parser.add_argument("template", type=Path, help="what infra.aws.package wrote: build/sam.json")
+    findings = lint(translate(json.loads(parser.parse_args(arguments).template.read_text())))
+    sys.stdout.write("".join(f"{finding}\n" for finding in findings))
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

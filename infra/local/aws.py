@@ -1,0 +1,114 @@
+"""AWS on this machine: DynamoDB, SQS and Secrets Manager, for `make run` and for tests, without Docker or an account.
+
+Nothing is set globally. `LocalAws.env` is what a process needs in its environment to find it; botocore, and with it
+PynamoDB, follows AWS_ENDPOINT_URL without a change in the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.request import Request, urlopen
+
+from botocore.session import get_session
+
+from chalicelib.store.tables import definition, time_to_live
+from infra.local.aws_server import Server
+
+REGION = "us-east-1"
+
+
+class Queue(NamedTuple):
+    """A standard queue with a dead-letter queue beside it. visibility: seconds; max_receives: before it is given up."""
+
+    visibility: int = 30
+    max_receives: int = 5
+
+
+def environment(endpoint: str, region: str = REGION) -> dict[str, str]:
+    """What makes any AWS client of a process talk to that endpoint and to nothing else."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_REGION": region,
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def client(service: str, endpoint: str, region: str = REGION) -> Any:
+    """A botocore client for that endpoint, whatever the environment says."""
+    return get_session().create_client(
+        service, region_name=region, endpoint_url=endpoint, aws_access_key_id="local", aws_secret_access_key="local"
+    )
+
+
+def create_table(dynamodb: Any, name: str) -> None:
+    """The table of store/tables.py, as the deployment template has it."""
+    dynamodb.create_table(**definition(name))
+    dynamodb.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
+    dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=time_to_live())
+
+
+class LocalAws:
+    """One emulated account. Use as a context manager, or start and stop."""
+
+    def __init__(self, port: int = 0) -> None:
+        self._server = Server(port=port)
+        self.endpoint = ""
+
+    def start(self) -> str:
+        """Serve; the endpoint URL."""
+        self.endpoint = self._server.start()
+        return self.endpoint
+
+    def stop(self) -> None:
+        """Stop serving. The state stays in this process until `reset`."""
+        self._server.stop()
+
+    def __enter__(self) -> LocalAws:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Environment variables for a process that is to use it."""
+        return environment(self.endpoint)
+
+    def client(self, service: str) -> Any:
+        """A botocore client for it."""
+        return client(service, self.endpoint)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        with urlopen(Request(f"{self.endpoint}/moto-api/reset", method="POST"), timeout=10) as answer:
+            answer.read()
+
+    def create_table(self, name: str) -> None:
+        """The store's table."""
+        create_table(self.client("dynamodb"), name)
+
+    def create_queues(self, queues: Mapping[str, Queue]) -> dict[str, str]:
+        """Each queue with `<name>-dead` behind it; URLs by name, without those."""
+        sqs = self.client("sqs")
+        urls: dict[str, str] = {}
+        for name, queue in queues.items():
+            dead = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+            arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+            redrive = f'{{"deadLetterTargetArn": "{arn}", "maxReceiveCount": {queue.max_receives}}}'
+            urls[name] = sqs.create_queue(QueueName=name, Attributes={
+                "VisibilityTimeout": str(queue.visibility), "RedrivePolicy": redrive,
+            })["QueueUrl"]
+        return urls
+
+    def put_secret(self, name: str, text: str) -> None:
+        """Create the secret, or give it a new value."""
+        secrets = self.client("secretsmanager")
+        try:
+            secrets.create_secret(Name=name, SecretString=text)
+        except secrets.exceptions.ResourceExistsException:
+            secrets.put_secret_value(SecretId=name, SecretString=text)

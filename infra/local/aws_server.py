@@ -1,0 +1,66 @@
+"""moto's emulation of AWS as one threaded server, made safe for concurrent DynamoDB transactions.
+
+moto does not lock its tables: concurrent transactions lose updates, and a cancelled one restores a copy of the table
+that drops what other threads wrote meanwhile (ecosystem.md §5, measured). One lock around DynamoDB's requests cures
+both. Other services stay concurrent, because a long poll of a queue must not hold everything up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.serving import BaseWSGIServer, make_server
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+class QuietHandler(MotoRequestHandler):
+    """No line per request, and connections that stay open, as AWS's do."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Say nothing."""
+
+
+def one_at_a_time(app: WSGIApplication) -> WSGIApplication:
+    """The app with one lock around everything that is DynamoDB's."""
+    lock = threading.RLock()
+
+    def locked(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if not environ.get("HTTP_X_AMZ_TARGET", "").startswith("DynamoDB"):
+            return app(environ, start_response)
+        with lock:
+            return list(app(environ, start_response))
+
+    return locked
+
+
+class Server:
+    """The emulation on a port of its own. Its state is moto's and is shared by all servers of one process."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._host, self._port = host, port
+        self._server: BaseWSGIServer | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> str:
+        """Serve from a thread; the URL."""
+        app = one_at_a_time(DomainDispatcherApplication(create_backend_app))
+        self._server = make_server(self._host, self._port, app, threaded=True, request_handler=QuietHandler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="local-aws", daemon=True)
+        self._thread.start()
+        return f"http://{self._host}:{self._server.server_port}"
+
+    def stop(self) -> None:
+        """Stop serving; without a start, nothing."""
+        if self._server is None or self._thread is None:
+            return
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+        self._server = self._thread = None

@@ -1,0 +1,82 @@
+"""A certificate authority for loopback servers, made anew each time: no key is ever stored in the repository."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_VALID = dt.timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate and its key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class Authority:
+    """Signs server and client certificates. `pem` is what its clients must trust."""
+
+    def __init__(self, name: str = "local authority") -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = _subject(name)
+        self._start = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
+        builder = self._builder(self._name, self._key.public_key())
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        self._certificate = builder.sign(self._key, hashes.SHA256())
+        self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def server(self, *names: str) -> Pair:
+        """A server certificate for these host names or addresses; loopback where none is given."""
+        alternatives = x509.SubjectAlternativeName([_general(n) for n in names or ("localhost", "127.0.0.1")])
+        return self._issue("server", ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
+
+    def client(self, user: str, groups: Sequence[str] = ()) -> Pair:
+        """A client certificate; as Kubernetes reads it, the common name is the user and organisations are groups."""
+        return self._issue(user, ExtendedKeyUsageOID.CLIENT_AUTH, None, groups)
+
+    def _issue(
+        self, name: str, usage: x509.ObjectIdentifier, names: x509.SubjectAlternativeName | None,
+        groups: Sequence[str] = (),
+    ) -> Pair:
+        key = ec.generate_private_key(ec.SECP256R1())
+        builder = self._builder(_subject(name, groups), key.public_key())
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        if names is not None:
+            builder = builder.add_extension(names, critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        return Pair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
+
+    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(self._start).not_valid_after(self._start + _VALID)
+        )
+
+
+def _subject(name: str, groups: Sequence[str] = ()) -> x509.Name:
+    organisations = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+    return x509.Name([*organisations, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _general(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
+def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

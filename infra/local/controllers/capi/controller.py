@@ -1,0 +1,64 @@
+"""Cluster API's controllers together, and the faults a test or a story can order.
+
+It turns replicas into Machines and Machines into Nodes, with the fields, labels, owners and timing of the real one, as
+far as an autoscaler looks (clusterapi.md §3, §4, §9). It checks nothing: that is the webhooks' work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from infra.local.controllers.capi import fields
+from infra.local.controllers.capi.deployments import MachineDeployments
+from infra.local.controllers.capi.machines import FAULTS, Machines, MachineTimes
+from infra.local.controllers.capi.nodes import Amounts, MachineClass
+from infra.local.controllers.capi.sets import MachineSets
+from infra.local.controllers.writes import listed, write_status
+from infra.local.kube.store import ObjectStore
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """times, and what machines are. classes: by infrastructureRef name; reserve: what kubelets keep of the rest."""
+
+    times: MachineTimes = MachineTimes()
+    classes: Mapping[str, MachineClass] = {}
+    reserve: Amounts = msgspec.field(default_factory=lambda: {"cpu": "100m", "memory": "512Mi"})
+
+
+class ClusterApi:
+    """The controllers of one management cluster; workload: the store its Nodes join, by default the same."""
+
+    def __init__(self, store: ObjectStore, clock: Callable[[], float], settings: Settings | None = None,
+                 workload: ObjectStore | None = None) -> None:
+        settings = settings or Settings()
+        self._store = store
+        self._faults: dict[tuple[str, str], list[str]] = {}
+        self._deployments = MachineDeployments(store, clock)
+        self._sets = MachineSets(store, clock, self._take_fault)
+        self._machines = Machines(store, workload or store, clock, settings.times, settings.classes, settings.reserve)
+
+    def fail_next(self, group: str, kind: str, count: int = 1) -> None:
+        """The next `count` Machines of a group go wrong.
+
+        group: `MachineDeployment/<namespace>/<name>` or `<namespace>/<name>`
+        kind:  never-joins | provisioning-failure | slow; ValueError for any other
+        """
+        if kind not in FAULTS:
+            raise ValueError(f"fault {kind!r}: one of {', '.join(FAULTS)}")
+        namespace, name = group.split("/")[-2:]
+        self._faults.setdefault((namespace, name), []).extend([kind] * count)
+
+    def _take_fault(self, namespace: str, name: str) -> str:
+        waiting = self._faults.get((namespace, name))
+        return waiting.pop(0) if waiting else ""
+
+    def step(self) -> None:
+        """Each controller once, from the top down."""
+        self._deployments.step()
+        self._sets.step()
+        self._machines.step()
+        for pool in listed(self._store, "machinepools", fields.GROUP):     # bookkeeping only, no machines
+            write_status(self._store, "machinepools", pool, {"replicas": pool["spec"].get("replicas", 1)},
+                         fields.GROUP)

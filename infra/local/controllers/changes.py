@@ -1,0 +1,31 @@
+"""Whether anything of certain kinds was written since the last look: what lets a quiet cluster cost nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from infra.local.kube.status import ApiError
+from infra.local.kube.store import ObjectStore
+
+
+class Changes:
+    """A look at some resources of a store, each (plural, group); the first look always finds something."""
+
+    def __init__(self, store: ObjectStore, watched: Iterable[tuple[str, str]]) -> None:
+        self._store, self._watched = store, tuple(watched)
+        self._seen = [-1] * len(self._watched)
+
+    def any(self) -> bool:
+        """Whether one of them was written since the last call, by whomever."""
+        found = [self._moved(index, *where) for index, where in enumerate(self._watched)]
+        return True in found
+
+    def _moved(self, index: int, plural: str, group: str) -> bool:
+        if self._store.resources.find(plural, group) is None:
+            return False
+        since = self._seen[index]
+        self._seen[index] = self._store.version
+        try:
+            return since < 0 or bool(self._store.events(plural, since, group))
+        except ApiError:                 # more happened than the log keeps
+            return True

@@ -1,0 +1,135 @@
+"""Label selectors, node selector terms and taints, as the Kubernetes API defines them.
+
+Written here a second time on purpose: the planner has its own, and this scheduler is the independent check of it.
+A selector is a tuple of expressions that must all hold; `()` holds for everything, `None` for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+Json = Mapping[str, Any]
+Labels = Mapping[str, str]
+
+
+class Expression(msgspec.Struct, frozen=True):
+    """One requirement on a label (or, in a node term, on a field)."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def holds(self, labels: Labels) -> bool:
+        """NotIn and DoesNotExist hold where the key is missing; Gt and Lt compare whole numbers (scale-up.md §5.1)."""
+        present = self.key in labels
+        value = labels.get(self.key, "")
+        match self.operator:
+            case "In":
+                return present and value in self.values
+            case "NotIn":
+                return not present or value not in self.values
+            case "Exists":
+                return present
+            case "DoesNotExist":
+                return not present
+            case "Gt" | "Lt":
+                return present and _compares(self.operator, value, self.values)
+        return False
+
+
+def _compares(operator: str, value: str, values: Sequence[str]) -> bool:
+    try:
+        left, right = int(value), int(values[0])
+    except (ValueError, IndexError):
+        return False
+    return left > right if operator == "Gt" else left < right
+
+
+Selector = tuple[Expression, ...] | None
+
+
+def read_expressions(raw: Sequence[Json] | None) -> tuple[Expression, ...]:
+    """matchExpressions (or matchFields) of any selector."""
+    return tuple(Expression(e["key"], e["operator"], tuple(e.get("values") or ())) for e in raw or ())
+
+
+def pairs(labels: Labels | None) -> tuple[Expression, ...]:
+    """matchLabels or a nodeSelector as expressions."""
+    return tuple(Expression(key, "In", (value,)) for key, value in (labels or {}).items())
+
+
+def read_selector(raw: Json | None) -> Selector:
+    """metav1.LabelSelector: absent matches nothing, `{}` matches everything."""
+    if raw is None:
+        return None
+    return pairs(raw.get("matchLabels")) + read_expressions(raw.get("matchExpressions"))
+
+
+def selects(selector: Selector, labels: Labels) -> bool:
+    """Whether every expression holds; None never does."""
+    return selector is not None and all(expression.holds(labels) for expression in selector)
+
+
+class NodeTerm(msgspec.Struct, frozen=True):
+    """One alternative of a node selector: all its expressions must hold; an empty one holds nowhere."""
+
+    labels: tuple[Expression, ...]
+    fields: tuple[Expression, ...]
+
+    def holds(self, labels: Labels, node_name: str) -> bool:
+        """Fields know only metadata.name."""
+        if not self.labels and not self.fields:
+            return False
+        fields = {"metadata.name": node_name}
+        return all(e.holds(labels) for e in self.labels) and all(e.holds(fields) for e in self.fields)
+
+
+def read_node_terms(raw: Json | None) -> tuple[NodeTerm, ...] | None:
+    """core/v1 NodeSelector. None: nothing is required. An empty list: no node will do."""
+    if raw is None:
+        return None
+    return tuple(NodeTerm(read_expressions(term.get("matchExpressions")), read_expressions(term.get("matchFields")))
+                 for term in raw.get("nodeSelectorTerms") or ())
+
+
+def any_term(terms: tuple[NodeTerm, ...] | None, labels: Labels, node_name: str) -> bool:
+    """One term is enough; no requirement at all is always met."""
+    return terms is None or any(term.holds(labels, node_name) for term in terms)
+
+
+class Taint(msgspec.Struct, frozen=True):
+    """A node's taint."""
+
+    key: str
+    value: str
+    effect: str
+
+
+class Toleration(msgspec.Struct, frozen=True):
+    """A pod's toleration; the operator defaults to Equal."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def accepts(self, taint: Taint) -> bool:
+        """An empty effect or key stands for all (scale-up.md §5.1)."""
+        if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
+            return False
+        return self.operator == "Exists" or (self.operator in {"", "Equal"} and self.value == taint.value)
+
+
+def read_tolerations(raw: Sequence[Json] | None) -> tuple[Toleration, ...]:
+    """spec.tolerations."""
+    return tuple(Toleration(t.get("key") or "", t.get("operator") or "", t.get("value") or "", t.get("effect") or "")
+                 for t in raw or ())
+
+
+def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> bool:
+    """Whether a taint that keeps pods away (not PreferNoSchedule) has no toleration."""
+    return any(taint.effect in {"NoSchedule", "NoExecute"} and not any(t.accepts(taint) for t in tolerations)
+               for taint in taints)

@@ -1,0 +1,206 @@
+"""A cloud in a dictionary: the Provider protocol to the letter (providers/base.py), and faults on request.
+
+For tests and scenarios that are about us and not about a vendor. It keeps a log of what was bought and what was
+deleted, which is where "nothing was bought twice" can be read. Time passes only when told: machines are CREATING until
+`boot`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from chalicelib.model.group import Instance, InstanceState, NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.base import Observation
+from chalicelib.providers.errors import ProviderError
+
+
+@dataclass(slots=True)
+class Pool:
+    """One node group of the cloud. machines: by handle, in the order they were made."""
+
+    id: str
+    min: int = 0
+    max: int = 10
+    target: int = 0
+    machines: dict[str, Instance] = field(default_factory=dict)
+    template: Node | None = None
+    made: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """One change of a target that cost money."""
+
+    operation: str
+    group: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What the next call of a verb does instead. late: the change is made and only the answer is lost."""
+
+    error: ProviderError
+    late: bool = False
+
+
+class InMemoryProvider:
+    """purchases and deleted are the books. polls: how many Pending answers a change takes before it is Done."""
+
+    def __init__(self, name: str = "clusterapi", *, polls: int = 0,
+                 on_delete: Callable[[Instance], None] | None = None) -> None:
+        self._name, self.polls, self.on_delete = name, polls, on_delete
+        self.pools: dict[str, Pool] = {}
+        self.purchases: list[Purchase] = []
+        self.deleted: list[str] = []
+        self.calls: list[str] = []
+        self._faults: dict[str, list[Fault | None]] = {}
+
+    @property
+    def name(self) -> str:
+        """See Provider."""
+        return self._name
+
+    # -- the vocabulary of tests
+
+    def add_pool(self, name: str, *, size: int = 0, least: int = 0, most: int = 10,
+                 template: Node | None = None) -> Pool:
+        """A group with `size` running machines, whose nodes are called `<group>-<n>`."""
+        pool = self.pools[name] = Pool(name, least, most, size, template=template)
+        for _ in range(size):
+            self._make(pool, InstanceState.RUNNING)
+        return pool
+
+    def fail_next(self, verb: str, error: ProviderError, *, times: int = 1, late: bool = False) -> None:
+        """The next calls of `verb` (grow, remove, shrink_target, poll, observe) raise this."""
+        self._faults.setdefault(verb, []).extend([Fault(error, late)] * times)
+
+    def let_pass(self, verb: str, *, times: int = 1) -> None:
+        """The calls after the faults asked for so far come through, before the next fault asked for."""
+        self._faults.setdefault(verb, []).extend([None] * times)
+
+    def boot(self) -> list[Instance]:
+        """All machines being made are running now; the answer is those."""
+        booted = []
+        for pool in self.pools.values():
+            for handle, machine in pool.machines.items():
+                if machine.state is InstanceState.CREATING:
+                    pool.machines[handle] = Instance(machine.id, handle=handle, node=handle)
+                    booted.append(pool.machines[handle])
+        return booted
+
+    # -- the protocol
+
+    def observe(self, nodes: Sequence[Node]) -> Observation:
+        """See Provider."""
+        del nodes
+        with _Call(self, "observe"):
+            return Observation(tuple(
+                NodeGroup(id=pool.id, provider=self._name, min=pool.min, max=pool.max, target=pool.target,
+                          instances=tuple(pool.machines.values()), template=pool.template)
+                for pool in self.pools.values()))
+
+    def grow(self, operation: Operation) -> Outcome:
+        """See Provider."""
+        with _Call(self, "grow"):
+            pool = self.pools.get(operation.group)
+            if pool is None:
+                return Failed("NotFound", f"no group {operation.group}")
+            if pool.target == operation.to_size:
+                return self._accepted(operation)
+            if operation.to_size > pool.max:
+                return Failed("InvalidRequest", f"{operation.to_size} is above the maximum of {pool.max}")
+            if pool.target != operation.from_size:
+                return Failed("Conflict", f"target is {pool.target}, not {operation.from_size}")
+            count = operation.to_size - pool.target
+            for _ in range(count):
+                self._make(pool, InstanceState.CREATING)
+            pool.target = operation.to_size
+            self.purchases.append(Purchase(operation.id, pool.id, count))
+            return self._accepted(operation)
+
+    def remove(self, operation: Operation) -> Outcome:
+        """See Provider."""
+        with _Call(self, "remove"):
+            pool = self.pools.get(operation.group)
+            if pool is None:
+                return Failed("NotFound", f"no group {operation.group}")
+            handles = [target.handle or target.node for target in operation.targets]
+            others = [other for other in self.pools.values() if other is not pool]
+            elsewhere = [handle for handle in handles if any(handle in other.machines for other in others)]
+            if elsewhere:
+                return Failed("InvalidRequest", f"{elsewhere[0]} belongs to another group")
+            present = [handle for handle in handles if handle in pool.machines]
+            if pool.target - len(present) < pool.min:
+                return Failed("InvalidRequest", f"group {pool.id} would fall below its minimum of {pool.min}")
+            for handle in present:
+                self._delete(pool, handle)
+            return self._accepted(operation)
+
+    def shrink_target(self, operation: Operation) -> Outcome:
+        """See Provider."""
+        with _Call(self, "shrink_target"):
+            pool = self.pools[operation.group]
+            running = sum(machine.state is InstanceState.RUNNING for machine in pool.machines.values())
+            if operation.to_size < running:
+                return Failed("Conflict", f"{running} machines are running")
+            pool.target = min(pool.target, operation.to_size)
+            for handle in [h for h, machine in pool.machines.items() if machine.state is InstanceState.CREATING]:
+                if len(pool.machines) > pool.target:
+                    del pool.machines[handle]
+            return Done({"to": pool.target})
+
+    def poll(self, operation: Operation) -> Outcome:
+        """See Provider."""
+        with _Call(self, "poll"):
+            left = int(operation.data.get("polls", "0"))
+            return Pending(5.0, "working", {"polls": str(left - 1)}) if left > 1 else Done(_facts(operation))
+
+    def _accepted(self, operation: Operation) -> Outcome:
+        if self.polls:
+            return Pending(5.0, "working", {"polls": str(self.polls)})
+        return Done(_facts(operation))
+
+    def _delete(self, pool: Pool, handle: str) -> None:
+        machine = pool.machines.pop(handle)
+        pool.target -= 1
+        self.deleted.append(handle)
+        if self.on_delete:
+            self.on_delete(machine)
+
+    def _make(self, pool: Pool, state: InstanceState) -> None:
+        pool.made += 1
+        handle = f"{pool.id}-{pool.made}"
+        node = handle if state is InstanceState.RUNNING else ""
+        pool.machines[handle] = Instance(f"memory://{handle}", state, handle=handle, node=node)
+
+    def take_fault(self, verb: str) -> Fault | None:
+        """The fault due for this call, if one is."""
+        due = self._faults.get(verb)
+        return due.pop(0) if due else None
+
+
+class _Call:
+    """One call of a verb: logged, and failing before or after its effect where a fault is due."""
+
+    def __init__(self, provider: InMemoryProvider, verb: str) -> None:
+        self._provider, self._verb = provider, verb
+        self._fault: Fault | None = None
+
+    def __enter__(self) -> None:
+        self._provider.calls.append(self._verb)
+        self._fault = self._provider.take_fault(self._verb)
+        if self._fault and not self._fault.late:
+            raise self._fault.error
+
+    def __exit__(self, *exc: object) -> None:
+        if self._fault and self._fault.late:
+            raise self._fault.error
+
+
+def _facts(operation: Operation) -> dict[str, str | int]:
+    return {"from": operation.from_size, "to": operation.to_size} if operation.to_size else {}

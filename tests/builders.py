@@ -1,0 +1,146 @@
+"""Builders of model objects with sane defaults: name only what a test is about, the last word wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.group import Instance, NodeGroup
+from chalicelib.model.memory import Memory
+from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node, Taint
+from chalicelib.model.plan import Plan
+from chalicelib.model.pod import Owner, Pod, PodClass, Toleration
+from chalicelib.model.policy import Mode, Options, Policy
+from chalicelib.model.quantity import parse_amount
+from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Snapshot
+from chalicelib.plan.decide import decide
+
+NOW = 1_800_000_000.0
+OLD = NOW - 7200.0
+
+
+def amounts(**named: str | int) -> dict[str, int]:
+    """amounts(cpu="500m", memory="1Gi", gpu=1): `gpu` stands for nvidia.com/gpu, `_` in names for `-`."""
+    names = {"gpu": "nvidia.com/gpu", "ephemeral_storage": "ephemeral-storage"}
+    return {names.get(key, key): parse_amount(key, str(value)) for key, value in named.items()}
+
+
+def node(name: str, cpu: str = "1", memory: str = "4Gi", pods: int = 110, *, group: str = "", zone: str = "",
+         labels: Mapping[str, str] | None = None, taints: Iterable[Taint] = (), ready: bool = True,
+         ready_since: float = OLD, created: float = OLD, **more: Any) -> Node:
+    """A ready node. group: whose it is, for `snapshot`; more: any other field of Node, or extra=amounts(...)."""
+    offers = {**amounts(cpu=cpu, memory=memory, pods=pods), **more.pop("extra", {})}
+    named = {HOSTNAME_LABEL: name, **({"topology.kubernetes.io/zone": zone} if zone else {}), **(labels or {})}
+    fields: dict[str, Any] = {
+        "labels": named, "allocatable": offers, "capacity": offers, "uid": f"uid-{name}", "taints": tuple(taints),
+        "provider_id": f"test://{group or 'none'}/{name}", "created": created,
+        "conditions": (Condition("Ready", "True" if ready else "False", "", ready_since),),
+    }
+    return Node(name=name, **{**fields, **more})
+
+
+class ClusterBuilder:
+    """Collects objects and makes a Snapshot; every pod is of the class it describes."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.pods: list[Pod] = []
+        self.classes: list[PodClass] = []
+        self.groups: list[NodeGroup] = []
+        self.budgets: list[Budget] = []
+        self.controllers: list[Controller] = []
+        self.daemonsets: list[DaemonSet] = []
+        self.more: dict[str, Any] = {}
+
+    def cls(self, cpu: str | int = 0, memory: str | int = 0, *, owner: str | None = "rs", namespace: str = "default",
+            kind: str = "ReplicaSet", **more: Any) -> int:
+        """The index of a class; owner None is a bare pod."""
+        requests = {k: v for k, v in {**amounts(cpu=cpu, memory=memory), **more.pop("extra", {})}.items() if v}
+        made = PodClass(namespace=namespace, requests=requests, labels=more.pop("labels", {"app": owner or "bare"}),
+                        owner=Owner(kind, owner, f"uid-{owner}") if owner else None, **more)
+        if made not in self.classes:
+            self.classes.append(made)
+        return self.classes.index(made)
+
+    def pending(self, count: int, cpu: str | int = 0, memory: str | int = 0, *, name: str = "p", created: float = OLD,
+                **more: Any) -> ClusterBuilder:
+        """Pods the scheduler refused."""
+        cls = self.cls(cpu, memory, **more)
+        namespace = self.classes[cls].namespace
+        self.pods += [Pod(namespace, f"{name}-{len(self.pods) + at:05d}", f"uid-{name}-{at}", cls, created=created,
+                          phase="Pending", scheduled="False", scheduled_reason="Unschedulable") for at in range(count)]
+        return self
+
+    def running(self, on: str, count: int = 1, cpu: str | int = 0, memory: str | int = 0, *, name: str = "r",
+                created: float = OLD, pod: Mapping[str, Any] | None = None, **more: Any) -> ClusterBuilder:
+        """Pods bound to a node. pod: further fields of Pod."""
+        cls = self.cls(cpu, memory, **more)
+        namespace = self.classes[cls].namespace
+        for _ in range(count):
+            fields: dict[str, Any] = {"node": on, "created": created, "phase": "Running", "scheduled": "True"}
+            self.pods.append(Pod(namespace, f"{name}-{len(self.pods):05d}", f"uid-{len(self.pods)}", cls,
+                                 **{**fields, **(pod or {})}))
+        return self
+
+    def node(self, name: str, cpu: str = "1", memory: str = "4Gi", **more: Any) -> ClusterBuilder:
+        """A node; see `node`."""
+        self.nodes.append(node(name, cpu, memory, **more))
+        return self
+
+    def group(self, name: str, *, min: int = 0, max: int = 100, target: int | None = None,  # noqa: A002 - the field's word
+              template: Node | None = None, **more: Any) -> ClusterBuilder:
+        """A node group whose members are the nodes built with group=name; call it after them."""
+        mine = [n for n in self.nodes if n.provider_id.startswith(f"test://{name}/")]
+        self.groups.append(NodeGroup(
+            id=name, provider="test", min=min, max=max, target=len(mine) if target is None else target,
+            instances=tuple(Instance(id=n.provider_id, handle=n.provider_id, node=n.name) for n in mine),
+            template=template, **more))
+        return self
+
+    def budget(self, name: str, allowed: int, selector: Any, namespace: str = "default") -> ClusterBuilder:
+        """A PodDisruptionBudget."""
+        self.budgets.append(Budget(namespace, name, selector, allowed))
+        return self
+
+    def daemonset(self, name: str, cpu: str | int = 0, memory: str | int = 0, **more: Any) -> ClusterBuilder:
+        """A DaemonSet in kube-system; its pods tolerate everything unless told otherwise."""
+        more.setdefault("tolerations", (Toleration(operator="Exists"),))
+        cls = self.cls(cpu, memory, owner=name, kind="DaemonSet", namespace="kube-system", **more)
+        self.daemonsets.append(DaemonSet("kube-system", name, f"uid-{name}", cls))
+        return self
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as built."""
+        kinds = tuple(sorted({c.kind for c in self.controllers}))
+        return Snapshot(cluster="test", taken_at=NOW, nodes=tuple(self.nodes), pods=tuple(self.pods),
+                        classes=tuple(self.classes), groups=tuple(self.groups), budgets=tuple(self.budgets),
+                        controllers=tuple(self.controllers), controller_kinds=kinds,
+                        daemonsets=tuple(self.daemonsets), **self.more)
+
+    def plan(self, memory: Memory | None = None, *, now: float = NOW, unneeded: float | None = None,
+             **options: Any) -> Plan:
+        """What the planner makes of it."""
+        return self.decide(memory, now=now, unneeded=unneeded, **options)[0]
+
+    def decide(self, memory: Memory | None = None, *, now: float = NOW, unneeded: float | None = None,
+               **options: Any) -> tuple[Plan, Memory]:
+        """The plan and the next memory."""
+        policy = Policy(name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options))
+        return decide(self.snapshot(), policy, memory or Memory(), now, 0, assume_unneeded_for=unneeded)
+
+
+def cluster() -> ClusterBuilder:
+    """An empty cluster."""
+    return ClusterBuilder()
+
+
+def growth(plan: Plan) -> dict[str, tuple[int, int]]:
+    """group -> (new nodes, pods), what most tests ask."""
+    return {up.group: (up.to_size - up.from_size, len(up.pods)) for up in plan.scale_ups}
+
+
+def stays(plan: Plan) -> dict[str, str]:
+    """node -> the code of why it stays."""
+    return {verdict.node: verdict.reason.code.value for verdict in plan.unremovable}

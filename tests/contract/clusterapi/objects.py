@@ -1,0 +1,155 @@
+"""Cluster API objects as plain JSON, with the owners, labels and annotations that its controllers set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from chalicelib.model.node import Node
+from chalicelib.providers.clusterapi.wire import Machine, Resource
+
+GROUP = "cluster.x-k8s.io"
+MIN = f"{GROUP}/cluster-api-autoscaler-node-group-min-size"
+MAX = f"{GROUP}/cluster-api-autoscaler-node-group-max-size"
+CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
+MARK = f"{GROUP}/delete-machine"
+
+Json = dict[str, Any]
+T = TypeVar("T")
+
+
+def bounds(low: int | str | None = 0, high: int | str | None = 10, group: str = GROUP) -> dict[str, str]:
+    """The two bound annotations; None leaves one out."""
+    keys = {"min": low, "max": high}
+    return {
+        f"{group}/cluster-api-autoscaler-node-group-{side}-size": str(value)
+        for side, value in keys.items()
+        if value is not None
+    }
+
+
+def capacity(**amounts: str) -> dict[str, str]:
+    """capacity(cpu="4", memory="8Gi", ephemeral_disk="100Gi")."""
+    return {CAPACITY + name.replace("_", "-"): text for name, text in amounts.items()}
+
+
+def owner(kind: str, name: str, *, namespace: str = "default", controller: bool = True) -> Json:
+    return {
+        "apiVersion": f"{GROUP}/v1beta2", "kind": kind, "name": name, "uid": f"uid-{kind}-{namespace}-{name}",
+        "controller": controller, "blockOwnerDeletion": True,
+    }
+
+
+def resource(
+    kind: str,
+    name: str,
+    *,
+    namespace: str = "default",
+    cluster: str = "c1",
+    replicas: int | None = 1,
+    annotations: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    owners: tuple[Json, ...] = (),
+    template: Json | None = None,
+    status: Json | None = None,
+) -> Json:
+    """A MachineDeployment, MachineSet or MachinePool, bounded by 0 and 10 unless annotations are given."""
+    spec: Json = {
+        "clusterName": cluster,
+        "selector": {"matchLabels": {"of": name}},
+        "template": {
+            "metadata": {"labels": {"of": name, **((template or {}).get("labels") or {})}},
+            "spec": {
+                "clusterName": cluster,
+                "bootstrap": {"dataSecretName": "b"},
+                "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "T", "name": "t"},
+                **({"taints": template["taints"]} if template and "taints" in template else {}),
+            },
+        },
+    }
+    if replicas is not None:
+        spec["replicas"] = replicas
+    return {
+        "apiVersion": f"{GROUP}/v1beta2",
+        "kind": kind,
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": f"uid-{kind}-{namespace}-{name}",
+            "labels": {f"{GROUP}/cluster-name": cluster, **(labels or {})},
+            "annotations": dict(bounds() if annotations is None else annotations),
+            "ownerReferences": list(owners),
+        },
+        "spec": spec,
+        "status": status or {},
+    }
+
+
+def deployment(name: str, **more: Any) -> Json:
+    return resource("MachineDeployment", name, **more)
+
+
+def machine_set(name: str, of: str = "", *, revision: str | None = "1", **more: Any) -> Json:
+    """of: the MachineDeployment that controls it, "" for a stand-alone set."""
+    annotations = dict(more.pop("annotations", bounds()))
+    if of:
+        more["owners"] = (owner("MachineDeployment", of, namespace=more.get("namespace", "default")),)
+        if revision is not None:
+            annotations["machinedeployment.clusters.x-k8s.io/revision"] = revision
+    return resource("MachineSet", name, annotations=annotations, **more)
+
+
+def machine(
+    name: str,
+    of: str,
+    *,
+    namespace: str = "default",
+    cluster: str = "c1",
+    provider_id: str = "",
+    node: str = "",
+    mark: str = "",
+    owners: tuple[Json, ...] | None = None,
+    **status: Any,
+) -> Json:
+    """of: the MachineSet that controls it; node: the Node its nodeRef names; status: any other status field."""
+    status = dict(status)
+    if node:
+        status["nodeRef"] = {"name": node}
+    return {
+        "apiVersion": f"{GROUP}/v1beta2",
+        "kind": "Machine",
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": f"uid-Machine-{namespace}-{name}",
+            "labels": {f"{GROUP}/cluster-name": cluster},
+            "annotations": {MARK: mark} if mark else {},
+            "ownerReferences": list((owner("MachineSet", of, namespace=namespace),) if owners is None else owners),
+        },
+        "spec": {
+            "clusterName": cluster, "bootstrap": {"dataSecretName": "b"},
+            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "M", "name": name},
+            **({"providerID": provider_id} if provider_id else {}),
+        },
+        "status": status,
+    }
+
+
+def leaving(obj: Json, since: str = "2026-11-21T07:20:54Z") -> Json:
+    """The same object after its deletion began."""
+    changed = {"deletionTimestamp": since, "finalizers": ["machine.cluster.x-k8s.io"]}
+    return {**obj, "metadata": {**obj["metadata"], **changed}}
+
+
+def node(name: str, provider_id: str = "", *, of: str = "", namespace: str = "default", cluster: str = "c1") -> Node:
+    """A Node; of: the Machine it is, which Cluster API then wrote on it."""
+    annotations = {f"{GROUP}/cluster-name": cluster, f"{GROUP}/cluster-namespace": namespace}
+    if of:
+        annotations[f"{GROUP}/machine"] = of
+    return Node(name, {"kubernetes.io/hostname": name}, {}, provider_id=provider_id, annotations=annotations)
+
+
+def as_resource(obj: Json) -> Resource:
+    return msgspec.convert(obj, Resource)
+
+
+def as_machine(obj: Json) -> Machine:
+    return msgspec.convert(obj, Machine)

@@ -1,0 +1,165 @@
+"""Our client against the simulated API server, as the service account that the shipped RBAC makes, and nothing more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from chalicelib.kube import errors
+from chalicelib.kube.client import Cluster
+from chalicelib.kube.connect import connect
+from chalicelib.kube.events import post_event
+from chalicelib.kube.nodes import add_taint, get_node, remove_taint
+from chalicelib.kube.pods import Accepted, Blocked, Gone, evict, get_pod, pods_on_node
+from chalicelib.model.node import TO_BE_DELETED, Taint
+from chalicelib.model.policy import KubernetesAccess
+from chalicelib.snapshot.live import take
+from infra.local.kube.auth import Rule, User
+from infra.local.kube.disruption import reconcile_budgets
+from infra.local.kube.faults import Fault
+from infra.local.kube.server import ApiServer
+from infra.local.kube.store import ObjectStore
+from tests.contract.kube_api.cluster import NOW, budget, filled_store, pod
+
+ACCOUNT = "system:serviceaccount:kube-system:outscaler"
+RBAC_FILE = Path(__file__).resolve().parents[3] / "infra" / "kubernetes" / "rbac-workload.yaml"
+HARD = Taint(TO_BE_DELETED, "NoSchedule", "1800000000")
+
+
+def shipped_rules() -> list[Rule]:
+    documents = [doc for doc in yaml.safe_load_all(RBAC_FILE.read_text()) if doc["kind"] in {"ClusterRole", "Role"}]
+    return [
+        Rule(verbs=tuple(rule["verbs"]), groups=tuple(rule["apiGroups"]), resources=tuple(rule["resources"]),
+             namespaces=tuple(filter(None, [doc["metadata"].get("namespace", "")])),
+             names=tuple(rule.get("resourceNames", ())))
+        for doc in documents for rule in doc["rules"]
+    ]
+
+
+@pytest.fixture(params=["http", "token", "certificate"])
+def server(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
+    users = [User(ACCOUNT, "token-of-outscaler")]
+    rbac = {ACCOUNT: shipped_rules()}
+    with ApiServer(filled_store(nodes=7), users=users, rbac=rbac, tls=request.param != "http") as started:
+        yield started
+
+
+@pytest.fixture
+def kube(server: ApiServer, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    certificate = "certificate" in request.node.callspec.id
+    config = server.kubeconfig(ACCOUNT, certificate=certificate)
+    cluster = connect(
+        KubernetesAccess(kubeconfig_secret="config"), lambda _: config,
+        clock=lambda: NOW, sleep=lambda _: None, jitter=lambda: 0.5,
+    )
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture
+def store(server: ApiServer) -> ObjectStore:
+    return server.store
+
+
+def uid(kube: Cluster, name: str) -> str:
+    return str(json.loads(get_pod(kube, "app", name))["metadata"]["uid"])
+
+
+def test_the_shipped_rights_are_enough_for_a_snapshot_without_gaps(kube: Cluster, store: ObjectStore) -> None:
+    store.create("pods", pod("done", on="n0", phase="Succeeded"))
+    store.create("poddisruptionbudgets", budget("web", minAvailable=1), "policy")
+    taken = take("prod", kube, lambda _nodes: ((), ()), NOW)
+    assert [node.name for node in taken.nodes] == [f"n{number}" for number in range(7)]
+    assert [p.name for p in taken.pods] == ["web-0", "web-1", "web-2"]
+    assert [b.name for b in taken.budgets] == ["web"]
+    assert "app" in taken.namespaces
+    assert taken.gaps == ()
+
+
+def test_pages_and_a_token_that_expires_in_between(kube: Cluster, store: ObjectStore) -> None:
+    pages = kube.list_pages("/api/v1/nodes", limit=3)
+    seen = [next(pages)]
+    store.remove("nodes", "n6")
+    store.forget("nodes")
+    seen += list(pages)
+    assert [page.first for page in seen] == [True, True, False]
+    names = [item["metadata"]["name"] for page in seen[1:] for item in json.loads(page.body)["items"]]
+    assert names == [f"n{number}" for number in range(6)]
+
+
+def test_a_page_cut_on_the_way_is_read_again(kube: Cluster, server: ApiServer) -> None:
+    server.faults.add(Fault(method="GET", path="nodes", truncate=200))
+    assert len(list(kube.list_pages("/api/v1/nodes"))) == 1
+    assert len(server.requests) == 2
+
+
+def test_taint_and_cordon_and_back(kube: Cluster) -> None:
+    before = json.loads(get_node(kube, "n1"))["spec"]
+    add_taint(kube, "n1", HARD, cordon=True)
+    add_taint(kube, "n1", msgspec.structs.replace(HARD, value="1900000000"), cordon=True)
+    spec = json.loads(get_node(kube, "n1"))["spec"]
+    assert spec["unschedulable"] is True
+    assert [t["value"] for t in spec["taints"] if t["key"] == TO_BE_DELETED] == ["1800000000"]
+    assert remove_taint(kube, "n1", TO_BE_DELETED, uncordon=True)
+    assert not remove_taint(kube, "n1", TO_BE_DELETED, uncordon=True)
+    after = json.loads(get_node(kube, "n1"))["spec"]
+    others = [taint for taint in after.get("taints", ()) if taint["key"] != "node.kubernetes.io/unschedulable"]
+    assert others == before.get("taints", [])
+    assert not after.get("unschedulable")
+
+
+def test_an_eviction_is_accepted_and_the_pod_is_on_its_way(kube: Cluster) -> None:
+    assert evict(kube, "app", "web-0", uid(kube, "web-0"), 5) == Accepted()
+    leaving = json.loads(get_pod(kube, "app", "web-0"))["metadata"]
+    assert leaving["deletionGracePeriodSeconds"] == 5
+    assert evict(kube, "app", "web-0", leaving["uid"], 5) == Accepted()
+
+
+def test_another_pod_of_that_name_and_no_pod_at_all_are_gone(kube: Cluster) -> None:
+    assert evict(kube, "app", "web-0", "00000000-0000-0000-0000-000000000000", 5) == Gone()
+    assert evict(kube, "app", "absent", "", 5) == Gone()
+    assert "deletionTimestamp" not in json.loads(get_pod(kube, "app", "web-0"))["metadata"]
+
+
+def test_one_budget_and_two_budgets_block(kube: Cluster, store: ObjectStore) -> None:
+    store.create("poddisruptionbudgets", budget("web", minAvailable=3), "policy")
+    reconcile_budgets(store)
+    answer = evict(kube, "app", "web-0", uid(kube, "web-0"), 5)
+    assert isinstance(answer, Blocked)
+    assert answer.message == "The disruption budget web needs 3 healthy pods and has 3 currently"
+    store.create("poddisruptionbudgets", budget("second", minAvailable=1), "policy")
+    answer = evict(kube, "app", "web-0", uid(kube, "web-0"), 5)
+    assert isinstance(answer, Blocked)
+    assert "more than one PodDisruptionBudget" in answer.message
+
+
+def test_one_nodes_pods_without_the_finished(kube: Cluster, store: ObjectStore) -> None:
+    store.create("pods", pod("done", on="n0", phase="Failed"))
+    store.create("pods", pod("elsewhere", on="n1"))
+    names = [item["metadata"]["name"] for item in json.loads(pods_on_node(kube, "n0"))["items"]]
+    assert names == ["web-0", "web-1", "web-2"]
+
+
+def test_an_event_is_there_once(kube: Cluster, store: ObjectStore) -> None:
+    for _ in range(2):
+        post_event(kube, namespace="", involved={"kind": "Node", "name": "n1"}, reason="ScaleDown",
+                   message="marked the node as toBeDeleted/unschedulable", type_="Normal", now=NOW)
+    post_event(kube, namespace="app", involved={"kind": "Pod", "name": "web-0"}, reason="ScaleDown",
+               message="deleting pod for node scale down", type_="Normal", now=NOW)
+    assert len(store.list("events", "default")) == 1
+    assert len(store.list("events", "app")) == 1
+
+
+@pytest.mark.parametrize(("method", "path"), [
+    ("DELETE", "/api/v1/nodes/n1"), ("DELETE", "/api/v1/namespaces/app/pods/web-0"), ("GET", "/api/v1/secrets"),
+    ("POST", "/api/v1/namespaces/app/configmaps"), ("PATCH", "/api/v1/namespaces/kube-system/configmaps/other"),
+])
+def test_the_shipped_rights_are_not_more(kube: Cluster, method: str, path: str) -> None:
+    with pytest.raises(errors.Forbidden, match=f'User "{ACCOUNT}" cannot'):
+        kube.request(method, path, body={} if method != "GET" else None, content_type=(
+            "application/merge-patch+json" if method == "PATCH" else "application/json"))

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.handlers.acting import handle
+from chalicelib.kube.errors import Unavailable
+from chalicelib.model.errors import BadInput
+from chalicelib.model.operation import Kind, State
+from chalicelib.model.policy import Policy
+from tests.functional.acting.stage import Stage
+
+
+@pytest.mark.parametrize("mode", ["shadow", "off"])
+def test_an_operation_of_a_cluster_that_may_not_be_touched_is_abandoned_untouched(stage: Stage, mode: str) -> None:
+    stage.group(2)
+    stage.policy(mode)
+    operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
+    removal = stage.remove("g-1")
+    stage.play()
+    assert stage.now(operation).state is stage.now(removal).state is State.ABANDONED
+    assert stage.now(operation).outcome == f"the cluster's mode is {mode}"
+    assert stage.provider.calls == []
+    assert [request for request in stage.server.requests if request.method != "GET"] == []
+    assert stage.memory().groups == {}
+
+
+def test_a_mode_changed_in_the_middle_of_a_drain_rolls_back(stage: Stage) -> None:
+    stage.group(1)
+    operation = stage.remove("g-1")
+    stage.deliver()
+    assert not stage.untouched("g-1")
+    stage.policy("shadow")
+    stage.play()
+    assert stage.now(operation).state is State.ABANDONED
+    assert stage.untouched("g-1")
+    assert stage.memory().last_scale_down_failure == 0.0
+
+
+def test_an_unreadable_message_is_refused(stage: Stage) -> None:
+    with pytest.raises(BadInput, match="message"):
+        handle(b"{", stage.runtime)
+
+
+def test_an_operation_that_nobody_knows_is_nothing_to_do(stage: Stage) -> None:
+    handle(b'{"cluster": "%b", "operation": "grow-unknown"}' % stage.name.encode(), stage.runtime)
+    assert stage.sent == []
+
+
+def test_a_cluster_that_cannot_be_reached_ends_a_removal_that_has_not_begun(stage: Stage) -> None:
+    stage.group(1)
+
+    def refuse(policy: Policy) -> object:
+        raise Unavailable(f"{policy.name}: no route to host")
+
+    stage.replace(connect=refuse)
+    operation = stage.remove("g-1")
+    stage.play()
+    ended = stage.now(operation)
+    assert (ended.state, ended.error_class) == (State.FAILED, "ClusterUnavailable")
+    assert stage.provider.deleted == []
+
+
+def test_a_missing_credential_is_a_failure_that_names_its_place(stage: Stage) -> None:
+    stage.group(2)
+
+    def refuse() -> list[object]:
+        raise BadInput("spec.providers.clusterapi", "token is not set", "set tokenSecret")
+
+    stage.replace(providers=lambda policy, cluster, secret: refuse())
+    operation = stage.planned(Kind.GROW, from_size=2, to_size=3)
+    stage.play()
+    ended = stage.now(operation)
+    assert ended.error_class == "InvalidRequest"
+    assert ended.outcome == "spec.providers.clusterapi: token is not set; set tokenSecret"
+
+
+def test_what_nobody_expected_leaves_the_operation_to_the_next_attempt(stage: Stage) -> None:
+    stage.group(2)
+    stage.replace(providers=lambda policy, cluster, secret: [][1])
+    operation = stage.planned(Kind.GROW, from_size=2, to_size=3)
+    with pytest.raises(IndexError):
+        stage.deliver()
+    assert stage.now(operation).state is State.RUNNING
+    stage.replace(providers=lambda policy, cluster, secret: [stage.provider])
+    stage.deliver_later(operation.id, 200.0)
+    stage.play()
+    assert stage.now(operation).state is State.SUCCEEDED

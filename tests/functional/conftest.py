@@ -1,0 +1,51 @@
+"""One emulated AWS for all functional tests of a worker, one table per module, one desk per test."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from chalicelib.handlers.log import logger
+from chalicelib.handlers.runtime import install
+from infra.local.aws import LocalAws
+from tests.functional.desk import Desk, Premises
+
+
+@pytest.fixture(scope="session")
+def aws() -> Iterator[LocalAws]:
+    """The emulated account."""
+    with LocalAws() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def premises(aws: LocalAws) -> Iterator[Premises]:
+    """What the module's desks share."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in aws.env.items():
+            patch.setenv(name, value)
+        yield Premises(aws)
+
+
+@pytest.fixture
+def desk(premises: Premises) -> Iterator[Desk]:
+    """The deployment that a test talks to; it is this process's runtime while the test runs."""
+    opened = premises.desk()
+    install(opened.runtime)
+    yield opened
+    install(None)
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """What the functions log, as the lines that CloudWatch would get."""
+    kept = io.StringIO()
+    handler = logging.StreamHandler(kept)
+    handler.setFormatter(logger.registered_formatter)
+    lines = logging.getLogger(logger.name)
+    lines.addHandler(handler)
+    yield kept
+    lines.removeHandler(handler)

@@ -1,0 +1,244 @@
+"""The command line as a person meets it: every failure is one line and an exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from chalicelib.cli.main import COMMANDS, main
+from tests.unit.policy.paper import ARCHITECTURE, GOOD
+
+ROOT = Path(__file__).resolve().parents[2]
+Said = pytest.CaptureFixture[str]
+
+
+def outscaler(*arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    """A real process with a bare environment."""
+    return subprocess.run(
+        [sys.executable, "-m", "chalicelib", *arguments], cwd=ROOT, input=stdin, capture_output=True, text=True,
+        check=False,
+        env={"PATH": os.environ["PATH"], "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1", **environment},
+        timeout=60,
+    )
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> str:
+    path = tmp_path / "good.yaml"
+    path.write_text(GOOD, encoding="utf-8")
+    return str(path)
+
+
+def write(folder: Path, name: str, text: str) -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+# -- the command line itself ---------------------------------------------------------------------------------------
+
+
+def test_help_names_every_command(capsys: Said) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    assert all(f"  {command.name} " in shown for command in COMMANDS)
+
+
+@pytest.mark.parametrize("name", [command.name for command in COMMANDS])
+def test_every_command_has_help_and_the_output_option(name: str, capsys: Said) -> None:
+    assert main([name, "--help"]) == 0
+    assert "{table,json,yaml}" in capsys.readouterr().out
+
+
+def test_version(capsys: Said) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("outscaler ")
+
+
+@pytest.mark.parametrize(("line", "says"), [
+    ("", "outscaler: no command is given; write one of plan, validate,"),
+    ("valdate x", "outscaler: 'valdate' is no command; did you mean validate?"),
+    ("wibble", "outscaler: 'wibble' is no command; write one of plan,"),
+    ("-x", "outscaler: '-x' is no command"),
+    ("validate", "outscaler validate: the following arguments are required: FILE; see outscaler validate --help"),
+    ("validate -o xml a", "outscaler validate: argument -o/--output: invalid choice: 'xml'"),
+    ("validate --strct a", "outscaler validate: unrecognized arguments: --strct"),
+    ("validate --stric a", "outscaler validate: unrecognized arguments: --stric"),        # no guessing from beginnings
+    ("get policy", "outscaler get policy: needs a cluster's name; outscaler get clusters lists them"),
+    ("get clusters a", "outscaler get clusters: takes no name, but 'a' is given; write outscaler get policy a"),
+    ("get pods a", "outscaler get: argument what: invalid choice: 'pods'"),
+    ("history a --limit 0", "outscaler history: argument --limit: '0' is not a number from 1 to 1000"),
+    ("validate /nonexistent/policy.yaml", "/nonexistent/policy.yaml: No such file or directory"),
+    ("apply /nonexistent/policy.yaml", "/nonexistent/policy.yaml: No such file or directory"),
+    ("validate /", "/: Is a directory"),
+    ("apply /", "/: Is a directory"),
+])
+def test_a_wrong_command_line_is_one_line_and_exit_2(line: str, says: str, capsys: Said) -> None:
+    assert main(line.split()) == 2
+    said = capsys.readouterr()
+    assert said.err.startswith(says)
+    assert said.err.count("\n") == 1
+
+
+# -- validate ------------------------------------------------------------------------------------------------------
+
+
+def test_a_right_document(good: str, capsys: Said) -> None:
+    assert main(["validate", good]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert [line.split() for line in said.out.splitlines()] == [["FILE", "CLUSTER", "RESULT"],
+                                                                [good, "prod-geneva", "right"]]
+
+
+def test_all_mistakes_of_all_files_are_told(tmp_path: Path, good: str, capsys: Said) -> None:
+    bad = write(tmp_path, "bad.yaml", GOOD.replace("active", "on").replace("Cluster", "Klub"))
+    worse = write(tmp_path, "worse.yaml", "a: [")
+    assert main(["validate", bad, good, worse]) == 2
+    said = capsys.readouterr()
+    assert said.err.splitlines()[:2] == [
+        f"{bad}:2: kind: 'Klub' is unknown; write Cluster",
+        f"{bad}:5: spec.mode: 'on' is unknown; write off, shadow or active",
+    ]
+    assert said.err.splitlines()[2].startswith(f"{worse}:1: not YAML")
+    assert [line.split()[-2:] for line in said.out.splitlines()[1:]] == [["2", "mistakes"], ["prod-geneva", "right"],
+                                                                         ["1", "mistake"]]
+
+
+def test_warnings_are_told_and_count_only_when_strict(tmp_path: Path, capsys: Said) -> None:
+    file = write(tmp_path, "policy.yaml", ARCHITECTURE)
+    assert main(["validate", file]) == 0
+    assert capsys.readouterr().err.startswith(f"warning: {file}:9: spec.providers.exoscale: provider exoscale: not")
+    assert main(["validate", "--strict", file]) == 1
+
+
+def test_json_and_yaml_say_the_same(tmp_path: Path, capsys: Said) -> None:
+    file = write(tmp_path, "policy.yaml", GOOD.replace("active", "on"))
+    assert main(["validate", "-o", "json", file]) == 2
+    as_json = json.loads(capsys.readouterr().out)
+    assert main(["validate", "-o", "yaml", file]) == 2
+    assert yaml.safe_load(capsys.readouterr().out) == as_json
+    assert as_json == [{
+        "file": file, "name": "", "valid": False, "warnings": [],
+        "problems": [{"place": f"{file}:5: spec.mode", "problem": "'on' is unknown",
+                      "remedy": "write off, shadow or active"}],
+    }]
+
+
+def test_one_cluster_in_two_files_is_a_mistake(tmp_path: Path, good: str, capsys: Said) -> None:
+    twin = write(tmp_path, "twin.yaml", GOOD)
+    assert main(["validate", good, twin]) == 2
+    told = capsys.readouterr().err
+    assert told == f"{twin}: metadata.name: prod-geneva is already in {good}; one document per cluster\n"
+
+
+@pytest.mark.parametrize(("data", "says"), [
+    (b"metadata:\n  name: \xff\n", ":2: is not UTF-8 text; save the file as UTF-8"),
+    (b"a" * 300_000, ": is too large for a policy; keep it under 262144 bytes"),
+    (b"", ": the document is empty; start with apiVersion"),
+    (GOOD.encode("utf-16"), " is not UTF-8 text"),
+])
+def test_a_file_that_is_no_text(data: bytes, says: str, tmp_path: Path, capsys: Said) -> None:
+    (tmp_path / "odd.yaml").write_bytes(data)
+    assert main(["validate", str(tmp_path / "odd.yaml")]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "bom.yaml").write_bytes(GOOD.encode("utf-8-sig"))
+    assert main(["validate", str(tmp_path / "bom.yaml")]) == 0
+
+
+# -- as a process --------------------------------------------------------------------------------------------------
+
+
+def test_a_document_from_standard_input() -> None:
+    done = outscaler("validate", "-", stdin=GOOD.replace("active", "on"))
+    assert done.returncode == 2
+    assert done.stderr == "stdin:5: spec.mode: 'on' is unknown; write off, shadow or active\n"
+
+
+def test_validate_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from chalicelib.cli.main import main; code = main(['validate', '-']); "
+        "heavy = {'numpy', 'boto3', 'botocore', 'pynamodb', 'requests', 'urllib3', 'rich'}; "
+        "print(sorted(heavy & {name.split('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, input=GOOD, capture_output=True, text=True,
+                          check=True, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_a_reader_that_goes_away_is_no_failure_to_talk_about(good: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "chalicelib", "validate", "-o", "json", *[good] * 3000], cwd=ROOT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    said = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=60) == 141
+    assert said == ""
+
+
+def test_without_a_table_it_says_which_one_is_missing() -> None:
+    done = outscaler("get")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith("--table: is not given, and OUTSCALER_TABLE is not set")
+
+
+@pytest.mark.parametrize("environment", [
+    {},                                                                                       # no region
+    {"AWS_DEFAULT_REGION": "eu-central-2", "AWS_EC2_METADATA_DISABLED": "true"},              # no credentials
+    {"AWS_DEFAULT_REGION": "eu-central-2", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
+     "AWS_ENDPOINT_URL": "http://127.0.0.1:9"},                                               # nobody answers
+], ids=["no-region", "no-credentials", "unreachable"])
+def test_aws_that_cannot_be_used_is_one_line(environment: dict[str, str]) -> None:
+    done = outscaler("get", "--table", "t", **environment)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_a_bug_is_one_line_unless_the_traceback_is_asked_for() -> None:
+    # Not text: no command line can hold that, so only a mistake of ours can bring it here.
+    code = "import sys; from chalicelib.cli import main; sys.exit(main.main(['validate', 5]))"
+    for environment, lines in (({}, 1), ({"OUTSCALER_TRACEBACK": "1"}, 3)):
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+            env={"PATH": os.environ["PATH"], **environment},
+        )
+        assert done.returncode == 70
+        assert len(done.stderr.splitlines()) >= lines
+        assert ("Traceback" in done.stderr) is bool(environment)
+        assert environment or "internal error: " in done.stderr
+        assert environment or "please report it" in done.stderr
+
+
+class Impatient(io.BytesIO):
+    """Standard input of somebody who presses Ctrl-C instead of typing."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        raise KeyboardInterrupt
+
+
+def test_ctrl_c_is_quiet(monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Impatient()))
+    assert main(["validate", "-"]) == 130
+    said = capsys.readouterr()
+    assert said.out + said.err == ""
+
+
+def test_a_name_the_terminal_cannot_show_is_no_failure(tmp_path: Path) -> None:
+    file = write(tmp_path, "genève.yaml", GOOD)
+    done = outscaler("validate", file, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert "gen\\xe8ve.yaml" in done.stdout

@@ -1,0 +1,117 @@
+"""The GET routes: what people and scripts read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory, ScaleUpRequest
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.store import JournalEntry
+from tests.functional.desk import Desk, line
+
+pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
+
+
+def _remember(desk: Desk, name: str) -> None:
+    now = desk.clock()
+    after = Memory(
+        groups={"workers": GroupMemory(
+            target=3, request=ScaleUpRequest(1, now - 60, now + 840), last_add=now - 60,
+            backoff=Backoff(300.0, now + 240, now - 60, "OutOfStock", "NoStock", "none left"))},
+        nodes={"n1": NodeMemory(unneeded_since=now - 120), "n2": NodeMemory(confirmed_at=now)},
+        last_scale_up=now - 60,
+    )
+    operation = Operation(
+        id="remove-1", cluster=name, provider="clusterapi", group="workers", kind=Kind.REMOVE, plan="p1", created_at=now,
+        from_size=3, to_size=2, targets=(Target("n9", "i9"),),
+    )
+    lease = desk.store.leases.acquire(name, f"pass-{now}", 60)
+    desk.store.memory.save(name, Memory(), after, (operation,), lease)
+    desk.store.leases.release(lease, passed_at=now)
+
+
+def test_healthz_says_only_that_it_runs(desk: Desk) -> None:
+    answer = desk.get("/healthz")
+    assert (answer.status_code, answer.json_body) == (200, {"status": "ok"})
+
+
+def test_clusters_are_listed_with_their_state(desk: Desk) -> None:
+    seen, fresh, off = desk.cluster(), desk.cluster(mode="shadow"), desk.cluster(mode="off")
+    _remember(desk, seen)
+    rows = {row["name"]: row for row in desk.get("/clusters").json_body["clusters"]}
+    assert rows[seen] == {
+        "name": seen, "mode": "active", "version": 1, "lastPass": "2026-11-21T07:20:54Z", "health": "ok",
+        "openOperations": 1,
+    }
+    assert (rows[fresh]["mode"], rows[fresh]["lastPass"], rows[fresh]["health"]) == ("shadow", None, "waiting")
+    assert rows[off]["health"] == "off"
+
+
+def test_one_cluster_shows_what_is_in_force(desk: Desk) -> None:
+    name = desk.cluster()
+    _remember(desk, name)
+    shown = desk.get(f"/clusters/{name}").json_body
+    [group], [operation], [timer] = shown["groups"], shown["operations"], shown["timers"]
+    assert (group["group"], group["target"], group["expected"]["nodes"]) == ("workers", 3, 1)
+    assert (group["backOff"]["class"], group["backOff"]["until"][:4]) == ("OutOfStock", "2026")
+    assert (operation["id"], operation["state"], operation["nodes"]) == ("remove-1", "planned", ["n9"])
+    assert (timer["node"], timer["unremovableUntil"]) == ("n1", None)
+    assert shown["cooldowns"]["afterAdd"] is not None
+    assert shown["cooldowns"]["afterFailure"] is None
+    assert shown["policy"]["nodeGroups"][0]["id"] == "workers"
+    assert "kubeconfig" not in json.dumps(shown)
+
+
+def test_a_late_cluster_says_so(desk: Desk) -> None:
+    name = desk.cluster()
+    _remember(desk, name)
+    desk.clock.advance(241)
+    assert desk.get(f"/clusters/{name}").json_body["health"] == "late"
+
+
+def test_a_policy_that_cannot_be_read_hides_nothing_else(desk: Desk) -> None:
+    name = desk.cluster()
+    _remember(desk, name)
+    desk.store_text(name, "kind: Cluster")
+    shown = desk.get(f"/clusters/{name}").json_body
+    assert (shown["health"], shown["mode"], len(shown["groups"])) == ("unreadable", "unreadable", 1)
+    assert "\n" not in shown["policy"]["error"]
+
+
+def test_decisions_come_newest_first_and_in_pages(desk: Desk) -> None:
+    name, start = desk.cluster(), desk.clock()
+    for number in range(5):
+        facts: dict[str, str | int | float | bool] = {"number": number}
+        desk.store.journal.append(name, JournalEntry(start + number, "plan", plan=f"p{number}", facts=facts, body='{"a": 1}'))
+    desk.clock.advance(10)
+    newest = desk.get(f"/clusters/{name}/decisions?limit=2").json_body["decisions"]
+    assert [one["plan"] for one in newest] == ["p4", "p3"]
+    assert "body" not in newest[0]
+    older = desk.get(f"/clusters/{name}/decisions?limit=2&before={newest[-1]['at']}").json_body["decisions"]
+    assert [one["plan"] for one in older] == ["p2", "p1"]
+    [whole] = desk.get(f"/clusters/{name}/decisions?limit=1&full=true").json_body["decisions"]
+    assert whole["body"] == {"a": 1}
+
+
+@pytest.mark.parametrize(("query", "place"), [
+    ("limit=0", "query: limit: '0'; use a whole number from 1 to 100"),
+    ("limit=101", "query: limit: '101'; use a whole number from 1 to 100"),
+    ("limit=6&full=true", "query: limit: '6'; use a whole number from 1 to 5"),
+    ("limit=ten", "query: limit: 'ten'"),
+    ("before=yesterday", "query: before: 'yesterday' is not a time; write RFC 3339"),
+    ("full=yes", "query: full: 'yes'; use true or false"),
+    ("page=2", "query: page: is not a parameter; use limit, before or full"),
+])
+def test_400_names_the_parameter(desk: Desk, query: str, place: str) -> None:
+    answer = desk.get(f"/clusters/{desk.cluster()}/decisions?{query}")
+    assert answer.status_code == 400
+    assert line(answer).startswith(place)
+
+
+@pytest.mark.parametrize("path", ["/clusters/no-such-one", "/clusters/no-such-one/decisions", "/clusters/NOT-A-NAME"])
+def test_404_for_a_cluster_that_nobody_stored(desk: Desk, path: str) -> None:
+    answer = desk.get(path)
+    assert answer.status_code == 404
+    assert "not known" in line(answer)

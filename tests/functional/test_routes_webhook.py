@@ -1,0 +1,260 @@
+"""POST /clusters/{name}/events: every status code, both kinds of proof, and what is never told."""
+
+from __future__ import annotations
+
+import base64
+import io
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from app import app
+from chalicelib.handlers import hook
+from tests.functional.desk import BEARER, HMAC, Desk, line, sample
+
+BODY = sample("core-v1-failed-scheduling")
+
+
+def test_a_signed_event_that_matters_wakes_the_cluster(desk: Desk) -> None:
+    name = desk.cluster(spec={"webhook": {"secret": "outscaler/x/webhook"}})
+    desk.put_secret("outscaler/x/webhook", {"hmac": HMAC})
+    answer = desk.post(name, BODY)
+    assert (answer.status_code, answer.json_body) == (202, {"accepted": 1, "matched": 1, "woken": True})
+    [(message, delay)] = desk.outbox.scans()
+    assert (message.cluster, message.reason, delay) == (name, "webhook", 2)
+
+
+def test_a_bearer_token_does_as_well(desk: Desk) -> None:
+    answer = desk.post(desk.cluster(), BODY, {"Authorization": f"Bearer {BEARER}"})
+    assert (answer.status_code, answer.json_body["woken"]) == (202, True)
+
+
+def test_plain_text_is_good_for_both_forms(desk: Desk) -> None:
+    name = desk.cluster(secret="one-value-for-both-forms\n")
+    assert desk.post(name, BODY, desk.signed(BODY, key="one-value-for-both-forms")).status_code == 202
+    assert desk.post(name, BODY, {"Authorization": "bearer one-value-for-both-forms"}).status_code == 202
+
+
+@pytest.mark.parametrize("key", ["the-new-value-here", "the-old-value-here"])
+def test_both_values_count_while_a_secret_is_rotated(desk: Desk, key: str) -> None:
+    name = desk.cluster(secret={"hmac": ["the-new-value-here", "the-old-value-here"]})
+    assert desk.post(name, BODY, desk.signed(BODY, key=key)).status_code == 202
+
+
+def test_a_rotated_secret_is_in_force_after_a_minute(desk: Desk) -> None:
+    name = desk.cluster(secret={"hmac": "the-old-value-here"})
+    assert desk.post(name, BODY, desk.signed(BODY, key="the-old-value-here")).status_code == 202
+    desk.put_secret(f"outscaler/{name}/webhook", {"hmac": "the-new-value-here"})
+    desk.clock.advance(61)
+    assert desk.post(name, BODY, desk.signed(BODY, key="the-new-value-here")).status_code == 202
+    assert desk.post(name, BODY, desk.signed(BODY, key="the-old-value-here")).status_code == 401
+
+
+def _wrong(desk: Desk) -> dict[str, dict[str, str]]:
+    right = desk.signed(BODY)
+    return {
+        "nothing": {},
+        "another key": desk.signed(BODY, key="not-the-right-value"),
+        "signature of another body": desk.signed(BODY + b" "),
+        "no timestamp": {"X-Outscaler-Signature": right["X-Outscaler-Signature"]},
+        "another timestamp": {**right, "X-Outscaler-Timestamp": str(int(desk.clock()) + 1)},
+        "timestamp is no number": {**right, "X-Outscaler-Timestamp": "now"},
+        "too old": desk.signed(BODY, at=desk.clock() - 301),
+        "from the future": desk.signed(BODY, at=desk.clock() + 301),
+        "another algorithm": {name: value.replace("sha256", "sha1") for name, value in right.items()},
+        "not hexadecimal": {**right, "X-Outscaler-Signature": "sha256=zz"},
+        "not ASCII": {**right, "X-Outscaler-Signature": "sha256=\u00e9"},
+        "another token": {"Authorization": "Bearer not-the-right-token"},
+        "empty token": {"Authorization": "Bearer "},
+        "another scheme": {"Authorization": f"Basic {BEARER}"},
+        "the hmac key as token": {"Authorization": f"Bearer {HMAC}"},
+        "wrong signature beside a right token": {
+            "Authorization": f"Bearer {BEARER}", **desk.signed(BODY, key="not-the-right-value")},
+    }
+
+
+@pytest.mark.parametrize("what", [
+    "nothing", "another key", "signature of another body", "no timestamp", "another timestamp",
+    "timestamp is no number", "too old", "from the future", "another algorithm", "not hexadecimal", "not ASCII", "another token",
+    "empty token", "another scheme", "the hmac key as token", "wrong signature beside a right token",
+])
+def test_401_tells_every_wrong_caller_the_same(desk: Desk, what: str) -> None:
+    answer = desk.post(desk.cluster(), BODY, _wrong(desk)[what])
+    assert answer.status_code == 401
+    assert line(answer).startswith("Authorization: not accepted; sign timestamp.body")
+    assert desk.outbox.sent == []
+
+
+@pytest.mark.parametrize("seconds", [-300, 300])
+def test_five_minutes_of_skew_are_allowed(desk: Desk, seconds: int) -> None:
+    assert desk.post(desk.cluster(), BODY, desk.signed(BODY, at=desk.clock() + seconds)).status_code == 202
+
+
+def test_a_signature_counts_once(desk: Desk) -> None:
+    name, headers = desk.cluster(), desk.signed(BODY)
+    assert desk.post(name, BODY, headers).status_code == 202
+    assert desk.post(name, BODY, headers).status_code == 401
+    shouted = {key: value.upper().replace("SHA256", "sha256") for key, value in headers.items()}
+    assert desk.post(name, BODY, shouted).status_code == 401
+    desk.clock.advance(599)     # as late as its timestamp can possibly still be fresh
+    assert desk.post(name, BODY, headers).status_code == 401
+
+
+@pytest.mark.parametrize("secret", ["", "short", '{"hmac": ""}', '{"hmac": "short"}', '{"bearer": ', '{"token": "x"}'])
+def test_an_unusable_secret_lets_nobody_in(desk: Desk, secret: str, log: io.StringIO) -> None:
+    name = desk.cluster(secret=secret or " ")
+    assert desk.post(name, BODY, desk.signed(BODY, key="")).status_code == 401
+    assert desk.post(name, BODY, {"Authorization": "Bearer"}).status_code == 401
+    assert desk.post(name, BODY, {"Authorization": "Bearer short"}).status_code == 401
+    assert "webhook secret cannot be used" in log.getvalue()
+
+
+@pytest.mark.parametrize("name", ["no-such-cluster", "-", "!policies", "%0aNOT A NAME", "x" * 300])
+def test_404_for_a_cluster_that_nobody_stored(desk: Desk, name: str) -> None:
+    answer = desk.post(name, BODY)
+    assert (answer.status_code, "not known" in line(answer)) == (404, True)
+    assert desk.post(name, b"not json", {}).status_code == 404
+
+
+@pytest.mark.parametrize(("body", "place", "right"), [
+    (b"", "body: Input data was truncated", "post an Event"),
+    (b"not json", "body: JSON is malformed", "post an Event"),
+    (BODY[:200], "body: Input data was truncated", "post an Event"),
+    (b'{"kind": "Pod", "apiVersion": "v1"}', "body: v1 Pod is no event", "post an Event"),
+    (b'{"reason": "FailedScheduling"}', "body: no apiVersion no kind is no event", "post an Event"),
+    (b'{"kind": "Event", "apiVersion": "v1", "reason": 7}', "body.reason: Expected `str`, got `int`", "post an Event"),
+    (b'{"kind": "Event", "apiVersion": "v2", "reason": "x"}', "body: v2 Event is no event", "post an Event"),
+    (b'{"kind": "PodList", "apiVersion": "v1", "items": []}', "body.kind: 'PodList' with items", "post an Event"),
+    (b'[{"involvedObject": {"kind": 1}, "reason": "x"}]', "body[0].involvedObject.kind: Expected", "post an Event"),
+    (b'[{"a": 1}, {"b": 2}]', "body: none of 2 events can be read", "post an Event"),
+    (b"[" * 100_000, "body: ", "post an Event"),
+    (b'{"kind": "Event", "apiVersion": "v1", "reason": "\xff"}', "body", "post an Event"),
+])
+def test_400_names_the_place_and_what_would_be_right(desk: Desk, body: bytes, place: str, right: str) -> None:
+    answer = desk.post(desk.cluster(), body)
+    assert answer.status_code == 400
+    assert line(answer).startswith(place)
+    assert right in line(answer)
+    assert desk.outbox.sent == []
+
+
+def test_one_unreadable_event_among_many_is_listed_and_the_others_count(desk: Desk) -> None:
+    body = b'[{"involvedObject": {}, "reason": 7}, ' + BODY + b"]"
+    answer = desk.post(desk.cluster(), body)
+    assert answer.status_code == 202
+    assert {key: answer.json_body[key] for key in ("accepted", "matched", "woken")} == {
+        "accepted": 1, "matched": 1, "woken": True}
+    [gap] = answer.json_body["gaps"]
+    assert gap.startswith("body[0].reason: Expected `str`, got `int`")
+
+
+@pytest.mark.parametrize("name", ["known", "no-such-cluster"])
+def test_413_for_more_than_256_kib_whoever_asks(desk: Desk, name: str) -> None:
+    cluster = desk.cluster() if name == "known" else name
+    assert desk.post(cluster, b"x" * (hook.MAX_BODY + 1), {}).status_code == 413
+    assert desk.post(cluster, b"x", {"Content-Length": str(hook.MAX_BODY + 1)}).status_code == 413
+
+
+def test_exactly_256_kib_is_read(desk: Desk) -> None:
+    body = BODY + b" " * (hook.MAX_BODY - len(BODY))
+    assert desk.post(desk.cluster(), body).status_code == 202
+
+
+@pytest.mark.parametrize("content_type", [
+    "application/json", "text/plain", "application/octet-stream", "application/x-ndjson",
+])
+def test_any_content_type_is_read_as_bytes(desk: Desk, content_type: str) -> None:
+    headers = {**desk.signed(BODY), "Content-Type": content_type}
+    assert desk.client.http.post(f"/clusters/{desk.cluster()}/events", headers=headers, body=BODY).status_code == 202
+
+
+def test_a_body_that_the_gateway_encoded_is_decoded(desk: Desk) -> None:
+    name = desk.cluster()
+    event = {
+        "requestContext": {"resourcePath": "/clusters/{name}/events", "httpMethod": "POST", "requestId": "r-1"},
+        "pathParameters": {"name": name}, "headers": desk.signed(BODY), "multiValueQueryStringParameters": None,
+        "stageVariables": None, "body": base64.b64encode(BODY).decode(), "isBase64Encoded": True,
+    }
+    assert app(event, None)["statusCode"] == 202
+
+
+def test_a_thousand_events_in_a_second_are_one_reconcile(desk: Desk) -> None:
+    name = desk.cluster()
+    batch = b"[" + b",".join([BODY] * 10) + b"]"
+    with ThreadPoolExecutor(4) as callers:
+        answers = list(callers.map(
+            lambda _: hook.handle(name, {"Authorization": f"Bearer {BEARER}"}, batch, desk.runtime), range(100)))
+    assert sum(answer.body["matched"] for answer in answers) == 1000
+    assert sum(answer.body["woken"] for answer in answers) == 1
+    [(message, delay)] = desk.outbox.scans()
+    assert message.at - delay == desk.clock()
+
+
+def test_no_event_is_lost_between_two_windows(desk: Desk) -> None:
+    """Whatever is debounced happened before the message of its window is visible; the next event has its own."""
+    name = desk.cluster(spec={"webhook": {"secret": "outscaler/w/webhook", "debounce": "3s"}})
+    desk.put_secret("outscaler/w/webhook", BEARER)
+    opened: float | None = None
+    for _ in range(40):
+        answer = desk.post(name, BODY, {"Authorization": f"Bearer {BEARER}"})
+        if answer.json_body["woken"]:
+            opened = desk.clock()
+        message, delay = desk.outbox.scans()[-1]
+        assert opened is not None
+        assert opened + delay >= desk.clock(), "an event after the pass it was counted for"
+        assert message.at == opened + 3
+        desk.clock.advance(0.25)
+    assert len(desk.outbox.scans()) == 4
+
+
+def test_an_event_that_does_not_matter_wakes_nobody(desk: Desk) -> None:
+    body = BODY.replace(b"FailedScheduling", b"Pulled")
+    assert desk.post(desk.cluster(), body).json_body == {"accepted": 1, "matched": 0, "woken": False}
+    assert desk.outbox.sent == []
+
+
+def test_the_policy_says_which_reasons_matter(desk: Desk) -> None:
+    name = desk.cluster(spec={"webhook": {"secret": "outscaler/r/webhook", "reasons": ["Pulled"]}})
+    desk.put_secret("outscaler/r/webhook", {"hmac": HMAC})
+    assert desk.post(name, BODY).json_body["matched"] == 0
+    assert desk.post(name, BODY.replace(b"FailedScheduling", b"Pulled")).json_body["matched"] == 1
+
+
+@pytest.mark.parametrize(("mode", "woken"), [("off", False), ("shadow", True), ("active", True)])
+def test_a_cluster_that_is_off_is_not_woken(desk: Desk, mode: str, woken: bool) -> None:
+    assert desk.post(desk.cluster(mode=mode), BODY).json_body["woken"] is woken
+
+
+def test_a_policy_without_a_webhook_is_a_closed_door(desk: Desk) -> None:
+    name = desk.cluster()
+    desk.apply(name, spec={"webhook": {}})
+    assert desk.post(name, BODY).status_code == 401
+
+
+def test_a_stored_policy_that_cannot_be_read_is_a_closed_door(desk: Desk, log: io.StringIO) -> None:
+    name = desk.cluster()
+    desk.store_text(name, "kind: Cluster")
+    assert desk.post(name, BODY).status_code == 401
+    assert "stored policy cannot be used" in log.getvalue()
+
+
+def test_503_when_the_queue_refuses_and_nothing_about_why(desk: Desk) -> None:
+    desk.outbox.full.add("reconcile")
+    answer = desk.post(desk.cluster(), BODY)
+    assert answer.status_code == 503
+    assert line(answer).startswith("not available just now, try again; request ")
+
+
+def test_nothing_secret_is_ever_logged(desk: Desk, log: io.StringIO) -> None:
+    name = desk.cluster()
+    right = desk.signed(BODY)
+    for headers in (right, right, desk.signed(BODY, key="a-guess-at-the-value"), {"Authorization": f"Bearer {BEARER}"},
+                    {"Authorization": "Bearer a-guess-at-the-token"}):
+        desk.post(name, BODY, headers)
+    desk.post(name, b"{", desk.signed(b"{"))
+    desk.post("no-such-cluster", BODY, right)
+    said = log.getvalue()
+    assert said.count("\n") >= 5
+    for secret in (HMAC, BEARER, right["X-Outscaler-Signature"].removeprefix("sha256="), "a-guess-at"):
+        assert secret not in said
+    assert all(secret not in repr(desk.runtime.doors.at(name)) for secret in (HMAC, BEARER))

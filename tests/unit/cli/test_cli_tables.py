@@ -1,0 +1,68 @@
+"""Tables: plain and exact where nobody looks with eyes, rich on a terminal, harmless whatever a name holds."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from chalicelib.cli.tables import Table, show
+from chalicelib.cli.text import columns, one_line, printable
+
+TABLE = Table(("name", "size"), (("a", "1"), ("long-name", "200")), title="Groups", right=frozenset({1}))
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(*tables: Table, text: str = "", out: io.StringIO | None = None) -> str:
+    out = out or io.StringIO()
+    show(text, tables, out)
+    return out.getvalue()
+
+
+def test_plain_columns_line_up() -> None:
+    assert shown(TABLE) == "Groups\nNAME        SIZE\na              1\nlong-name    200\n"
+
+
+def test_text_and_tables_are_apart_and_empty_ones_left_out() -> None:
+    empty, silent = Table(("a",), (), empty="none"), Table(("a",), (), title="Nothing")
+    assert shown(TABLE, empty, silent, text="Summary.").split("\n\n") == [
+        "Summary.", "Groups\nNAME        SIZE\na              1\nlong-name    200", "none\n"
+    ]
+
+
+def test_plain_rows_are_never_cut() -> None:
+    assert "x" * 5000 in shown(Table(("a",), (("x" * 5000,),)))
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert shown(Table(("n", "m"), (("日本", "1"), ("abcd", "2")))).splitlines() == ["N      M", "日本   1", "abcd   2"]
+    assert [columns(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
+
+
+def test_control_characters_do_not_reach_the_terminal() -> None:
+    evil = "a\x1b[31mred\x07\u202egnp\n"
+    for out in (io.StringIO(), Terminal()):
+        text = shown(Table(("name",), ((evil,),), title=evil), text=evil, out=out)
+        assert not {"\x07", "\u202e"} & set(text)
+        assert "\x1b[31mred" not in text
+    assert printable("plain") == "plain"
+    assert one_line("a\nb\t c\x1b") == "a b c\N{REPLACEMENT CHARACTER}"
+
+
+def test_a_terminal_gets_rich_and_no_colour_is_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "─" in shown(TABLE, text="Summary.", out=Terminal())
+    monkeypatch.setenv("TERM", "dumb")
+    assert shown(TABLE, out=Terminal()) == shown(TABLE)
+
+
+def test_markup_in_names_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    assert "[bold]x[/bold]" in shown(Table(("a",), (("[bold]x[/bold]",),)), out=Terminal())

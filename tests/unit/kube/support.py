@@ -1,0 +1,94 @@
+"""What the tests of this room share: a kubeconfig for a scripted server, and a client that never waits."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from chalicelib.kube.client import Cluster
+from chalicelib.kube.connect import connect
+from chalicelib.model.policy import KubernetesAccess
+from infra.local.http_script import HttpScript
+
+TOKEN = "a-token-nobody-may-see"
+
+
+def b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def kubeconfig(
+    server: str = "https://cluster.test", *, user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """One context over one cluster and one user; the parts given replace the usual ones."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "main",
+        "contexts": [{"name": "main", "context": {"cluster": "there", "user": "me"}}],
+        "clusters": [{"name": "there", "cluster": {"server": server, **(cluster or {})}}],
+        "users": [{"name": "me", "user": {"token": TOKEN} if user is None else user}],
+    }
+
+
+class Waits:
+    """Stands in for sleeping: remembers how long."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+class Secrets:
+    """A secret reader with a cache, like the one over Secrets Manager; `now` is what is stored at the moment."""
+
+    def __init__(self, **now: str) -> None:
+        self.now = now
+        self._known: dict[str, str] = {}
+
+    def __call__(self, name: str) -> str:
+        return self._known.get(name) or self.fresh(name)
+
+    def fresh(self, name: str) -> str:
+        self._known[name] = self.now[name]
+        return self.now[name]
+
+
+def client(
+    server: HttpScript | str,
+    *,
+    user: dict[str, Any] | None = None,
+    cluster: dict[str, Any] | None = None,
+    sleep: Callable[[float], None] | None = None,
+    insecure: bool = False,
+    compress: bool = False,
+) -> Cluster:
+    """A connection by a kubeconfig out of a secret. Pauses are remembered by `sleep`, jitter is always half."""
+    url = server if isinstance(server, str) else server.url
+    secrets = Secrets(config=json.dumps(kubeconfig(url, user=user, cluster=cluster)))
+    access = KubernetesAccess(kubeconfig_secret="config", allow_insecure_tls=insecure)
+    return connect(
+        access, secrets, clock=lambda: 0.0, sleep=sleep or Waits(), jitter=lambda: 0.5, compress=compress
+    )
+
+
+def file_client(path: Path, config: dict[str, Any]) -> Cluster:
+    """A connection by a kubeconfig file of that content."""
+    path.write_text(json.dumps(config))
+    access = KubernetesAccess(kubeconfig_file=str(path))
+    return connect(access, Secrets(), clock=lambda: 0.0, sleep=Waits(), jitter=lambda: 0.5)
+
+
+def status(code: int, reason: str = "", message: str = "no", **details: Any) -> dict[str, Any]:
+    """A metav1.Status that says Failure."""
+    body: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code}
+    if reason:
+        body["reason"] = reason
+    if details:
+        body["details"] = details
+    return body

@@ -1,0 +1,81 @@
+"""An answer that is not 2xx becomes the right class, with the server's own words and reason kept."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from chalicelib.kube import errors
+from chalicelib.model.secret import Secret
+from tests.shared import SHARED, needs_shared
+from tests.unit.kube.support import b64, status
+
+JWT = ".".join(b64(json.dumps(part).encode()).rstrip("=") for part in ({"alg": "none"}, {"iss": "kube"}, "signed"))
+CLASSES: dict[int, type[errors.ClusterError]] = {
+    400: errors.Invalid, 401: errors.Unauthorized, 403: errors.Forbidden, 404: errors.Missing, 409: errors.Conflict,
+    410: errors.Expired, 415: errors.Invalid, 422: errors.Invalid, 429: errors.TooMany, 500: errors.Unavailable,
+    503: errors.Unavailable, 408: errors.Unavailable, 301: errors.Unavailable,
+}
+
+
+@pytest.mark.parametrize(("code", "cls"), CLASSES.items())
+def test_every_status_has_its_class(code: int, cls: type[errors.ClusterError]) -> None:
+    error = errors.from_answer(code, b"", {})
+    assert type(error) is cls
+    assert error.status == code
+
+
+def recorded_refusals() -> list[Any]:
+    if not SHARED.is_dir():
+        return []
+    exchanges = json.loads((SHARED / "data" / "kube-api-exchanges.json").read_text())["exchanges"]
+    return [pytest.param(e["response"], id=e["name"]) for e in exchanges if e["response"].get("status", 200) >= 400]
+
+
+@needs_shared
+@pytest.mark.parametrize("answer", recorded_refusals())
+def test_what_a_real_server_said_is_kept(answer: dict[str, Any]) -> None:
+    body = answer["body"]
+    raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+    error = errors.from_answer(answer["status"], raw, answer["headers"])
+    assert type(error) is CLASSES[answer["status"]]
+    if isinstance(body, str):
+        assert error.message == body.strip()
+        return
+    assert error.reason == body.get("reason", "")
+    assert error.message[:299] == body["message"][:299]
+    details = body.get("details", {})
+    assert (error.details.name, error.details.kind) == (details.get("name", ""), details.get("kind", ""))
+    assert [c.message for c in error.details.causes] == [c["message"] for c in details.get("causes", ())]
+
+
+def test_a_long_message_is_cut() -> None:
+    error = errors.from_answer(422, json.dumps(status(422, message="x" * 5000)).encode(), {})
+    assert len(error.message) == 300
+    assert error.message.endswith("x…")
+
+
+@pytest.mark.parametrize("text", [
+    "bad header Authorization: Bearer abc.def-ghi", 'got "bearer abc.def-ghi"', "token s3cret-value is unknown",
+    f"header {JWT} is old",
+])
+def test_tokens_are_struck_out(text: str) -> None:
+    error = errors.from_answer(400, json.dumps(status(400, message=text)).encode(), {}, (Secret("s3cret-value"),))
+    assert "***" in error.message
+    assert not any(part in error.message for part in ("abc.def", "s3cret", JWT))
+
+
+def test_a_web_page_of_a_load_balancer_is_not_quoted() -> None:
+    error = errors.from_answer(502, b"<html><body>Bad gateway</body></html>", {"Content-Type": "text/html"})
+    assert error.message == "HTTP 502, which is not an answer of a Kubernetes API server"
+
+
+@pytest.mark.parametrize(("header", "field", "seconds"), [
+    ("7", None, 7.0), ("", 3, 3.0), ("2", 9, 9.0), ("Wed, 21 Oct 2026 07:28:00 GMT", None, 0.0), ("-1", None, 0.0),
+])
+def test_retry_after_comes_from_the_header_or_the_details(header: str, field: int | None, seconds: float) -> None:
+    details: dict[str, Any] = {} if field is None else {"retryAfterSeconds": field}
+    body = json.dumps(status(429, **details)).encode()
+    assert errors.from_answer(429, body, {"Retry-After": header}).retry_after == seconds

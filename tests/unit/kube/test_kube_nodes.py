@@ -1,0 +1,109 @@
+"""Taint and cordon, and back: one conditional write after one read, however often others interfere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.kube import errors
+from chalicelib.kube.nodes import add_taint, get_node, remove_taint
+from chalicelib.model.node import TO_BE_DELETED, Taint
+from infra.local.http_script import HttpScript, Reply, Seen
+from tests.unit.kube.support import Waits, client, status
+
+HARD = Taint(TO_BE_DELETED, "NoSchedule", "1700000000")
+OTHER = {"key": "dedicated", "value": "db", "effect": "NoExecute", "timeAdded": "2026-11-21T07:30:19Z"}
+OURS = {"key": TO_BE_DELETED, "value": "1700000000", "effect": "NoSchedule"}
+STALE = Reply(409, status(409, "Conflict", "the object has been modified"))
+DONE = Reply(body={})
+
+
+def node(*taints: dict[str, str], version: str = "7", cordoned: bool = False) -> Reply:
+    spec: dict[str, Any] = {"providerID": "example://a"}
+    if taints:
+        spec["taints"] = list(taints)
+    if cordoned:
+        spec["unschedulable"] = True
+    return Reply(body={"kind": "Node", "metadata": {"name": "n1", "resourceVersion": version}, "spec": spec})
+
+
+def patches(server: HttpScript) -> list[Any]:
+    found: list[Seen] = [seen for seen in server.requests if seen.method == "PATCH"]
+    assert all(seen.headers["content-type"] == "application/merge-patch+json" for seen in found)
+    assert all(seen.path == "/api/v1/nodes/n1" for seen in server.requests)
+    return [seen.json() for seen in found]
+
+
+def test_taint_and_cordon_are_one_write_against_the_version_read() -> None:
+    with HttpScript([node(OTHER), DONE]) as server:
+        add_taint(client(server), "n1", HARD, cordon=True)
+    assert patches(server) == [
+        {"metadata": {"resourceVersion": "7"}, "spec": {"taints": [OTHER, OURS], "unschedulable": True}}
+    ]
+
+
+def test_a_taint_without_a_cordon_leaves_scheduling_alone() -> None:
+    with HttpScript([node(), DONE]) as server:
+        add_taint(client(server), "n1", HARD, cordon=False)
+    assert patches(server)[0]["spec"] == {"taints": [OURS]}
+
+
+def test_a_taint_that_is_there_keeps_its_value() -> None:
+    with HttpScript([node({**OURS, "value": "1600000000"}, cordoned=True)]) as server:
+        add_taint(client(server), "n1", HARD, cordon=True)
+    assert patches(server) == []
+
+
+def test_a_cordon_that_is_missing_beside_the_taint_is_added() -> None:
+    with HttpScript([node(OURS), DONE]) as server:
+        add_taint(client(server), "n1", HARD, cordon=True)
+    assert patches(server)[0]["spec"] == {"unschedulable": True}
+
+
+def test_409_reads_again_and_keeps_what_the_other_wrote() -> None:
+    waits = Waits()
+    with HttpScript([node(), STALE, node(OTHER, version="8"), DONE]) as server:
+        add_taint(client(server, sleep=waits), "n1", HARD, cordon=False)
+    assert patches(server)[1] == {"metadata": {"resourceVersion": "8"}, "spec": {"taints": [OTHER, OURS]}}
+    assert len(waits.seconds) == 1
+
+
+def test_409_five_times_is_a_conflict() -> None:
+    with HttpScript([node(), STALE] * 6) as server, pytest.raises(errors.Conflict):
+        add_taint(client(server), "n1", HARD, cordon=False)
+    assert len(patches(server)) == 5
+
+
+def test_a_write_whose_answer_is_lost_is_not_repeated() -> None:
+    with HttpScript([node(), Reply(hang_up=True), node(), DONE]) as server, pytest.raises(errors.Unavailable):
+        add_taint(client(server), "n1", HARD, cordon=False)
+    assert len(patches(server)) == 1
+
+
+def test_removing_the_taint_lifts_the_cordon_with_it() -> None:
+    with HttpScript([node(OTHER, OURS, cordoned=True), DONE]) as server:
+        assert remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=True)
+    assert patches(server)[0]["spec"] == {"taints": [OTHER], "unschedulable": None}
+
+
+def test_removing_the_last_taint_removes_the_list() -> None:
+    with HttpScript([node(OURS, cordoned=True), DONE]) as server:
+        assert remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=False)
+    assert patches(server)[0]["spec"] == {"taints": None}
+
+
+def test_a_cordon_without_our_taint_is_somebody_elses() -> None:
+    with HttpScript([node(OTHER, cordoned=True)]) as server:
+        assert not remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=True)
+    assert patches(server) == []
+
+
+def test_a_node_that_is_gone_is_missing() -> None:
+    gone = Reply(404, status(404, "NotFound", 'nodes "n1" not found', name="n1", kind="nodes"))
+    for act in (
+        lambda c: add_taint(c, "n1", HARD, cordon=True), lambda c: remove_taint(c, "n1", "k", uncordon=True),
+        lambda c: get_node(c, "n1"),
+    ):
+        with HttpScript([gone]) as server, pytest.raises(errors.Missing, match="not found"):
+            act(client(server))

@@ -1,0 +1,89 @@
+"""Lists, page by page: the continue token, a 410 in the middle, a page that was cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from chalicelib.kube import errors
+from chalicelib.kube.client import Page
+from infra.local.http_script import HttpScript, Reply, Seen
+from tests.unit.kube.support import client, status
+
+EXPIRED = Reply(410, status(410, "Expired", "The provided continue parameter is too old"))
+
+
+def page(*names: str, more: str = "") -> dict[str, Any]:
+    meta = {"resourceVersion": "9", **({"continue": more} if more else {})}
+    return {"kind": "NodeList", "metadata": meta, "items": [{"metadata": {"name": name}} for name in names]}
+
+
+def names_of(pages: list[Page]) -> list[tuple[bool, list[str]]]:
+    return [(p.first, [item["metadata"]["name"] for item in json.loads(p.body)["items"]]) for p in pages]
+
+
+def test_pages_follow_the_continue_token_until_there_is_none() -> None:
+    replies = [Reply(body=page("a", "b", more="t1")), Reply(body=page("c", more="t2")), Reply(body=page())]
+    with HttpScript(replies) as server:
+        pages = list(client(server).list_pages("/api/v1/nodes", query={"labelSelector": "x=y"}))
+    assert names_of(pages) == [(True, ["a", "b"]), (False, ["c"]), (False, [])]
+    assert [seen.query for seen in server.requests] == [
+        {"labelSelector": "x=y", "limit": "500"},
+        {"labelSelector": "x=y", "limit": "500", "continue": "t1"},
+        {"labelSelector": "x=y", "limit": "500", "continue": "t2"},
+    ]
+
+
+def test_a_resource_version_goes_with_the_first_page_only() -> None:
+    with HttpScript([Reply(body=page("a", more="t1")), Reply(body=page("b"))]) as server:
+        list(client(server).list_pages("/api/v1/nodes", query={"resourceVersion": "0"}, limit=1))
+    assert [seen.query for seen in server.requests] == [
+        {"resourceVersion": "0", "limit": "1"}, {"limit": "1", "continue": "t1"},
+    ]
+
+
+def test_410_in_the_middle_starts_over_and_says_so() -> None:
+    replies = [Reply(body=page("a", more="t1")), EXPIRED, Reply(body=page("a", "z", more="t2")), Reply(body=page("c"))]
+    with HttpScript(replies) as server:
+        pages = list(client(server).list_pages("/api/v1/nodes"))
+    assert names_of(pages) == [(True, ["a"]), (True, ["a", "z"]), (False, ["c"])]
+    assert "continue" not in server.requests[2].query
+
+
+def test_a_list_that_always_expires_is_given_up() -> None:
+    def always(seen: Seen) -> Reply:
+        return EXPIRED if "continue" in seen.query else Reply(body=page("a", more="t"))
+
+    with HttpScript(always) as server, pytest.raises(errors.Expired):
+        list(client(server).list_pages("/api/v1/nodes"))
+    assert len(server.requests) == 8  # four first pages, four second ones
+
+
+def test_410_on_the_first_page_is_an_error() -> None:
+    with HttpScript([EXPIRED]) as server, pytest.raises(errors.Expired):
+        list(client(server).list_pages("/api/v1/nodes"))
+
+
+@pytest.mark.parametrize("cut", [
+    Reply(body=page("b"), cut=3), Reply(body=json.dumps(page("b"))[:-3]), Reply(body={"kind": "NodeList"}),
+    Reply(body={}),
+], ids=["transfer", "json", "no items", "something else"])
+def test_a_page_that_is_not_whole_is_read_again(cut: Reply) -> None:
+    with HttpScript([Reply(body=page("a", more="t1")), cut, Reply(body=page("b"))]) as server:
+        pages = list(client(server).list_pages("/api/v1/nodes"))
+    assert names_of(pages) == [(True, ["a"]), (False, ["b"])]
+    assert server.requests[1].query == server.requests[2].query
+
+
+def test_a_page_that_stays_cut_is_unavailable() -> None:
+    with HttpScript([Reply(body=b'{"metadata": {}, "items": [{')] * 4) as server, pytest.raises(errors.Unavailable):
+        list(client(server).list_pages("/api/v1/nodes"))
+
+
+def test_a_server_that_turns_in_circles_is_noticed() -> None:
+    with HttpScript(lambda _: Reply(body=page("a", more="t"))) as server, \
+            pytest.raises(errors.Unavailable, match="again and again"):
+        list(client(server).list_pages("/api/v1/nodes"))
+    assert len(server.requests) == 2

@@ -1,0 +1,78 @@
+"""Evictions: every answer of a real server becomes accepted, blocked or gone; the rest are errors."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.kube import errors
+from chalicelib.kube.pods import Accepted, Blocked, EvictResult, Gone, evict, get_pod, pods_on_node
+from infra.local.http_script import HttpScript, Reply
+from tests.unit.kube.support import client, status
+
+BUDGET = "The disruption budget web needs 4 healthy pods and has 4 currently"
+BY_BUDGET = status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.",
+                   causes=[{"reason": "DisruptionBudget", "message": BUDGET}])
+TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+OTHER_UID = "the UID in the precondition (0) does not match the UID in record (1). The object might have been deleted"
+OTHER_UID_IN_STORE = "Precondition failed: UID in precondition: 0, UID in object meta: 1"
+PLAIN = {"Content-Type": "text/plain"}
+
+
+@pytest.mark.parametrize(("reply", "expected"), [
+    (Reply(201, {"kind": "Status", "status": "Success"}), Accepted()),
+    (Reply(429, BY_BUDGET), Blocked(BUDGET)),
+    (Reply(429, BY_BUDGET, {"Retry-After": "10"}), Blocked(BUDGET, 10.0)),
+    (Reply(429, "Too many requests, please try again later.", {**PLAIN, "Retry-After": "1"}),
+     Blocked("Too many requests, please try again later.", 1.0)),
+    (Reply(500, status(500, message=TWO_BUDGETS)), Blocked(TWO_BUDGETS)),
+    (Reply(404, status(404, "NotFound", 'pods "a" not found')), Gone()),
+    (Reply(409, status(409, "Conflict", f'Operation cannot be fulfilled on Pod "a": {OTHER_UID}')), Gone()),
+    (Reply(409, status(409, "Conflict", f'Operation cannot be fulfilled on pods "a": {OTHER_UID_IN_STORE}')), Gone()),
+    (Reply(409, status(409, "Conflict", "the object has been modified")), Blocked("the object has been modified")),
+])
+def test_every_answer_has_a_meaning(reply: Reply, expected: EvictResult) -> None:
+    with HttpScript([reply]) as server:
+        assert evict(client(server), "shop", "a", "uid-1", 30) == expected
+    assert len(server.requests) == 1
+
+
+def test_the_eviction_names_exactly_this_pod() -> None:
+    with HttpScript([Reply(201, {})]) as server:
+        evict(client(server), "shop", "web-1", "uid-1", 30)
+    assert server.requests[0].path == "/api/v1/namespaces/shop/pods/web-1/eviction"
+    assert server.requests[0].json() == {
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "web-1", "namespace": "shop"},
+        "deleteOptions": {"preconditions": {"uid": "uid-1"}, "gracePeriodSeconds": 30},
+    }
+
+
+def test_a_grace_of_zero_is_sent_and_none_is_not() -> None:
+    with HttpScript([Reply(201, {}), Reply(201, {})]) as server:
+        evict(client(server), "shop", "a", "u", 0)
+        evict(client(server), "shop", "a", "u", None)
+    options = [seen.json()["deleteOptions"] for seen in server.requests]  # type: ignore[index]  # JSON has no type
+    assert options == [{"preconditions": {"uid": "u"}, "gracePeriodSeconds": 0}, {"preconditions": {"uid": "u"}}]
+
+
+@pytest.mark.parametrize(("reply", "cls"), [
+    (Reply(403, status(403, "Forbidden")), errors.Forbidden), (Reply(503, status(503)), errors.Unavailable),
+    (Reply(hang_up=True), errors.Unavailable), (Reply(422, status(422, "Invalid")), errors.Invalid),
+])
+def test_what_says_nothing_about_the_pod_is_an_error(reply: Reply, cls: type[errors.ClusterError]) -> None:
+    with HttpScript([reply, Reply(201, {})]) as server, pytest.raises(cls):
+        evict(client(server), "shop", "a", "u", 30)
+    assert len(server.requests) == 1
+
+
+def test_a_drain_reads_one_nodes_pods_from_the_store() -> None:
+    with HttpScript([Reply(body={"kind": "PodList", "items": []})]) as server:
+        assert b"PodList" in pods_on_node(client(server), "node,1")
+    assert server.requests[0].query == {
+        "fieldSelector": r"spec.nodeName=node\,1,status.phase!=Succeeded,status.phase!=Failed"
+    }
+
+
+def test_one_pod() -> None:
+    with HttpScript([Reply(body={"kind": "Pod"})]) as server:
+        get_pod(client(server), "shop", "a/../b")
+    assert server.requests[0].path == "/api/v1/namespaces/shop/pods/a%2F..%2Fb"

@@ -1,0 +1,165 @@
+"""Secrets and EKS, against moto; the token's signature is worked out again here, by the published rules of SigV4."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import boto3
+import pytest
+import requests
+from moto import mock_aws
+
+from chalicelib.kube.connect import connect
+from chalicelib.kube.secrets import SecretReader, eks_endpoint, eks_token
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import KubernetesAccess
+from chalicelib.model.secret import SecretUnavailable
+from infra.local.certificates import Authority
+
+KEY_ID, KEY = "testing", "testing-key"
+
+
+@pytest.fixture(autouse=True)
+def _aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    with mock_aws():
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY_ID)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
+        monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+        yield
+
+
+def test_a_secret_is_fetched_once_and_again_on_demand() -> None:
+    manager = boto3.client("secretsmanager")
+    manager.create_secret(Name="outscaler/a", SecretString="one")
+    read = SecretReader()
+    assert read("outscaler/a") == "one"
+    manager.put_secret_value(SecretId="outscaler/a", SecretString="two")
+    assert read("outscaler/a") == "one"
+    assert read.fresh("outscaler/a") == "two"
+    assert read("outscaler/a") == "two"
+    assert "two" not in repr(vars(read))
+
+
+def test_a_secret_that_does_not_exist_is_the_users_to_mend() -> None:
+    with pytest.raises(BadInput, match="secret outscaler/none: does not exist; create it, or correct its name"):
+        SecretReader()("outscaler/none")
+
+
+def test_a_binary_secret_is_refused() -> None:
+    boto3.client("secretsmanager").create_secret(Name="b", SecretBinary=b"\x00")
+    with pytest.raises(BadInput, match="store it as text"):
+        SecretReader()("b")
+
+
+def test_aws_out_of_reach_is_not_the_users_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(SecretUnavailable, match="no answer from AWS"):
+        SecretReader()("a")
+
+
+def test_no_region_is_the_users_to_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    with pytest.raises(BadInput, match=r"set kubernetes\.region in the policy"):
+        eks_endpoint("a", "")
+
+
+def create_cluster(name: str, region: str = "eu-central-1") -> dict[str, Any]:
+    eks: Any = boto3.Session(region_name=region).client("eks")
+    made = eks.create_cluster(
+        name=name, roleArn="arn:aws:iam::123456789012:role/eks", resourcesVpcConfig={"subnetIds": ["subnet-1"]}
+    )
+    cluster: dict[str, Any] = made["cluster"]
+    return cluster
+
+
+def test_an_eks_cluster_is_found_by_name_and_region() -> None:
+    cluster = create_cluster("prod", "eu-west-1")
+    endpoint, ca = eks_endpoint("prod", "eu-west-1")
+    assert endpoint == cluster["endpoint"].rstrip("/")
+    assert base64.b64encode(ca).decode() == cluster["certificateAuthority"]["data"]
+
+
+def test_an_eks_cluster_that_does_not_exist_is_the_users_to_mend() -> None:
+    with pytest.raises(BadInput, match="EKS cluster none: does not exist") as caught:
+        connect(KubernetesAccess(eks_cluster="none"), SecretReader(), clock=lambda: 0.0)
+    assert caught.value.remedy
+
+
+def url_of(token: str) -> str:
+    prefix, _, encoded = token.partition(".")
+    assert prefix == "k8s-aws-v1"
+    assert not encoded.endswith("=")
+    return base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4)).decode()
+
+
+def signature(url: str, headers: dict[str, str]) -> str:
+    """SigV4 for a presigned GET, from AWS's published description of the algorithm."""
+    parts = urlsplit(url)
+    query = {name: values[0] for name, values in parse_qs(parts.query).items() if name != "X-Amz-Signature"}
+    pairs = sorted((quote(k, safe="-_.~"), quote(v, safe="-_.~")) for k, v in query.items())
+    signed = query["X-Amz-SignedHeaders"]
+    canonical = "\n".join([
+        "GET", "/", "&".join(f"{k}={v}" for k, v in pairs), *(f"{h}:{headers[h]}" for h in signed.split(";")), "",
+        signed, hashlib.sha256(b"").hexdigest(),
+    ])
+    _, date, region, service, end = query["X-Amz-Credential"].split("/")
+    scope = f"{date}/{region}/{service}/{end}"
+    to_sign = "\n".join(
+        ["AWS4-HMAC-SHA256", query["X-Amz-Date"], scope, hashlib.sha256(canonical.encode()).hexdigest()]
+    )
+    key = b"AWS4" + KEY.encode()
+    for part in (date, region, service, end, to_sign):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    return key.hex()
+
+
+@pytest.mark.parametrize(("region", "host"), [
+    ("eu-west-1", "sts.eu-west-1.amazonaws.com"), ("", "sts.eu-central-1.amazonaws.com"),
+    ("us-east-1", "sts.us-east-1.amazonaws.com"), ("cn-north-1", "sts.cn-north-1.amazonaws.com.cn"),
+])
+def test_the_token_is_a_signed_question_who_am_i_that_names_the_cluster(region: str, host: str) -> None:
+    url = url_of(eks_token("prod", region).reveal())
+    parts = urlsplit(url)
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    assert (parts.scheme, parts.netloc, parts.path) == ("https", host, "/")
+    assert (query["Action"], query["Version"], query["X-Amz-Expires"]) == ("GetCallerIdentity", "2011-06-15", "60")
+    assert query["X-Amz-SignedHeaders"] == "host;x-k8s-aws-id"
+    assert query["X-Amz-Credential"].startswith(f"{KEY_ID}/")
+    assert query["X-Amz-Signature"] == signature(url, {"host": host, "x-k8s-aws-id": "prod"})
+    assert query["X-Amz-Signature"] != signature(url, {"host": host, "x-k8s-aws-id": "another"})
+
+
+def test_an_endpoint_of_the_environment_does_not_get_into_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    assert urlsplit(url_of(eks_token("prod", "eu-west-1").reveal())).netloc == "sts.eu-west-1.amazonaws.com"
+
+
+def test_sts_answers_the_question() -> None:
+    url = url_of(eks_token("prod", "eu-west-1").reveal())
+    answer = requests.get(url, headers={"x-k8s-aws-id": "prod"}, timeout=10)  # moto answers in STS's place
+    assert answer.status_code == 200
+    assert "<Account>123456789012</Account>" in answer.text
+
+
+def test_the_reader_serves_a_connection() -> None:
+    config = {
+        "current-context": "a", "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "users": [{"name": "a", "user": {"token": "t"}}],
+        "clusters": [{"name": "a", "cluster": {
+            "server": "https://cluster.test",
+            "certificate-authority-data": base64.b64encode(Authority().pem).decode(),
+        }}],
+    }
+    boto3.client("secretsmanager").create_secret(Name="config", SecretString=json.dumps(config))
+    connect(KubernetesAccess(kubeconfig_secret="config"), SecretReader(), clock=lambda: 0.0).close()

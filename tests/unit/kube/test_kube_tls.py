@@ -1,0 +1,162 @@
+"""Whom the client trusts, what it shows of itself, and which way it goes: the cluster's own settings win."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from urllib3.exceptions import InsecureRequestWarning
+
+from chalicelib.kube import errors
+from chalicelib.model.errors import BadInput
+from infra.local.certificates import Authority
+from infra.local.http_proxy import ConnectProxy
+from infra.local.http_script import HttpScript, Reply
+from tests.unit.kube.support import TOKEN, b64, client, file_client, kubeconfig
+
+OURS, STRANGER = Authority("ours"), Authority("stranger")
+NODE = Reply(body={"kind": "Node"})
+TRUST = {"certificate-authority-data": b64(OURS.pem)}
+
+
+@pytest.fixture(autouse=True)
+def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+def test_a_server_of_the_clusters_ca_is_trusted() -> None:
+    with HttpScript([NODE], tls=OURS.server()) as server:
+        client(server, cluster=TRUST).get("/n")
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+def test_the_clusters_ca_wins_over_the_environment(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "bundle.pem"
+    bundle.write_bytes(STRANGER.pem)
+    monkeypatch.setenv(variable, str(bundle))
+    with HttpScript([NODE], tls=OURS.server()) as server:
+        client(server, cluster=TRUST).get("/n")
+    with HttpScript([NODE], tls=STRANGER.server()) as server, \
+            pytest.raises(errors.Unavailable, match="certificate is refused"):
+        client(server, cluster=TRUST).get("/n")
+    assert server.requests == []
+
+
+def test_a_stranger_gets_neither_a_request_nor_a_second_try() -> None:
+    waits: list[float] = []
+    with HttpScript([NODE], tls=STRANGER.server()) as server, \
+            pytest.raises(errors.Unavailable, match=r"certificate is refused: .*issuer") as caught:
+        client(server, cluster=TRUST, sleep=waits.append).get("/n")
+    assert (server.requests, waits) == ([], [])
+    assert caught.value.reason == "Tls"
+
+
+def test_without_a_ca_only_public_authorities_are_trusted() -> None:
+    with HttpScript([NODE], tls=OURS.server()) as server, \
+            pytest.raises(errors.Unavailable, match="certificate is refused"):
+        client(server).get("/n")
+
+
+def test_the_name_in_the_certificate_must_be_the_servers() -> None:
+    with HttpScript([NODE], tls=OURS.server("elsewhere.test")) as server, \
+            pytest.raises(errors.Unavailable, match="certificate is refused"):
+        client(server, cluster=TRUST).get("/n")
+
+
+def test_tls_server_name_is_the_name_to_expect() -> None:
+    with HttpScript([NODE], tls=OURS.server("elsewhere.test")) as server:
+        client(server, cluster={**TRUST, "tls-server-name": "elsewhere.test"}).get("/n")
+
+
+def test_any_server_is_trusted_only_if_the_policy_allows_it() -> None:
+    careless: dict[str, Any] = {"insecure-skip-tls-verify": True}
+    with HttpScript([NODE], tls=STRANGER.server()) as server:
+        with pytest.raises(BadInput, match="allowInsecureTls"):
+            client(server, cluster=careless)
+        with pytest.warns(InsecureRequestWarning):
+            client(server, cluster=careless, insecure=True).get("/n")
+
+
+def test_a_client_certificate_is_shown_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    pair = OURS.client("autoscaler", ["system:nodes"])
+    user = {"client-certificate-data": b64(pair.certificate), "client-key-data": b64(pair.key)}
+    with HttpScript([NODE], tls=OURS.server(), client_ca=OURS.pem) as server:
+        client(server, cluster=TRUST, user=user).get("/n")
+    assert server.requests[0].client_certificate == "autoscaler"
+    assert server.requests[0].credential == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_certificate_files_beside_a_kubeconfig_file_are_found(tmp_path: Path) -> None:
+    pair = OURS.client("autoscaler")
+    (tmp_path / "pki").mkdir()
+    for name, data in (("ca.pem", OURS.pem), ("me.pem", pair.certificate), ("me.key", pair.key)):
+        (tmp_path / "pki" / name).write_bytes(data)
+    with HttpScript([NODE], tls=OURS.server(), client_ca=OURS.pem) as server:
+        config = kubeconfig(
+            server.url, cluster={"certificate-authority": "pki/ca.pem"},
+            user={"client-certificate": "pki/me.pem", "client-key": str(tmp_path / "pki" / "me.key")},
+        )
+        file_client(tmp_path / "config", config).get("/n")
+    assert server.requests[0].client_certificate == "autoscaler"
+
+
+def test_a_netrc_does_not_replace_the_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login someone password else\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    with HttpScript([NODE, NODE]) as server:
+        client(server).get("/n")
+        monkeypatch.delenv("NETRC")
+        client(server).get("/n")
+    assert server.requests[0].credential == server.requests[1].credential
+
+
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy"])
+def test_a_proxy_of_the_environment_is_used_and_the_clusters_ca_still_decides(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ConnectProxy() as proxy, HttpScript([NODE], tls=OURS.server()) as server:
+        monkeypatch.setenv(variable, proxy.url)
+        client(server, cluster=TRUST).get("/n")
+        assert proxy.targets == [server.url.removeprefix("https://")]
+    with ConnectProxy() as proxy, HttpScript([NODE], tls=STRANGER.server()) as server:
+        monkeypatch.setenv(variable, proxy.url)
+        with pytest.raises(errors.Unavailable, match="certificate is refused"):
+            client(server, cluster=TRUST).get("/n")
+
+
+def test_no_proxy_goes_round_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with HttpScript([NODE], tls=OURS.server()) as server:
+        client(server, cluster=TRUST).get("/n")
+
+
+def test_the_kubeconfigs_own_proxy_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    with ConnectProxy() as proxy, HttpScript([NODE], tls=OURS.server()) as server:
+        client(server, cluster={**TRUST, "proxy-url": proxy.url}).get("/n")
+        assert len(proxy.targets) == 1
+
+
+def test_a_proxy_that_is_down_is_named_as_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://someone:a-password@127.0.0.1:9")
+    with HttpScript([NODE], tls=OURS.server()) as server, pytest.raises(errors.Unavailable, match="proxy") as caught:
+        client(server, cluster=TRUST).get("/n")
+    assert "a-password" not in str(caught.value)
+
+
+def test_a_good_connection_gives_no_warning() -> None:
+    with warnings.catch_warnings(), HttpScript([NODE], tls=OURS.server()) as server:
+        warnings.simplefilter("error")
+        client(server, cluster=TRUST, user={"token": TOKEN}).get("/n")

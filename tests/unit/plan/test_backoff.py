@@ -1,0 +1,63 @@
+"""Cases K: the arithmetic of back-off."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.memory import Backoff, GroupMemory, Memory
+from chalicelib.model.policy import Options
+from chalicelib.model.reason import Code
+from chalicelib.plan.backoff import fail, in_backoff, stale
+from tests.builders import NOW, cluster, growth, node
+
+OPTIONS = Options(initial_node_group_backoff_duration=60, max_node_group_backoff_duration=180)
+
+
+def test_K1_backed_off_through_its_last_second() -> None:
+    first = fail(None, 0.0, OPTIONS)
+    assert in_backoff(first, 60.0)
+    assert not in_backoff(first, 60.001)
+
+
+def test_K2_a_failure_during_it_restarts_the_same_length_and_after_it_doubles() -> None:
+    first = fail(None, 0.0, OPTIONS)
+    assert fail(first, 60.0, OPTIONS).until == 120.0
+    second = fail(first, 61.0, OPTIONS)
+    assert (second.duration, second.until) == (120.0, 181.0)
+    assert fail(second, 182.0, OPTIONS).duration == 180.0
+
+
+def test_K3_history_is_forgotten_after_the_reset_time() -> None:
+    first = fail(None, 0.0, OPTIONS)
+    assert not stale(first, 10800.0, OPTIONS)
+    assert stale(first, 10801.0, OPTIONS)
+    assert fail(fail(first, 61.0, OPTIONS), 61.0 + 10801.0, OPTIONS).duration == 60.0
+
+
+def test_K4_several_failures_in_one_pass_are_one_step() -> None:
+    once = fail(None, 5.0, OPTIONS)
+    assert fail(fail(once, 5.0, OPTIONS), 5.0, OPTIONS).duration == once.duration
+
+
+def test_K5_defaults_double_to_thirty_minutes() -> None:
+    record: Backoff | None = None
+    lengths = []
+    now = 0.0
+    for _ in range(5):
+        record = fail(record, now, Options())
+        lengths.append(record.duration / 60)
+        now = record.until + 1
+    assert lengths == [5, 10, 20, 30, 30]
+
+
+@pytest.mark.parametrize(("until", "grows"), [(NOW, False), (NOW - 1, True)])
+def test_a_group_in_backoff_is_skipped_with_its_error_and_the_next_one_used(until: float, grows: bool) -> None:
+    build = cluster().group("a", template=node("t", "2")).group("b", template=node("t", "2", "64Gi")).pending(1, "1")
+    failed = Backoff(duration=300, until=until, last_failed=NOW - 300, cls="OutOfStock", message="sold out")
+    plan = build.plan(Memory(groups={"a": GroupMemory(backoff=failed)}))
+    assert growth(plan) == ({"a": (1, 1)} if grows else {"b": (1, 1)})
+    if not grows:
+        skipped = next(g.skipped for g in plan.groups if g.group == "a")
+        assert skipped is not None
+        assert skipped.code is Code.GROUP_BACKOFF
+        assert "sold out" in str(skipped.params["error"])

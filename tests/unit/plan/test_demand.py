@@ -1,0 +1,127 @@
+"""Cases Q: which pods count, in which order, and what is said of those that do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.reason import Code
+from tests.builders import NOW, ClusterBuilder, cluster, growth, node
+
+
+def _ignored(build: ClusterBuilder, **options: Any) -> list[Code]:
+    return [i.reason.code for i in build.plan(**options).ignored]
+
+
+def _one(build: ClusterBuilder, **fields: Any) -> ClusterBuilder:
+    build.pods[-1] = msgspec.structs.replace(build.pods[-1], **fields)
+    return build
+
+
+def _pending() -> ClusterBuilder:
+    return cluster().node("n", "8").group("g", template=node("t", "8")).pending(1, "1")
+
+
+@pytest.mark.parametrize(("fields", "code"), [
+    pytest.param({"scheduled_reason": "SchedulingGated"}, Code.SCHEDULING_GATED, id="Q1-gated"),
+    pytest.param({"scheduled": "", "scheduled_reason": ""}, Code.NOT_YET_SEEN, id="Q1-no-condition"),
+    pytest.param({"nominated": "n"}, Code.NOMINATED, id="Q1-nominated"),
+    pytest.param({"deleted": NOW}, Code.TERMINATING, id="Q1-terminating"),
+])
+def test_pods_that_do_not_count(fields: dict[str, Any], code: Code) -> None:
+    assert _ignored(_one(_pending(), **fields)) == [code]
+
+
+def test_Q1_a_bypassed_schedulers_pods_count_before_it_spoke() -> None:
+    build = _one(cluster().node("n", "8").pending(1, "1", scheduler="fast"), scheduled="", scheduled_reason="")
+    assert len(build.plan(bypassed_scheduler_names=("fast",)).fits_existing) == 1
+
+
+def test_Q1_a_nominated_pod_occupies_its_node() -> None:
+    build = _one(cluster().node("n", "1").pending(1, "1", name="first"), nominated="n").pending(1, "1", name="second")
+    assert build.plan().fits_existing == ()
+
+
+@pytest.mark.parametrize(("priority", "counts"), [(-11, False), (-10, True), (None, True)])
+def test_Q2_the_cutoff_is_exclusive(priority: int | None, counts: bool) -> None:
+    build = cluster().node("n", "8").pending(1, "1", priority=priority)
+    assert (len(build.plan().fits_existing) == 1) is counts
+
+
+def _left(build: ClusterBuilder) -> list[str]:
+    return [pod for verdict in build.plan().unschedulable for pod in verdict.pods]
+
+
+def test_Q3_in_order_without_priorities() -> None:
+    build = cluster().node("n", "2")
+    for cpu in ("200m", "500m", "1800m"):
+        build.pending(1, cpu, name=f"p{len(build.pods)}", owner=cpu)
+    assert _left(build) == ["default/p2-00002"]
+
+
+def test_Q4_higher_priority_first() -> None:
+    build = cluster().node("n", "2").pending(1, "200m", name="low", owner="a")
+    build.pending(1, "500m", name="mid", owner="b", priority=10).pending(1, "1800m", name="top", owner="c", priority=20)
+    assert _left(build) == ["default/mid-00001"]
+
+
+@pytest.mark.parametrize(("used", "left"), [("500m", 1), ("1500m", 2)])
+def test_Q5_Q6_what_is_used_counts(used: str, left: int) -> None:
+    build = cluster().node("n", "2").running("n", 1, used).pending(1, "1000m", name="a", owner="a")
+    assert len(_left(build.pending(2, "300m", name="b", owner="b"))) == left
+
+
+@pytest.mark.parametrize(("age", "flag", "annotation", "kept"), [
+    pytest.param(60, 0, "", True, id="no-delay"),
+    pytest.param(60, 0, "5m", False, id="annotation"),
+    pytest.param(60, 300, "", False, id="flag"),
+    pytest.param(180, 300, "2m", False, id="a-shorter-annotation-is-ignored"),
+    pytest.param(60, 0, "error", True, id="an-unreadable-annotation-is-ignored"),
+    pytest.param(300, 300, "", False, id="exactly-the-delay-is-too-young"),
+])
+def test_Q7_young_pods(age: float, flag: float, annotation: str, kept: bool) -> None:
+    build = cluster().node("n", "8").pending(1, "1", created=NOW - age, scale_up_delay=annotation)
+    assert (len(build.plan(new_pod_scale_up_delay=flag).fits_existing) == 1) is kept
+
+
+@pytest.mark.parametrize(("ages", "gpu", "waits"), [
+    pytest.param((1.0,), 0, True, id="all-very-new"),
+    pytest.param((1.0, 3.0), 0, False, id="one-is-older"),
+    pytest.param((20.0,), 1, True, id="gpu-pods-wait-longer"),
+    pytest.param((31.0,), 1, False, id="gpu-pods-have-waited"),
+])
+def test_Q8_very_new_pods_wait_for_their_siblings(ages: tuple[float, ...], gpu: int, waits: bool) -> None:
+    build = cluster().node("n", "8", extra={"nvidia.com/gpu": 8})
+    for age in ages:
+        build.pending(1, "1", created=NOW - age, extra={"nvidia.com/gpu": gpu} if gpu else {})
+    assert (_ignored(build) == [Code.WAITING_FOR_MORE]) is waits
+
+
+def test_Q9_daemonset_pods_never_trigger() -> None:
+    owned = cluster().node("n", "8").pending(1, "1", kind="DaemonSet")
+    marked = cluster().node("n", "8").pending(1, "1", kind="Custom", daemonset_annotation="true")
+    assert _ignored(owned) == _ignored(marked) == [Code.DAEMONSET_POD]
+
+
+def test_pods_of_a_node_being_drained_are_planned_for() -> None:
+    from chalicelib.model.node import TO_BE_DELETED, Taint
+
+    build = cluster().node("n", "1", group="g", taints=[Taint(TO_BE_DELETED, "NoSchedule", "1")])
+    build.running("n", 2, "500m").running("n", 1, "100m", kind="DaemonSet", owner="ds").group("g")
+    assert growth(build.plan()) == {"g": (1, 2)}
+
+
+def test_the_order_of_the_input_does_not_matter() -> None:
+    build = cluster().group("a", template=node("t", "2")).group("b", template=node("u", "4", "64Gi"))
+    for at in range(20):
+        build.pending(3, f"{100 * (at % 7) + 50}m", name=f"p{at}", owner=f"rs{at}")
+    first = build.plan()
+    build.pods.reverse()
+    build.groups.reverse()
+    again = build.plan()
+    assert msgspec.json.encode(again.scale_ups) == msgspec.json.encode(first.scale_ups)
+    assert msgspec.json.encode(again.unschedulable) == msgspec.json.encode(first.unschedulable)
+
+

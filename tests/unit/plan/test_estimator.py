@@ -1,0 +1,70 @@
+"""Cases E of reference/core/cases.md that this version's filters can express, through the planner's front door."""
+
+from __future__ import annotations
+
+from chalicelib.model.pod import HostPort
+from tests.builders import ClusterBuilder, cluster, growth, node
+
+
+def _mars(cpu: str, memory: str = "4Gi", pods: int = 10) -> ClusterBuilder:
+    """A full node in zone jupiter, and an empty group whose nodes would be in zone mars."""
+    return cluster().node("jupiter", "100m", "100Mi", zone="jupiter").running("jupiter", 1, "100m", "100Mi").group(
+        "mars", template=node("t", cpu, memory, pods, zone="mars"))
+
+
+def test_E1_two_pods_per_node() -> None:
+    assert growth(_mars("1").pending(10, "350m").plan()) == {"mars": (5, 10)}
+
+
+def test_E2_the_pod_limit_of_a_node_counts() -> None:
+    assert growth(_mars("10").pending(20, "10m").plan()) == {"mars": (2, 20)}
+
+
+def test_E3_a_host_port_is_one_per_node() -> None:
+    assert growth(_mars("1").pending(8, "200m", ports=(HostPort(5555),)).plan()) == {"mars": (8, 8)}
+
+
+def test_E4_the_limit_of_a_scale_up_leaves_pods_behind() -> None:
+    plan = _mars("1").pending(20, "500m").plan(max_nodes_per_scale_up=5)
+    assert growth(plan) == {"mars": (5, 10)}
+    assert [len(verdict.pods) for verdict in plan.unschedulable] == [10]
+
+
+def test_E5_bigger_pods_first() -> None:
+    plan = _mars("1").pending(10, "50m", name="small", owner="small").pending(10, "500m", name="big", owner="big").plan(
+        max_nodes_per_scale_up=5)
+    assert growth(plan) == {"mars": (5, 10)}
+    assert all(pod.startswith("default/big") for pod in plan.scale_ups[0].pods)
+
+
+def test_E9_fifty_one_thousand_pods() -> None:
+    build = cluster().group("g", max=5000, template=node("t", "1", "5000", 100))
+    build.pending(50_000, "50m", 100, name="many", owner="many").pending(1000, "95m", 190, name="few", owner="few")
+    assert growth(build.plan(max_nodes_per_scale_up=3000)) == {"g": (2595, 51_000)}
+
+
+def test_E10_order_is_by_share_of_the_template() -> None:
+    build = cluster().group("g", template=node("t", "10m", "100", 10))
+    build.pending(1, "1m", 1, name="p1", owner="p1").pending(1, "2m", 1, name="p2", owner="p2")
+    build.pending(1, "2m", 100, name="p3", owner="p3")
+    plan = build.plan(max_nodes_per_scale_up=1)
+    assert plan.scale_ups[0].pods == ("default/p3-00002",), "p3 takes the whole memory, so the one node is its"
+
+
+def test_E16_daemonset_pods_take_their_room_first() -> None:
+    four = cluster().daemonset("agent", "400m").group("g", template=node("t", "1")).pending(4, "300m")
+    five = cluster().daemonset("agent", "400m").group("g", template=node("t", "1")).pending(5, "300m")
+    assert growth(four.plan()) == {"g": (2, 4)}
+    assert growth(five.plan()) == {"g": (3, 5)}
+
+
+def test_L7_gpus_are_counted_per_node() -> None:
+    for gpus, nodes in ((1, 3), (2, 2), (4, 1)):
+        build = cluster().group("gpu", template=node("t", "16", "64Gi", extra={"nvidia.com/gpu": gpus}))
+        assert growth(build.pending(3, "1", "1Gi", extra={"nvidia.com/gpu": 1}).plan()) == {"gpu": (nodes, 3)}
+
+
+def test_leftover_room_of_a_split_bin_is_used_by_the_next_class() -> None:
+    build = cluster().group("g", template=node("t", "1", "10Gi"))
+    build.pending(3, "600m", name="a", owner="a").pending(5, "400m", name="b", owner="b")
+    assert growth(build.plan()) == {"g": (4, 8)}, "three nodes hold 600m + 400m, the fourth two of 400m"

@@ -1,0 +1,58 @@
+"""Policy documents for tests: a right one, and ways to bend it."""
+
+from __future__ import annotations
+
+GOOD = """\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: prod-geneva}
+spec:
+  mode: active
+  kubernetes: {kubeconfigSecret: outscaler/prod-geneva/kubeconfig}
+  providers:
+    clusterapi: {clusterName: prod-geneva}
+"""
+
+# Architecture §7's example, without what this version does not have yet: the rules and the priority expander.
+ARCHITECTURE = """\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: prod-geneva}
+spec:
+  mode: active                   # off | shadow (plan and explain, touch nothing) | active
+  scanInterval: 20s
+  kubernetes: {kubeconfigSecret: outscaler/prod-geneva/kubeconfig}
+  providers:
+    exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/prod-geneva/exoscale}
+  nodeGroups:
+    - {provider: exoscale, id: workers, min: 1, max: 20, priority: 10}
+  options: {expander: [least-waste], scaleDownUnneededTime: 10m, maxNodesTotal: 200}
+  webhook: {secret: outscaler/prod-geneva/webhook}
+"""
+
+HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: a}\n"      # the spec begins in line 4
+
+
+def with_spec(lines: str) -> str:
+    """A right document with further lines of spec, which begin in line 9."""
+    return GOOD + "".join(f"  {line}\n" for line in lines.splitlines())
+
+
+def with_options(lines: str) -> str:
+    """A right document with lines of spec.options, which begin in line 10."""
+    return GOOD + "  options:\n" + "".join(f"    {line}\n" for line in lines.splitlines())
+
+
+def with_groups(*entries: str) -> str:
+    """A right document with entries of spec.nodeGroups, which begin in line 10."""
+    return GOOD + "  nodeGroups:\n" + "".join(f"    - {entry}\n" for entry in entries)
+
+
+def with_access(access: str) -> str:
+    """A document whose spec.kubernetes, in line 5, is this."""
+    return f"{HEAD}spec:\n  kubernetes: {access}\n  mode: shadow\n  providers: {{clusterapi: {{}}}}\n"
+
+
+def with_providers(providers: str) -> str:
+    """A document whose spec.providers, in line 5, is this."""
+    return f"{HEAD}spec:\n  providers: {providers}\n  mode: shadow\n  kubernetes: {{eksCluster: a}}\n"

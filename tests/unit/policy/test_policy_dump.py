@@ -1,0 +1,88 @@
+"""A policy written back reads as the same policy; the committed reference is what the tables say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Mode, Options, Policy, Webhook
+from chalicelib.policy.docs import EXAMPLE, reference
+from chalicelib.policy.dump import dump
+from chalicelib.policy.load import load
+from tests.unit.policy.paper import ARCHITECTURE
+
+seconds = st.one_of(st.integers(0, 10_000).map(float), st.integers(0, 100_000).map(lambda n: n / 1000))
+words = st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True)       # among them on, no, 012, 1e3 and their like
+names = st.lists(words, max_size=3).map(tuple)
+secrets = st.from_regex(r"[A-Za-z0-9/_-]{1,12}", fullmatch=True)
+totals = st.tuples(st.integers(0, 50), st.integers(50, 99))
+
+_BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
+    "bool": st.booleans(), "int": st.integers(1, 100), "float": st.floats(0, 1).map(lambda n: round(n, 3)),
+    "tuple[str, ...]": names,
+}
+_BY_NAME: dict[str, st.SearchStrategy[Any]] = {
+    "expander": st.just(("least-waste",)), "cores_total": totals,
+    "memory_total": totals.map(lambda pair: (pair[0] * 2**30, pair[1] * 2**30)),
+    "allowed_scheduler_names": st.just(()),
+}
+
+
+def _option(name: str, type_: str) -> st.SearchStrategy[Any]:
+    if name in _BY_NAME:
+        return _BY_NAME[name]
+    share = type_ == "float" and name.endswith(("threshold", "percentage"))
+    return _BY_TYPE[type_] if share or type_ != "float" else seconds
+
+
+options = st.fixed_dictionaries(
+    {}, optional={name: _option(name, str(type_)) for name, type_ in Options.__annotations__.items()}
+).map(lambda values: Options(**values))
+access = st.one_of(
+    st.builds(KubernetesAccess, kubeconfig_secret=secrets, context=st.one_of(st.just(""), words),
+              allow_insecure_tls=st.booleans()),
+    st.builds(KubernetesAccess, eks_cluster=words, region=st.sampled_from(["", "eu-central-2"])),
+)
+groups = st.lists(
+    st.builds(GroupPolicy, provider=st.just("exoscale"), id=words, min=st.none() | st.integers(0, 5),
+              max=st.none() | st.integers(5, 9), priority=st.integers(-9, 9)),
+    max_size=3, unique_by=lambda group: group.id,
+).map(tuple)
+settings_of = st.fixed_dictionaries(
+    {}, optional={"autoDiscovery": st.just("clusterapi:\nclusterapi:a=b"), "labels": st.just("a=b,c=d"),
+                  "clusterName": words}
+)
+policies = st.builds(
+    Policy, name=words, mode=st.sampled_from(Mode), scan_interval=st.integers(5, 3600).map(float), kubernetes=access,
+    providers=st.fixed_dictionaries(
+        {"exoscale": st.dictionaries(st.sampled_from(["zone", "region"]), words)}, optional={"clusterapi": settings_of}
+    ),
+    node_groups=groups, options=options,
+    webhook=st.one_of(st.just(Webhook()), st.builds(
+        Webhook, secret=secrets, debounce=st.floats(0, 60).map(lambda n: round(n, 3)),
+        reasons=st.lists(st.from_regex(r"[A-Z][a-z]{1,9}", fullmatch=True), max_size=2).map(tuple))),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(policies)
+def test_what_is_written_back_reads_as_the_same_policy(policy: Policy) -> None:
+    assert load(dump(policy), place="dumped")[0] == policy
+
+
+def test_the_version_is_the_stores_and_not_the_documents() -> None:
+    policy, _ = load(ARCHITECTURE, place="p.yaml")
+    assert dump(msgspec.structs.replace(policy, version=7)) == dump(policy)
+
+
+def test_the_committed_reference_is_what_the_tables_say() -> None:
+    committed = (Path(__file__).resolve().parents[3] / "docs/policy.md").read_text(encoding="utf-8")
+    assert committed == reference(), "run: python -m chalicelib.policy.docs > docs/policy.md"
+
+
+def test_the_references_example_is_right() -> None:
+    assert load(EXAMPLE, place="docs")[1] == ()

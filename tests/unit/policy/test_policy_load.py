@@ -1,0 +1,196 @@
+"""What a right document becomes, and what is told beside it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Mode, Options, Policy, Webhook
+from chalicelib.policy.load import digest, load
+from tests.unit.policy.paper import (
+    ARCHITECTURE,
+    GOOD,
+    with_access,
+    with_groups,
+    with_options,
+    with_providers,
+    with_spec,
+)
+
+
+def read(text: str) -> Policy:
+    return load(text, place="policy.yaml")[0]
+
+
+def warnings(text: str) -> tuple[str, ...]:
+    return load(text, place="policy.yaml")[1]
+
+
+def test_the_architectures_example_lands_in_the_model() -> None:
+    assert read(ARCHITECTURE) == Policy(
+        name="prod-geneva",
+        mode=Mode.ACTIVE,
+        scan_interval=20.0,
+        kubernetes=KubernetesAccess(kubeconfig_secret="outscaler/prod-geneva/kubeconfig"),
+        providers={"exoscale": {"zone": "ch-gva-2", "credentialsSecret": "outscaler/prod-geneva/exoscale"}},
+        node_groups=(GroupPolicy(provider="exoscale", id="workers", min=1, max=20, priority=10),),
+        options=Options(max_nodes_total=200),
+        webhook=Webhook(secret="outscaler/prod-geneva/webhook"),
+    )
+
+
+def test_a_provider_of_a_later_version_is_told_in_a_warning() -> None:
+    (told,) = warnings(ARCHITECTURE)
+    assert told == (
+        "policy.yaml:9: spec.providers.exoscale: provider exoscale: not available in this version, "
+        "its groups will be reported as unreadable"
+    )
+
+
+def test_a_short_document_has_the_models_defaults_and_no_warning() -> None:
+    policy, told = load(GOOD, place="policy.yaml")
+    assert policy.options == Options()
+    assert policy.webhook == Webhook()
+    assert policy.scan_interval == 60.0
+    assert told == ()
+
+
+def test_without_a_mode_it_is_shadow_and_says_so() -> None:
+    text = GOOD.replace("  mode: active\n", "")
+    assert read(text).mode is Mode.SHADOW
+    (told,) = warnings(text)
+    assert told == "policy.yaml:4: spec: mode is not given, so it is shadow: planned and explained, nothing is changed"
+
+
+def test_json_is_yaml() -> None:
+    document = {
+        "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": "a"},
+        "spec": {"mode": "off", "kubernetes": {"eksCluster": "prod"}, "providers": {"clusterapi": {}},
+                 "options": {"maxNodesTotal": 7, "scaleDownEnabled": False, "scaleDownUtilizationThreshold": 0.5}},
+    }
+    for indent in (None, 2, "\t"):
+        policy = read(json.dumps(document, indent=indent))
+        assert (policy.mode, policy.options.max_nodes_total, policy.options.scale_down_enabled) == (Mode.OFF, 7, False)
+
+
+def test_yamls_traps_do_not_bite() -> None:
+    policy = read(
+        "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: no}\n"
+        "spec:\n  mode: off\n  kubernetes: {eksCluster: on}\n"
+        "  providers: {exoscale: {zone: 012, port: 12:30, on: yes, day: 2026-11-21, big: 1_000, hex: 0x1F}}\n"
+        "  options: {coresTotal: 12:30}\n"
+    )
+    assert policy.name == "no"
+    assert policy.mode is Mode.OFF
+    assert policy.kubernetes.eks_cluster == "on"
+    assert policy.providers["exoscale"] == {
+        "zone": "012", "port": "12:30", "on": "yes", "day": "2026-11-21", "big": "1_000", "hex": "0x1F"
+    }
+    assert policy.options.cores_total == (12, 30)
+
+
+def test_anchors_and_aliases_are_written_out() -> None:
+    text = with_groups("&one {provider: clusterapi, id: MachineDeployment/a/b, max: &most 3}",
+                       "{provider: clusterapi, id: MachineDeployment/a/c, max: *most}")
+    assert [group.max for group in read(text).node_groups] == [3, 3]
+
+
+@pytest.mark.parametrize(("lines", "attribute", "value"), [
+    ("scaleDownUnneededTime: 1h30m", "scale_down_unneeded_time", 5400.0),
+    ("scaleDownUnneededTime: 0", "scale_down_unneeded_time", 0.0),
+    ("newPodScaleUpDelay: 1500ms", "new_pod_scale_up_delay", 1.5),
+    ("coresTotal: 0:100", "cores_total", (0, 100)),
+    ("coresTotal: {max: 100}", "cores_total", (0, 100)),
+    ("memoryTotal: 2:64", "memory_total", (2 * 2**30, 64 * 2**30)),              # GiB in, bytes out
+    ("memoryTotal: {min: 2, max: 64}", "memory_total", (2 * 2**30, 64 * 2**30)),
+    ("expendablePodsPriorityCutoff: -100", "expendable_pods_priority_cutoff", -100),
+    ("expander: least-waste", "expander", ("least-waste",)),
+    ("expander: [least-waste]", "expander", ("least-waste",)),
+    ("maxTotalUnreadyPercentage: 33.3", "max_total_unready_percentage", 33.3),
+    ("scaleDownEnabled: False", "scale_down_enabled", False),
+    ("scaleDownEnabled: 'false'", "scale_down_enabled", False),
+    ("startupTaint: node.cilium.io/agent-not-ready", "startup_taint", ("node.cilium.io/agent-not-ready",)),
+    ("startupTaint: a/b,c", "startup_taint", ("a/b", "c")),
+    ("startupTaint:\n- a/b\n- c", "startup_taint", ("a/b", "c")),
+    ("startupTaint: []", "startup_taint", ()),
+    ("ignoreTaint: old\nstartupTaint: new", "startup_taint", ("new", "old")),     # upstream appends it too
+    ("maxNodesPerScaleup: 5", "max_nodes_per_scale_up", 5),
+    ("blockingSystemPodDistruptionTimeout: 2h", "blocking_system_pod_disruption_timeout", 7200.0),
+    ("allowedSchedulerNames: [a, b]\nbypassedSchedulerNames: [b]", "bypassed_scheduler_names", ("b",)),
+    ("maxGracefulTerminationSec: 30", "max_graceful_termination_sec", 30),
+])
+def test_an_option_lands_in_the_model(lines: str, attribute: str, value: object) -> None:
+    assert getattr(read(with_options(lines)).options, attribute) == value
+
+
+@pytest.mark.parametrize(("option", "says"), [
+    ("balanceSimilarNodeGroups: true", "accepted, not in force in this version"),
+    ("frequentLoopsEnabled: true", "accepted, not in force in this version: the webhook does this"),
+    ("gpuTotal: ['nvidia-tesla-t4:0:8']", "accepted, not in force in this version"),
+    ("drainPriorityConfig: '2000:120,0:60'", "accepted, not in force in this version"),
+    ("scaleDownNonEmptyCandidatesCount: 30", "nothing reads it: upstream parses it and no longer reads it"),
+    ("maxEmptyBulkDelete: 10", "nothing reads it: upstream has removed it; write maxScaleDownParallelism"),
+    ("leaderElect: true", "it has no meaning here: one reconcile per cluster is held by a lease in the table"),
+    ("address: ':8085'", "it has no meaning here: metrics are pushed, nothing listens"),
+    ("predicateParallelism: 4", "it has no meaning here"),
+    ("estimator: binpacking", "nothing reads it: there is one way to count"),
+    ("initialNodeGroupBackoffDuration: 1h", "the first back-off, 1h, is longer than the longest, 30m"),
+    ("ignoreTaint: a", "is upstream's old name and still counts: write startupTaint"),
+])
+def test_an_option_that_is_not_simply_in_force_is_named_in_a_warning(option: str, says: str) -> None:
+    name = option.partition(":")[0]
+    (told,) = warnings(with_options(option))
+    assert told.startswith(f"policy.yaml:10: spec.options.{name}: ")
+    assert says in told
+
+
+@pytest.mark.parametrize(("providers", "settings"), [
+    ("{clusterapi: }", {}),
+    ("{clusterapi: {labels: 'team=web, tier=front'}}", {"labels": "team=web,tier=front"}),
+    ("{clusterapi: {labels: {team: web, example.com/on: yes}}}", {"labels": "team=web,example.com/on=yes"}),
+    ("{clusterapi: {autoDiscovery: 'clusterapi:namespace=a,team=web'}}",
+     {"autoDiscovery": "clusterapi:namespace=a,team=web"}),
+    ("{clusterapi: {autoDiscovery: ['clusterapi:', 'clusterapi:clusterName=b']}}",
+     {"autoDiscovery": "clusterapi:\nclusterapi:clusterName=b"}),
+    ("{clusterapi: {group: capi.example.com, version: v1beta2, scaleZeroDefaultArch: arm64}}",
+     {"group": "capi.example.com", "version": "v1beta2", "scaleZeroDefaultArch": "arm64"}),
+])
+def test_cluster_api_settings_arrive_as_text(providers: str, settings: dict[str, str]) -> None:
+    assert read(with_providers(providers)).providers == {"clusterapi": settings}
+
+
+@pytest.mark.parametrize(("access", "expected"), [
+    ("{kubeconfigFile: ./kubeconfig, context: a@b, allowInsecureTls: true}",
+     KubernetesAccess(kubeconfig_file="./kubeconfig", context="a@b", allow_insecure_tls=True)),
+    ("{eksCluster: prod, region: eu-central-2}", KubernetesAccess(eks_cluster="prod", region="eu-central-2")),
+    ("{kubeconfigSecret: 'arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/b-Q1w2E3'}",
+     KubernetesAccess(kubeconfig_secret="arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/b-Q1w2E3")),
+])
+def test_each_way_to_the_cluster(access: str, expected: KubernetesAccess) -> None:
+    assert read(with_access(access)).kubernetes == expected
+
+
+def test_the_webhook_lands_in_the_model() -> None:
+    policy = read(with_spec("webhook: {secret: a/b, reasons: [FailedScheduling, NodeNotReady], debounce: 500ms}"))
+    assert policy.webhook == Webhook(secret="a/b", reasons=("FailedScheduling", "NodeNotReady"), debounce=0.5)
+
+
+def test_a_group_id_that_cannot_match_is_warned_about() -> None:
+    (told,) = warnings(with_groups("{provider: clusterapi, id: workers}"))
+    assert told == (
+        "policy.yaml:10: spec.nodeGroups[0].id: no group of clusterapi is named like this; "
+        "its ids look like MachineDeployment/default/workers"
+    )
+
+
+def test_a_management_cluster_without_a_cluster_name_is_warned_about() -> None:
+    (told,) = warnings(with_providers("{clusterapi: {kubeconfigSecret: mgmt}}"))
+    assert told.startswith("policy.yaml:5: spec.providers.clusterapi: a management cluster may hold other clusters'")
+    assert told.endswith("say whose with clusterName")
+    assert warnings(with_providers("{clusterapi: {kubeconfigSecret: mgmt, clusterName: a}}")) == ()
+
+
+def test_the_digest_is_of_the_text_and_not_of_its_line_ends() -> None:
+    assert digest(GOOD) == digest(GOOD.replace("\n", "\r\n"))
+    assert digest(GOOD) != digest(GOOD + "# a comment\n")

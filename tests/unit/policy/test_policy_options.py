@@ -1,0 +1,100 @@
+"""The options table against the model and against upstream's list of flags."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.policy import Options, Policy
+from chalicelib.policy.load import load
+from chalicelib.policy.option_rows import Row, Status
+from chalicelib.policy.options import FLAGS, ROWS, attribute, default_text
+from chalicelib.policy.overrides import with_options as override
+from tests.shared import SHARED, needs_shared
+from tests.unit.policy.paper import with_options
+
+# Words in the first column of options.md that are not flags.
+_NOT_FLAGS = {"and", "friends", "logging", "flags", "default"}
+# What options.md writes shortened, as in `provisioning-request-initial-backoff-time 1m, -max-backoff-time 10m`.
+_SHORTENED = {
+    "provisioning-request-max-backoff-time", "provisioning-request-max-backoff-cache-size",
+    "check-capacity-provisioning-request-max-batch-size", "check-capacity-provisioning-request-batch-timebox",
+    "check-capacity-processor-instance",
+}
+
+
+def upstream_flags() -> set[str]:
+    """The first columns of the tables in options.md §2 to §10."""
+    text = (SHARED / "reference/core/options.md").read_text(encoding="utf-8")
+    tables = text[text.index("## 2.") : text.index("## 11.")]
+    cells = re.findall(r"^\| ([^|]+) \|", tables, re.MULTILINE)
+    words = {word for cell in cells for word in re.findall(r"(?<![\w-])[a-z][a-z0-9-]*(?![\w.])", cell)}
+    return (words - _NOT_FLAGS) | _SHORTENED
+
+
+@pytest.mark.shared
+@needs_shared
+def test_every_flag_of_upstream_has_a_row() -> None:
+    flags = upstream_flags()
+    assert len(flags) > 120
+    assert flags - set(FLAGS) - {"off", "false", "true", "s", "m"} == set()
+
+
+@pytest.mark.shared
+@needs_shared
+def test_defaults_of_options_in_force_are_upstreams() -> None:
+    text = (SHARED / "reference/core/options.md").read_text(encoding="utf-8")
+    stated = dict(re.findall(r"^\| ([a-z][a-z0-9-]+) \| ([^|]+?) \|", text, re.MULTILINE))
+    for row in ROWS.values():
+        if row.status is Status.IN_FORCE:
+            said = re.match(r"[^\s(;]*", stated[row.flag])
+            assert said is not None
+            expected = "" if said[0] == "[]" else said[0]
+            assert default_text(row) == expected, row.flag
+
+
+def test_every_option_of_the_model_has_exactly_one_row_in_force() -> None:
+    landing = [attribute(row) for row in ROWS.values() if row.status is Status.IN_FORCE]
+    assert sorted(landing) == sorted(field.name for field in msgspec.structs.fields(Options))
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS.values() if row.status is not Status.ELSEWHERE],
+                         ids=lambda row: row.name)
+def test_every_option_accepts_its_own_default(row: Row) -> None:
+    if text := default_text(row):
+        load(with_options(f"{row.name}: '{text}'"), place="p.yaml")
+
+
+def test_settings_override_a_policy() -> None:
+    policy = Policy(name="a", options=Options(max_nodes_total=5))
+    changed = override(policy,
+                       ["scaleDownUnneededTime=5m", "startupTaint=[a, b]", "coresTotal={max: 9}", "maxNodesTotal=7"])
+    assert changed.options == Options(
+        max_nodes_total=7, scale_down_unneeded_time=300.0, startup_taint=("a", "b"), cores_total=(0, 9)
+    )
+    assert changed.name == "a"
+
+
+def test_settings_that_are_not_in_force_are_told() -> None:
+    told: list[str] = []
+    assert override(Policy(name="a"), ["balanceSimilarNodeGroups=true"], warn=told.append) == Policy(name="a")
+    assert told == ["--option: balanceSimilarNodeGroups: accepted, not in force in this version"]
+
+
+def test_wrong_settings_come_all_at_once() -> None:
+    with pytest.raises(BadInputs) as refused:
+        override(Policy(name="a"), ["maxNodesTotal", "maxNodesTotal=x", "scale-down-enabled=true", "expander=price"])
+    assert str(refused.value).splitlines() == [
+        "--option: maxNodesTotal: has no value; write NAME=VALUE, such as scaleDownUnneededTime=5m",
+        "--option: maxNodesTotal: 'x' is not a whole number; write a whole number of 0 or more, in digits",
+        "--option: scale-down-enabled: is the command line's spelling; write scaleDownEnabled",
+        "--option: expander: price is not available in this version; available: least-waste",
+    ]
+
+
+def test_a_broken_list_in_a_setting_is_bad_input() -> None:
+    with pytest.raises(BadInput, match="--option startupTaint:2: not YAML"):
+        override(Policy(name="a"), ["startupTaint=[a"])

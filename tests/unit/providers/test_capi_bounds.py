@@ -1,0 +1,125 @@
+"""Bounds and per-group options: clusterapi.md §1.4, §6; cases 5, 16 (min and max) and 22 of §11."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.group import GroupOptions
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.clusterapi.bounds import Bounds, read_bounds
+from chalicelib.providers.clusterapi.keys import Keys
+from chalicelib.providers.clusterapi.options import read_options
+from tests.contract.clusterapi.objects import bounds
+
+OPTION = "cluster.x-k8s.io/autoscaling-options-"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (None, None, None),
+        (None, "0", None),
+        (None, "5", Bounds(0, 5)),        # upstream's README asks for both, its code does not
+        ("0", None, None),
+        ("0", "0", None),
+        ("1", None, "error"),
+        ("5", "4", "error"),
+        ("-1", "3", "error"),
+        ("-1", None, "error"),
+        (None, "-1", "error"),
+        ("0", "-1", "error"),
+        ("1.5", "3", "error"),
+        (" 3", "5", "error"),
+        ("3", "5 ", "error"),
+        ("1_0", "50", "error"),
+        ("\u0663", "50", "error"),          # a digit, but not one of ours
+        ("", "5", "error"),
+        ("one", "5", "error"),
+        ("+1", "+3", Bounds(1, 3)),
+        ("3", "5", Bounds(3, 5)),
+        ("4", "4", Bounds(4, 4)),         # a group of fixed size
+    ],
+)
+def test_CAPI_5_bounds_table(low: str | None, high: str | None, expected: Bounds | str | None) -> None:
+    annotations = bounds(low, high)
+    if expected == "error":
+        with pytest.raises(BadInput) as raised:
+            read_bounds(annotations, Keys(), None, "MachineDeployment/ns/name")
+        assert raised.value.place == "MachineDeployment/ns/name"
+        assert raised.value.remedy
+    else:
+        assert read_bounds(annotations, Keys(), None, "place") == expected
+
+
+@pytest.mark.parametrize(
+    ("annotations", "low", "high", "expected"),
+    [
+        (bounds("1", "3"), None, 8, Bounds(1, 8)),
+        (bounds("1", "3"), 2, None, Bounds(2, 3)),
+        (bounds("x", "y"), 0, 4, Bounds(0, 4)),       # what the policy says is not even read
+        ({}, 1, 4, Bounds(1, 4)),
+        ({}, None, None, None),
+        ({}, 0, 0, None),
+    ],
+)
+def test_the_policy_wins_over_the_annotations(
+    annotations: dict[str, str], low: int | None, high: int | None, expected: Bounds | None
+) -> None:
+    entry = GroupPolicy("clusterapi", "ns/name", min=low, max=high)
+    assert read_bounds(annotations, Keys(), entry, "place") == expected
+
+
+def test_a_policy_minimum_above_the_annotated_maximum_is_refused() -> None:
+    with pytest.raises(BadInput, match="maximum 3 is below the minimum 5"):
+        read_bounds(bounds("1", "3"), Keys(), GroupPolicy("clusterapi", "x", min=5), "place")
+
+
+def test_CAPI_22_options_of_all_kinds() -> None:
+    annotations = {
+        OPTION + "scaledownutilizationthreshold": "0.4",
+        OPTION + "scaledowngpuutilizationthreshold": "5E-1",
+        OPTION + "scaledownunneededtime": "1H",
+        OPTION + "scaledownunreadytime": "20m0s",
+        OPTION + "maxnodeprovisiontime": "0",
+        OPTION + "maxnodestartuptime": "1h30m",
+        OPTION + "ignoredaemonsetsutilization": "True",
+    }
+    assert read_options(annotations, Keys()) == (
+        GroupOptions(
+            scale_down_utilization_threshold=0.4,
+            scale_down_gpu_utilization_threshold=0.5,
+            scale_down_unneeded_time=3600.0,
+            scale_down_unready_time=1200.0,
+            max_node_provision_time=0.0,
+            max_node_startup_time=5400.0,
+            ignore_daemonsets_utilization=True,
+        ),
+        (),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("scaledownunneededtime", "foo"),
+        ("scaledownunneededtime", "10"),
+        ("scaledownunneededtime", "-5m"),
+        ("scaledownutilizationthreshold", "nan"),
+        ("scaledownutilizationthreshold", "inf"),
+        ("scaledownutilizationthreshold", "1e999"),
+        ("scaledownutilizationthreshold", "0_5"),
+        ("ignoredaemonsetsutilization", "yes"),
+    ],
+)
+def test_CAPI_22_an_unreadable_option_keeps_the_default_and_is_reported(name: str, text: str) -> None:
+    options, warnings = read_options({OPTION + name: text}, Keys())
+    assert options == GroupOptions()
+    assert len(warnings) == 1
+    assert name in warnings[0]
+    assert text.lower() in warnings[0]
+
+
+def test_CAPI_22_names_are_exact_and_empty_ones_ignored() -> None:
+    annotations = {OPTION + "ScaleDownUnneededTime": "5m", OPTION: "5m", OPTION + "scaledownunreadytime": ""}
+    assert read_options(annotations, Keys()) == (GroupOptions(), ())

@@ -1,0 +1,139 @@
+"""Auto-discovery specs, settings and keys: clusterapi.md §1.2, §1.3, §2; cases 3 and 4 of §11."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.providers.clusterapi.discovery import (
+    Spec,
+    any_matches,
+    cluster_names,
+    parse_spec,
+    scope,
+)
+from chalicelib.providers.clusterapi.keys import CAPACITY, PAUSED, REVISION, Keys
+from chalicelib.providers.clusterapi.settings import read_settings
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("clusterapi:", Spec()),
+        ("clusterapi:mylabel=", Spec(labels=(("mylabel", ""),))),
+        ("clusterapi:namespace=n,color=blue,clusterName=c", Spec("n", "c", (("color", "blue"),))),
+        ("clusterapi:namespace=a,namespace=b", Spec("b")),                 # the last one wins
+        ("clusterapi:namespace=,clusterName=", Spec()),                    # empty: no restriction
+        ("clusterapi:,color=blue,", Spec(labels=(("color", "blue"),))),    # empty pairs are skipped
+        ("clusterapi:example.com/team=x", Spec(labels=(("example.com/team", "x"),))),
+        ("clusterapi:clustername=c", Spec(labels=(("clustername", "c"),))),     # keys are case-sensitive
+    ],
+)
+def test_CAPI_4_specs_that_parse(text: str, spec: Spec) -> None:
+    assert parse_spec(text, "place") == spec
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "foo", "asg:tag=x", "clusterapi:invalid", "clusterapi:a=b=c", "a:b:c=d", "clusterapi:a:b", ":a=b",
+        "clusterapi: a=b", "clusterapi:a=b ", "clusterapi:/x=y", "clusterapi:-a=b", "clusterapi:a=b/c", "",
+    ],
+)
+def test_CAPI_4_specs_that_do_not_parse(text: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        parse_spec(text, "providers.clusterapi.autoDiscovery")
+    assert raised.value.place == "providers.clusterapi.autoDiscovery"
+    assert "clusterapi:" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("spec", "namespace", "cluster", "labels", "matches"),
+    [
+        (Spec(), "any", "any", {}, True),
+        (Spec("n"), "n", "c", {}, True),
+        (Spec("n"), "m", "c", {}, False),
+        (Spec(cluster="c"), "n", "", {}, False),
+        (Spec("n", "c", (("a", "1"),)), "n", "c", {"a": "1", "b": "2"}, True),
+        (Spec("n", "c", (("a", "1"),)), "n", "c", {"a": "2"}, False),
+        (Spec(labels=(("a", ""),)), "n", "c", {"a": ""}, True),
+        (Spec(labels=(("a", ""),)), "n", "c", {}, False),
+        (Spec(labels=(("a", "1"), ("a", "2"))), "n", "c", {"a": "1"}, False),    # both must hold
+    ],
+)
+def test_all_parts_of_a_spec_must_hold(
+    spec: Spec, namespace: str, cluster: str, labels: dict[str, str], matches: bool
+) -> None:
+    assert spec.matches(namespace, cluster, labels) is matches
+
+
+def test_across_specs_any_may_hold_and_the_namespaces_add_up() -> None:
+    two = (Spec("a"), Spec("b", labels=(("x", "y"),)))
+    assert any_matches(two, "a", "c", {})
+    assert any_matches(two, "b", "c", {"x": "y"})
+    assert not any_matches(two, "b", "c", {})
+    assert scope(two) == ("a", "b")
+    assert scope((*two, Spec(cluster="c"))) == ("",)     # D5: one spec without a namespace searches them all
+
+
+def test_the_named_clusters_are_known_only_if_every_spec_names_one() -> None:
+    assert cluster_names((Spec(cluster="a"), Spec(cluster="b"))) == frozenset({"a", "b"})
+    assert cluster_names((Spec(cluster="a"), Spec("n"))) is None
+
+
+def test_CAPI_3_a_group_of_its_own_changes_its_keys_only() -> None:
+    keys = Keys("test.k8s.io")
+    assert keys.min_size == "test.k8s.io/cluster-api-autoscaler-node-group-min-size"
+    assert keys.max_size == "test.k8s.io/cluster-api-autoscaler-node-group-max-size"
+    assert keys.options == "test.k8s.io/autoscaling-options-"
+    assert keys.delete_machine == "test.k8s.io/delete-machine"
+    assert keys.machine == "test.k8s.io/machine"
+    assert keys.cluster_namespace == "test.k8s.io/cluster-namespace"
+    assert keys.cluster_name == "test.k8s.io/cluster-name"
+    fixed = (PAUSED, REVISION, CAPACITY)
+    assert fixed == (
+        "cluster.x-k8s.io/paused",
+        "machinedeployment.clusters.x-k8s.io/revision",
+        "capacity.cluster-autoscaler.kubernetes.io/",
+    )
+
+
+def test_settings_of_either_form() -> None:
+    assert read_settings({}).specs == (Spec(),)
+    plain = read_settings({"namespace": "n", "clusterName": "c", "labels": "a=1,b=2"})
+    assert plain.specs == (Spec("n", "c", (("a", "1"), ("b", "2"))),)
+    several = read_settings({"autoDiscovery": "clusterapi:namespace=a\nclusterapi:namespace=b"})
+    assert several.specs == (Spec("a"), Spec("b"))
+    more = read_settings({"group": "test.k8s.io", "version": "v1beta1", "scaleZeroDefaultArch": "arm64",
+                          "reservedCpu": "100m", "reservedMemory": "1Gi"})
+    assert (more.keys.group, more.version, more.architecture) == ("test.k8s.io", "v1beta1", "arm64")
+    assert more.reserve == {"cpu": 100, "memory": 2**30}
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ({"autoDiscovery": "asg:x=y"}, "autoDiscovery"),
+        ({"autoDiscovery": "clusterapi:", "namespace": "n"}, "namespace"),
+        ({"labels": "a"}, "labels"),
+        ({"group": "Not A Group"}, "group"),
+        ({"version": "latest"}, "version"),
+        ({"scaleZeroDefaultArch": "AMD64"}, "scaleZeroDefaultArch"),
+        ({"reservedMemory": "1.5Gii"}, "reservedMemory"),
+        ({"reservedCpu": "-1"}, "reservedCpu"),
+        ({"syncMachineLabels": "("}, "syncMachineLabels"),
+        ({"kubeconfigSecret": "management"}, "kubeconfigSecret"),
+        ({"nameSpace": "n"}, "nameSpace"),
+    ],
+)
+def test_a_bad_setting_is_named(settings: dict[str, str], place: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        read_settings(settings)
+    assert raised.value.place == f"providers.clusterapi.{place}"
+    assert raised.value.remedy
+
+
+def test_all_bad_settings_are_named_at_once() -> None:
+    with pytest.raises(BadInputs) as raised:
+        read_settings({"group": "No", "version": "x", "scaleZeroDefaultArch": "z"})
+    assert len(raised.value.problems) == 3

@@ -1,0 +1,243 @@
+"""From objects to groups, without an API: clusterapi.md §2, §3, §10; cases 5, 6, 7, 8 and 24 of §11."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from chalicelib.model.node import Node
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.clusterapi.groups import Observed, make_groups
+from chalicelib.providers.clusterapi.rollout import rolling_out
+from chalicelib.providers.clusterapi.settings import read_settings
+from chalicelib.providers.clusterapi.world import World
+from tests.contract.clusterapi.objects import (
+    Json,
+    as_machine,
+    as_resource,
+    bounds,
+    deployment,
+    machine,
+    machine_set,
+    node,
+    owner,
+    resource,
+)
+
+OURS = node("control-plane", "c:///cp")      # says which cluster we are
+
+
+def groups(
+    objects: Sequence[Json],
+    nodes: Sequence[Node] = (OURS,),
+    settings: dict[str, str] | None = None,
+    policies: Sequence[GroupPolicy] = (),
+) -> Observed:
+    by_kind: dict[str, list[Json]] = {}
+    for obj in objects:
+        by_kind.setdefault(obj["kind"], []).append(obj)
+    machines = tuple(as_machine(obj) for obj in by_kind.pop("Machine", []))
+    resources = {kind: tuple(as_resource(obj) for obj in found) for kind, found in by_kind.items()}
+    return make_groups(World(resources, machines), nodes, read_settings(settings or {}), policies)
+
+
+def ids(observed: Observed) -> list[str]:
+    return [group.id for group in observed.groups]
+
+
+@pytest.mark.parametrize("bad", ["-1", "1.5", " 3"])
+def test_CAPI_5_D1_one_bad_group_costs_itself_only(bad: str) -> None:
+    good = [deployment(f"md-{index}") for index in range(10)]
+    observed = groups([*good, deployment("wrong", annotations=bounds(bad, "5"))])
+    assert len(observed.groups) == 10
+    [gap] = observed.gaps
+    assert (gap.kind, gap.name) == ("MachineDeployment", "default/wrong")
+
+
+def test_D2_a_resource_without_a_size_is_a_gap() -> None:
+    observed = groups([deployment("md-0", replicas=None), deployment("md-1", replicas=0)])
+    assert ids(observed) == ["MachineDeployment/default/md-1"]
+    assert [gap.name for gap in observed.gaps] == ["default/md-0"]
+
+
+def test_an_unbounded_resource_is_silently_no_group() -> None:
+    observed = groups([deployment("md-0", annotations={}), deployment("md-1", annotations=bounds("0", "0"))])
+    assert observed == Observed((), ())
+
+
+def test_CAPI_6_D8_a_set_that_a_deployment_owns_never_is_a_group() -> None:
+    owned, alone = machine_set("md-0-abc", of="md-0"), machine_set("alone")
+    both = groups([deployment("md-0"), owned, alone])
+    assert ids(both) == ["MachineDeployment/default/md-0", "MachineSet/default/alone"]
+    # also where its deployment is filtered out, unbounded or gone
+    assert ids(groups([owned, alone])) == ["MachineSet/default/alone"]
+
+
+def test_CAPI_6_paused_is_neither_listed_nor_resolved() -> None:
+    paused = deployment("md-0", annotations={**bounds(), "cluster.x-k8s.io/paused": ""})
+    objects = [paused, machine_set("ms", of="md-0"), machine("m", "ms", provider_id="c:///1", node="n")]
+    assert groups(objects, [OURS, node("n", "c:///1", of="m")]) == Observed((), ())
+    by_condition = deployment("md-1", status={"conditions": [{"type": "Paused", "status": "True"}]})
+    assert ids(groups([by_condition])) == []
+
+
+def test_CAPI_7_D7_a_label_on_the_deployment_only_is_enough() -> None:
+    settings = {"labels": "owner=jim"}
+    objects = [
+        deployment("md-0", labels={"owner": "jim"}), machine_set("ms", of="md-0"),
+        machine("m", "ms", provider_id="c:///1", node="n"), deployment("md-1"),
+    ]
+    [group] = groups(objects, [OURS, node("n", "c:///1")], settings).groups
+    assert group.id == "MachineDeployment/default/md-0"
+    assert [instance.node for instance in group.instances] == ["n"]
+
+
+def test_CAPI_8_machines_of_one_name_in_two_clusters_each_stay_in_their_own() -> None:
+    theirs = [
+        deployment("other", cluster="c2"), machine_set("other-ms", of="other", cluster="c2"),
+        machine("m2", "other-ms", cluster="c2", provider_id="gce://p/zone/n1", node="n1"),
+    ]
+    mine = [
+        deployment("md-0"), machine_set("ms", of="md-0"),
+        machine("m1", "ms", provider_id="gce://q/zone/n1", node="n1"),
+    ]
+    [group] = groups([*theirs, *mine], [node("n1", "gce://q/zone/n1")]).groups
+    assert [(each.id, each.handle) for each in group.instances] == [("gce://q/zone/n1", "default/m1")]
+
+
+def test_D10_membership_follows_controllers_by_uid_not_selectors() -> None:
+    adopted = {"matches": "selector"}
+    objects = [
+        deployment("md-0"), machine_set("ms", of="md-0"), machine("mine", "ms"),
+        machine("control-plane", "", owners=(owner("KubeadmControlPlane", "cp"),)),
+        machine("alone", "", owners=()),
+        machine("namesake", "", owners=({**owner("MachineSet", "ms"), "uid": "of-an-earlier-set"},)),
+        machine("mere-owner", "", owners=(owner("MachineSet", "ms", controller=False),)),
+    ]
+    for obj in objects:
+        obj["metadata"]["labels"].update(adopted)
+    [group] = groups(objects).groups
+    assert [each.handle for each in group.instances] == ["default/mine"]
+
+
+def test_CAPI_24_D4_of_two_clusters_only_the_nodes_own_is_seen() -> None:
+    objects = [deployment("md-0"), deployment("md-1", cluster="c2"), deployment("md-2", namespace="elsewhere")]
+    assert ids(groups(objects, [node("n", cluster="c2")])) == ["MachineDeployment/default/md-1"]
+    assert ids(groups(objects, [node("n", namespace="elsewhere")])) == ["MachineDeployment/elsewhere/md-2"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "settings", "found", "hint"),
+    [
+        # no node says whose it is, and neither do the settings
+        ([Node("plain", {}, {})], {}, [], "set clusterName"),
+        ([], {"clusterName": "c1"}, [], "set namespace"),                   # two clusters of that name
+        ([], {"clusterName": "c1", "namespace": "default"}, ["md-0"], ""),
+        ([], {"clusterName": "c9"}, [], "c9"),
+        ([node("a"), node("b", cluster="c2")], {}, [], "clusterName"),      # the nodes disagree
+        ([node("a"), node("b", cluster="c2")], {"clusterName": "c2"}, ["md-1"], ""),
+        ([node("a")], {"clusterName": "c2"}, [], "correct clusterName"),    # settings against nodes
+    ],
+)
+def test_CAPI_24_D4_in_doubt_nothing_is_touched(
+    nodes: list[Node], settings: dict[str, str], found: list[str], hint: str
+) -> None:
+    objects = [deployment("md-0"), deployment("md-1", cluster="c2"), deployment("md-0", namespace="elsewhere")]
+    observed = groups(objects, nodes, settings)
+    assert [group.id.rpartition("/")[2] for group in observed.groups] == found
+    if hint:
+        [gap] = observed.gaps
+        assert gap.kind == "provider/clusterapi"
+        assert hint in gap.detail
+
+
+@pytest.mark.parametrize("written", ["MachineDeployment/default/md-0", "default/md-0", "md-0"])
+def test_a_policy_entry_may_name_a_group_in_three_ways(written: str) -> None:
+    entry = GroupPolicy("clusterapi", written, min=2, max=7, priority=9)
+    [group] = groups([deployment("md-0", annotations={})], policies=[entry]).groups
+    assert (group.min, group.max, group.priority) == (2, 7, 9)
+
+
+def test_a_policy_entry_that_fits_several_groups_holds_them_all() -> None:
+    entry = GroupPolicy("clusterapi", "md-0", max=3)
+    observed = groups([deployment("md-0"), machine_set("md-0"), deployment("other")], policies=[entry])
+    assert {group.id: bool(group.error) for group in observed.groups} == {
+        "MachineDeployment/default/md-0": True,
+        "MachineDeployment/default/other": False,
+        "MachineSet/default/md-0": True,
+    }
+    [gap] = observed.gaps
+    assert "MachineDeployment/default/md-0, MachineSet/default/md-0" in gap.detail
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        (GroupPolicy("clusterapi", "md-9"), "there are: MachineDeployment/default/md-0"),
+        (GroupPolicy("clusterapi", "resting"), "is paused"),
+        (GroupPolicy("clusterapi", "bare"), "neither the policy nor an annotation gives a maximum"),
+    ],
+)
+def test_a_policy_entry_without_a_group_says_what_would_be_right(entry: GroupPolicy, says: str) -> None:
+    resting = deployment("resting", annotations={**bounds(), "cluster.x-k8s.io/paused": "x"})
+    observed = groups([deployment("md-0"), resting, deployment("bare", annotations={})], policies=[entry])
+    assert ids(observed) == ["MachineDeployment/default/md-0"]
+    [gap] = observed.gaps
+    assert says in gap.detail
+
+
+def test_two_entries_for_one_group_are_reported_and_the_first_counts() -> None:
+    entries = [GroupPolicy("clusterapi", "md-0", max=3), GroupPolicy("clusterapi", "default/md-0", max=5)]
+    observed = groups([deployment("md-0")], policies=entries)
+    assert observed.groups[0].max == 3
+    assert len(observed.gaps) == 1
+
+
+def test_a_machine_pool_with_bounds_is_reported_as_not_scaled_yet() -> None:
+    observed = groups([resource("MachinePool", "pool"), resource("MachinePool", "plain", annotations={})])
+    assert observed.groups == ()
+    [gap] = observed.gaps
+    assert (gap.kind, gap.name) == ("MachinePool", "default/pool")
+
+
+def test_a_group_that_cannot_grow_from_zero_is_listed_and_says_why() -> None:
+    [group] = groups([deployment("md-0", replicas=0)]).groups
+    assert group.template is None
+    assert "capacity.cluster-autoscaler.kubernetes.io/cpu" in group.template_error
+
+
+def test_groups_whose_machines_could_not_be_read_carry_the_reason() -> None:
+    world = World(
+        {"MachineDeployment": (as_resource(deployment("md-0")),)}, (), unread={("Machine", ""): "Machines: forbidden"}
+    )
+    [group] = make_groups(world, [OURS], read_settings({}), ()).groups
+    assert group.error == "Machines: forbidden"
+
+
+@pytest.mark.parametrize(
+    ("sets", "held"),
+    [
+        ([], ""),
+        ([machine_set("a", of="md", revision="1"), machine_set("b", of="md", revision="2")], "MachineSet a"),
+        ([machine_set("a", of="md", revision="1", replicas=0), machine_set("b", of="md", revision="2")], ""),
+        ([machine_set("a", of="md", revision="1", replicas=0, status={"replicas": 1}),
+          machine_set("b", of="md", revision="2")], "MachineSet a"),
+        ([machine_set("a", of="md", revision="9"), machine_set("b", of="md", revision="10", replicas=0)], "Set a"),
+        ([machine_set("a", of="md", revision="x")], "'x'"),
+        ([machine_set("a", of="md", revision=None), machine_set("b", of="md", revision="2")], ""),      # D15
+    ],
+)
+def test_CAPI_17_D15_a_rollout_holds_removals(sets: list[Json], held: str) -> None:
+    reason = rolling_out(as_resource(deployment("md")), [as_resource(each) for each in sets])
+    assert held in reason
+    assert bool(reason) is bool(held)
+    [group] = groups([deployment("md"), *sets]).groups
+    assert group.scale_down_held == reason
+
+
+@pytest.mark.parametrize("where", [{"conditions": []}, {"v1beta2": {"conditions": []}}])
+def test_CAPI_17_D15_the_condition_counts_in_either_version(where: Json) -> None:
+    condition = {"type": "RollingOut", "status": "True"}
+    (where.get("v1beta2") or where)["conditions"] = [condition]
+    assert rolling_out(as_resource(deployment("md", status=where)), [])

@@ -1,0 +1,172 @@
+"""Machines, Nodes and instances: clusterapi.md §3, §7; cases 8, 9 and 10 of §11."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.model.group import Instance, InstanceError, InstanceState
+from chalicelib.model.node import Node
+from chalicelib.providers.clusterapi.identity import Nodes, handle_of, normalise
+from chalicelib.providers.clusterapi.keys import Keys
+from chalicelib.providers.clusterapi.machines import classify, counts_as_running
+from tests.contract.clusterapi.objects import as_machine, leaving, machine, node
+
+VMSS = ("azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool/"
+        "virtualMachines/0")
+CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
+
+
+def instance(obj: dict[str, Any], *nodes: Node) -> Instance | None:
+    parsed = as_machine(obj)
+    return classify(parsed, Nodes(nodes, Keys()).of(parsed))
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "normal"),
+    [
+        ("aws:////i-1", "i-1"),
+        ("aws:///eu-west-1a/i-1", "i-1"),
+        ("gce://project/zone-a/n1", "n1"),
+        ("", ""),
+        ("bare", "bare"),
+        ("azure:///subscriptions/s/providers/Microsoft.Compute/virtualMachines/VM-1", "vm-1"),
+        (VMSS, VMSS.lower()),              # its last segment is a bare number, so all of it stays
+    ],
+)
+def test_CAPI_8_normalised_ids(provider_id: str, normal: str) -> None:
+    assert normalise(provider_id) == normal
+
+
+def test_CAPI_8_azure_ids_that_differ_in_case_are_one() -> None:
+    found = instance(machine("m", "ms", provider_id=VMSS.upper().replace("AZURE", "azure")), node("n", VMSS))
+    assert found is not None
+    assert (found.id, found.node) == (VMSS, "n")
+
+
+@pytest.mark.parametrize(
+    ("text", "handle"),
+    [
+        ("pending-machine-ns_name_with_more", "ns/name_with_more"),
+        ("failed-machine-ns_m", "ns/m"),
+        ("deleting-machine-ns_m", "ns/m"),
+        ("aws:///pending-machine-ns_m", ""),
+        ("i-1", ""),
+    ],
+)
+def test_placeholders_lead_back_to_their_machine(text: str, handle: str) -> None:
+    assert handle_of(text) == handle
+
+
+def test_CAPI_10_five_machines() -> None:
+    nodes = (node("n1", "cloud://z/i-1"), node("n3", "cloud://z/i-3"))
+    expected = [
+        (machine("running", "ms", provider_id="cloud://z/i-1", node="n1"),
+         Instance("cloud://z/i-1", RUNNING, handle="default/running", node="n1")),
+        (machine("pending", "ms", provider_id="cloud://z/i-2"),
+         Instance("pending-machine-default_pending", CREATING, handle="default/pending")),
+        # D26: Cluster API has not seen its Node, we have
+        (machine("joined", "ms", provider_id="cloud://z/i-3"),
+         Instance("cloud://z/i-3", RUNNING, handle="default/joined", node="n3")),
+        (leaving(machine("leaving", "ms", provider_id="cloud://z/i-4", node="n4")),
+         Instance("deleting-machine-default_leaving", DELETING, handle="default/leaving")),
+        (machine("failed", "ms", phase="Failed", failureMessage="no capacity"),
+         Instance("failed-machine-default_failed", CREATING,
+                  InstanceError("Unknown", "ProvisioningFailed", "no capacity"), "default/failed")),
+    ]
+    for obj, wanted in expected:
+        assert instance(obj, *nodes) == wanted, obj["metadata"]["name"]
+
+
+def test_CAPI_10_the_failure_message_of_v1beta2() -> None:
+    failed = machine("m", "ms", phase="Failed", deprecated={"v1beta1": {"failureMessage": "quota"}})
+    found = instance(failed)
+    assert found is not None
+    assert found.error == InstanceError("Unknown", "ProvisioningFailed", "quota")
+
+
+def test_CAPI_10_failed_comes_before_deleting() -> None:
+    found = instance(leaving(machine("m", "ms", phase="Failed", failureMessage="gone wrong")))
+    assert found is not None
+    assert (found.id, found.state) == ("failed-machine-default_m", DELETING)
+    assert found.error == InstanceError("Unknown", "DeletingFailed", "gone wrong")
+
+
+@pytest.mark.parametrize("status", [{"phase": "Failed"}, {"phase": "Provisioning", "failureMessage": "retried"}])
+def test_CAPI_10_a_failure_needs_both_phase_and_message(status: dict[str, Any]) -> None:
+    found = instance(machine("m", "ms", **status))
+    assert found is not None
+    assert (found.id, found.error) == ("pending-machine-default_m", None)
+
+
+def test_a_failed_machine_whose_node_is_there_is_not_taken_for_one_that_never_came() -> None:
+    joined = machine("m", "ms", provider_id="c://i", node="n", phase="Failed", failureMessage="x")
+    assert instance(joined, node("n", "c://i")) == Instance("c://i", RUNNING, handle="default/m", node="n")
+
+
+def test_CAPI_9_a_machine_without_id_takes_its_nodes() -> None:
+    by_annotation = instance(machine("m", "ms"), node("n", "cloud:///i-1", of="m"))
+    assert by_annotation == Instance("cloud:///i-1", RUNNING, handle="default/m", node="n")
+    by_reference = instance(machine("m", "ms", node="n"), node("n", "cloud:///i-1"))
+    assert by_reference == by_annotation
+
+
+def test_CAPI_9_D27_a_node_without_id_resolves_and_no_instance_has_an_empty_id() -> None:
+    found = instance(machine("m", "ms", node="n"), node("n", "", of="m"))
+    assert found is not None
+    assert (found.state, found.node, found.handle) == (RUNNING, "n", "default/m")
+    assert found.id
+    # the Machine's own id, where it has one
+    own = instance(machine("m", "ms", provider_id="cloud:///i-1"), node("n", "", of="m"))
+    assert own is not None
+    assert own.id == "cloud:///i-1"
+
+
+def test_an_annotation_of_another_namespace_is_another_machine() -> None:
+    found = instance(machine("m", "ms", namespace="here"), node("n", "c:///i", of="m", namespace="there"))
+    assert found is not None
+    assert found.state is CREATING
+
+
+def test_ids_are_compared_whole_before_by_their_last_segment() -> None:
+    nodes = (node("a", "cloud://zone-a/i-1"), node("b", "cloud://zone-b/i-1"))
+    exact = instance(machine("m", "ms", provider_id="cloud://zone-b/i-1"), *nodes)
+    assert exact is not None
+    assert exact.node == "b"
+    # D6: which of the two it is cannot be told, so it is neither
+    unclear = instance(machine("m", "ms", provider_id="cloud:////i-1"), *nodes)
+    assert unclear is not None
+    assert unclear.state is CREATING
+
+
+def test_the_nodes_spelling_of_an_id_is_used() -> None:
+    found = instance(machine("m", "ms", provider_id="aws:////i-1", node="n"), node("n", "aws:///eu/i-1"))
+    assert found is not None
+    assert found.id == "aws:///eu/i-1"
+
+
+def test_a_reference_to_what_is_no_node_is_no_instance() -> None:
+    other = machine("m", "ms", nodeRef={"kind": "Pod", "name": "n"})
+    assert instance(other, node("n", "c:///i")) is None
+    assert instance(machine("m", "ms", node="gone")) is None
+    with_id = instance(machine("m", "ms", node="gone", provider_id="c:///i"))
+    assert with_id is not None
+    assert with_id.id == "c:///i"
+
+
+@pytest.mark.parametrize(
+    ("obj", "counts"),
+    [
+        (machine("m", "ms", provider_id="c:///i", node="n"), True),
+        (machine("m", "ms", node="bare"), True),
+        (machine("m", "ms"), False),
+        (leaving(machine("m", "ms", node="n")), False),
+        (machine("m", "ms", phase="Failed", failureMessage="x"), False),
+        (machine("m", "ms", node="gone", phase="Failed", failureMessage="x"), False),
+    ],
+)
+def test_what_a_smaller_size_must_spare(obj: dict[str, Any], counts: bool) -> None:
+    found = instance(obj, node("n", "c:///i"), node("bare", ""))
+    assert found is not None
+    assert counts_as_running(found) is counts

@@ -1,0 +1,144 @@
+"""Saved clusters: good ones read whole; one bad object is a gap; a bad file is an error that names its place."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.snapshot.files import read
+from tests.shared import SHARED, needs_shared
+
+
+def _node(name: str = "a-0", group: str = "a", **status: Any) -> dict[str, Any]:
+    offers = {"cpu": "2", "memory": "4Gi", "pods": "110"}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"x": "y"}},
+            "spec": {"providerID": f"example://{group}/{name}"},
+            "status": {"allocatable": offers, "capacity": offers, **status}}
+
+
+def _pod(name: str = "p", **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "ns"},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], **spec}}
+
+
+def _group(**fields: Any) -> dict[str, Any]:
+    return {"id": "a", "min": 0, "max": 3, "size": 1, "template": _node("t"), **fields}
+
+
+def _write(folder: Path, items: list[Any], groups: list[Any] | None = None) -> Path:
+    (folder / "all.json").write_text(json.dumps({"kind": "List", "items": items}))
+    (folder / "manifest.json").write_text(json.dumps({"nodeGroups": groups if groups is not None else [_group()]}))
+    return folder
+
+
+def _read(folder: Path) -> Snapshot:
+    return read(folder, node_groups=None, cluster="c", taken_at=0.0)
+
+
+def test_lists_single_objects_and_gzip_are_all_read(tmp_path: Path) -> None:
+    _write(tmp_path, [_node(), _pod()])
+    (tmp_path / "one.json").write_text(json.dumps(_pod("q")))
+    (tmp_path / "more.json.gz").write_bytes(gzip.compress(json.dumps({"kind": "PodList", "items": [
+        {k: v for k, v in _pod("r").items() if k != "kind"}]}).encode()))
+    snapshot = _read(tmp_path)
+    assert [pod.name for pod in snapshot.pods] == ["p", "q", "r"]
+    assert len(snapshot.classes) == 1, "alike to the scheduler, so one class"
+    assert [i.node for i in snapshot.groups[0].instances] == ["a-0"]
+
+
+def test_siblings_on_different_nodes_are_one_class(tmp_path: Path) -> None:
+    token = {"name": "kube-api-access-{}", "projected": {"sources": []}}
+    pods = [_pod(f"p{at}", nodeName=f"n{at}", volumes=[{**token, "name": f"kube-api-access-abc{at}x"}])
+            for at in range(5)]
+    snapshot = _read(_write(tmp_path, [_node(), *pods]))
+    assert {pod.cls for pod in snapshot.pods} == {0}
+    assert [pod.node for pod in snapshot.pods] == ["n0", "n1", "n2", "n3", "n4"]
+
+
+def test_finished_pods_are_left_out(tmp_path: Path) -> None:
+    done = {**_pod("done"), "status": {"phase": "Succeeded"}}
+    assert [p.name for p in _read(_write(tmp_path, [_node(), _pod(), done])).pods] == ["p"]
+
+
+@pytest.mark.parametrize(("bad", "kind", "place", "detail"), [
+    pytest.param({**_node("b-0"), "status": None}, "Node", "items[1]", "status", id="node-without-status"),
+    pytest.param(_pod("bad", containers=[{"resources": {"requests": {"memory": "1.5Gii"}}}]), "Pod", "items[1]",
+                 "1.5Gii", id="quantity"),
+    pytest.param(_pod("bad", containers="none"), "Pod", "items[1]", "containers", id="wrong-type"),
+    pytest.param({"kind": "Pod", "spec": {}}, "Pod", "items[1]", "metadata", id="no-metadata"),
+    pytest.param({"kind": "Node", "metadata": {"name": "b", "creationTimestamp": "soon"},
+                  "status": {"allocatable": {"cpu": "1"}}}, "Node", "items[1]", "soon", id="time"),
+])
+def test_one_malformed_object_among_many_is_a_gap(
+        tmp_path: Path, bad: Any, kind: str, place: str, detail: str) -> None:
+    snapshot = _read(_write(tmp_path, [_node(), bad, _pod()]))
+    assert ([n.name for n in snapshot.nodes], [p.name for p in snapshot.pods]) == (["a-0"], ["p"])
+    assert len(snapshot.gaps) == 1
+    gap = snapshot.gaps[0]
+    assert gap.kind == kind
+    assert place in gap.place
+    assert detail in gap.detail
+
+
+def test_a_malformed_pod_on_a_node_names_the_node(tmp_path: Path) -> None:
+    bad = _pod("bad", nodeName="a-0", containers=[{"resources": {"requests": {"cpu": "many"}}}])
+    assert _read(_write(tmp_path, [_node(), bad])).gaps[0].node == "a-0"
+
+
+@pytest.mark.parametrize(("groups", "place", "words"), [
+    pytest.param([_group(), _group()], "nodeGroups[1].id", "twice", id="id-twice"),
+    pytest.param([_group(min=4)], "nodeGroups[0].max", "below min 4", id="min-above-max"),
+    pytest.param([_group(id="genral")], "nodeGroups[0].id", "no node's providerID names it", id="no-node-names-it"),
+    pytest.param([_group(max="3")], "nodeGroups[0]", "Expected `int`", id="wrong-type"),
+    pytest.param([{"min": 1}], "nodeGroups[0]", "id", id="no-id"),
+    pytest.param([_group(template={**_node(), "status": {"allocatable": {"cpu": "1.5Gii"}}})],
+                 "nodeGroups[0].template", "1.5Gii", id="template-quantity"),
+    pytest.param([_group(template={"metadata": {"name": "t"}})], "nodeGroups[0].template", "status",
+                 id="template-status"),
+])
+def test_a_bad_manifest_names_its_place(tmp_path: Path, groups: list[Any], place: str, words: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        _read(_write(tmp_path, [_node()], groups))
+    assert place in caught.value.place
+    assert words in str(caught.value)
+
+
+def test_a_group_without_nodes_has_size_0(tmp_path: Path) -> None:
+    snapshot = _read(_write(tmp_path, [_node()], [_group(), _group(id="empty", size=0)]))
+    assert {g.id: g.target for g in snapshot.groups} == {"a": 1, "empty": 0}
+
+
+@pytest.mark.parametrize("text", ['{"kind": "List", "items": [{"kind": "Node"', "", "[1, 2", "nonsense", '"text"', "[]"])
+def test_a_broken_file_is_an_error_and_nothing_is_used(tmp_path: Path, text: str) -> None:
+    _write(tmp_path, [_node()])
+    (tmp_path / "broken.json").write_text(text)
+    with pytest.raises(BadInput, match=r"broken\.json"):
+        _read(tmp_path)
+
+
+def test_a_truncated_gzip_is_an_error(tmp_path: Path) -> None:
+    _write(tmp_path, [_node()])
+    (tmp_path / "pods.json.gz").write_bytes(gzip.compress(b"x" * 1000)[:-9])
+    with pytest.raises(BadInput, match=r"pods\.json\.gz"):
+        _read(tmp_path)
+
+
+@pytest.mark.parametrize("make", [lambda p: p / "absent", lambda p: p])
+def test_a_folder_that_is_not_there_or_empty_says_what_to_do(tmp_path: Path, make: Any) -> None:
+    with pytest.raises(BadInput, match=r"kubectl|nodes\.json"):
+        _read(make(tmp_path))
+
+
+@needs_shared
+@pytest.mark.parametrize(("name", "pods"), [("shop-busy", 121), ("shop-quiet", 49)])
+def test_captures_from_a_real_control_plane_have_no_gaps(name: str, pods: int) -> None:
+    snapshot = _read(SHARED / "data" / "captures" / name)
+    assert (len(snapshot.nodes), len(snapshot.pods), snapshot.gaps) == (11, pods, ())
+    assert {g.id: g.target for g in snapshot.groups} == {
+        "general-a": 3, "general-b": 3, "general-c": 3, "batch": 2, "gpu": 0, "arm": 0}

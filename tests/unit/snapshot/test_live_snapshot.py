@@ -1,0 +1,179 @@
+"""A live cluster becomes a snapshot: what is asked for, what is lost where it is refused, and what never is."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from chalicelib.kube import errors
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.snapshot import Gap, Snapshot
+from chalicelib.snapshot.live import RESOURCES, Resource, take
+from infra.local.http_script import HttpScript, Reply, Seen
+from tests.unit.kube.support import client, status
+
+NOW = 1795246259.0
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}
+
+
+def node(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}, "spec": {},
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}}
+
+
+def pod(name: str, node_name: str = "") -> dict[str, Any]:
+    spec: dict[str, Any] = {"containers": [{"name": "c", "resources": {"requests": {"cpu": f"{len(name)}00m"}}}]}
+    if node_name:
+        spec["nodeName"] = node_name
+    return {"metadata": {"name": name, "namespace": "shop", "uid": name, "ownerReferences": [OWNER]}, "spec": spec,
+            "status": {"phase": "Running" if node_name else "Pending"}}
+
+
+def plain(name: str, **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "shop", "uid": name}, "spec": spec}
+
+
+OBJECTS: dict[str, list[dict[str, Any]]] = {
+    "Node": [node("n2"), node("n1")],
+    "Pod": [pod("web-1", "n1"), pod("web-22", "n2"), pod("web-333")],
+    "DaemonSet": [{**plain("agent"), "spec": {"template": {"metadata": {}, "spec": {"containers": []}}}}],
+    "ReplicaSet": [plain("web", replicas=3)],
+    "StatefulSet": [plain("db", replicas=1)],
+    "Job": [],
+    "ReplicationController": [],
+    "PodDisruptionBudget": [
+        {**plain("web", selector={"matchLabels": {"app": "web"}}), "status": {"disruptionsAllowed": 1}}
+    ],
+    "Namespace": [{"metadata": {"name": "shop", "labels": {"team": "a"}}}],
+}
+
+
+class Api:
+    """Lists in pages of two; `instead` replaces the answers of a kind, in order."""
+
+    def __init__(self, **instead: list[Reply]) -> None:
+        self.instead = instead
+        self._lock = threading.Lock()
+
+    def __call__(self, seen: Seen) -> Reply:
+        kind = next(r.kind for r in RESOURCES if r.path == seen.path)
+        with self._lock:
+            waiting = self.instead.get(kind)
+            if waiting:
+                return waiting.pop(0)
+        start = int(seen.query.get("continue", "0"))
+        items = OBJECTS[kind][start : start + 2]
+        more: dict[str, str] = {"continue": str(start + 2)} if start + 2 < len(OBJECTS[kind]) else {}
+        meta = {"resourceVersion": "9"} | more
+        return Reply(body={"kind": f"{kind}List", "metadata": meta, "items": items})
+
+
+def observe(nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[Gap, ...]]:
+    return (NodeGroup("g1", "test", target=len(nodes)),), (Gap("provider/test", "one group is hidden"),)
+
+
+def snapshot(api: Api) -> tuple[Snapshot, list[Seen]]:
+    with HttpScript(api) as server:
+        return take("prod", client(server), observe, NOW), server.requests
+
+
+def refused(resource: Resource, code: int) -> list[Reply]:
+    cause = status(code, "Forbidden" if code == 403 else "NotFound", f"{resource.plural} is refused")
+    return [Reply(code, cause)]
+
+
+def test_everything_in_the_table_is_read_into_the_snapshot() -> None:
+    taken, _ = snapshot(Api())
+    assert (taken.cluster, taken.taken_at) == ("prod", NOW)
+    assert [n.name for n in taken.nodes] == ["n1", "n2"]
+    assert [(p.name, p.node) for p in taken.pods] == [("web-1", "n1"), ("web-22", "n2"), ("web-333", "")]
+    assert [c.name for c in taken.controllers if c.kind != "DaemonSet"] == ["web", "db"]
+    assert [d.name for d in taken.daemonsets] == ["agent"]
+    assert [(b.name, b.allowed) for b in taken.budgets] == [("web", 1)]
+    assert taken.namespaces == {"shop": {"team": "a"}}
+    assert taken.groups == (NodeGroup("g1", "test", target=2),)
+    assert taken.gaps == (Gap("provider/test", "one group is hidden"),)
+
+
+def test_what_is_asked_of_the_server() -> None:
+    _, requests = snapshot(Api())
+    first = {seen.path: dict(seen.query) for seen in requests if "continue" not in seen.query}
+    assert first.pop("/api/v1/nodes") == {"resourceVersion": "0", "limit": "500"}
+    assert first.pop("/api/v1/pods") == {"fieldSelector": UNFINISHED, "limit": "500"}
+    assert {tuple(query.items()) for query in first.values()} == {(("limit", "500"),)}
+    assert set(first) == {r.path for r in RESOURCES[2:]}
+
+
+@pytest.mark.parametrize("code", [403, 404])
+@pytest.mark.parametrize("resource", [r for r in RESOURCES if not r.required], ids=lambda r: r.plural)
+def test_a_refused_resource_is_a_gap_with_what_it_weakens(resource: Resource, code: int) -> None:
+    taken, _ = snapshot(Api(**{resource.kind: refused(resource, code)}))
+    gap = taken.gaps[0]
+    assert (gap.kind, gap.detail, gap.place) == (resource.kind, f"{resource.plural} is refused", resource.path)
+    assert gap.weakens == resource.weakens != ()
+    assert len(taken.pods) == 3
+
+
+def test_a_kind_of_controller_that_was_not_read_is_not_taken_for_absent() -> None:
+    resource = next(r for r in RESOURCES if r.kind == "Job")
+    taken, _ = snapshot(Api(Job=refused(resource, 403)))
+    assert "Job" not in taken.controller_kinds
+    assert {"ReplicaSet", "StatefulSet", "ReplicationController"} <= set(taken.controller_kinds)
+
+
+@pytest.mark.parametrize(("code", "cls"), [(403, errors.Forbidden), (404, errors.Missing)])
+@pytest.mark.parametrize("kind", ["Node", "Pod"])
+def test_without_nodes_or_pods_there_is_no_snapshot(kind: str, code: int, cls: type[errors.ClusterError]) -> None:
+    resource = next(r for r in RESOURCES if r.kind == kind)
+    with pytest.raises(cls, match="is refused"):
+        snapshot(Api(**{kind: refused(resource, code)}))
+
+
+def test_a_server_in_trouble_is_no_gap() -> None:
+    with pytest.raises(errors.Unavailable):
+        snapshot(Api(PodDisruptionBudget=[Reply(500, status(500))] * 4))
+
+
+def test_something_that_answers_without_being_an_api_server_is_noticed() -> None:
+    with pytest.raises(errors.Unavailable):
+        snapshot(Api(Pod=[Reply(body={})] * 4))
+    with pytest.raises(errors.Unavailable):
+        snapshot(Api(Pod=[Reply(body={"kind": "PodList", "metadata": {}, "items": "none"})]))
+
+
+def test_a_list_that_expires_half_way_leaves_nothing_twice_and_nothing_old() -> None:
+    gone = {"kind": "PodList", "metadata": {"continue": "2"}, "items": [pod("gone", "n1"), pod("web-1", "n1")]}
+    expired = Reply(410, status(410, "Expired"))
+    taken, _ = snapshot(Api(Pod=[Reply(body=gone), expired]))
+    undisturbed, _ = snapshot(Api())
+    assert [p.name for p in taken.pods] == ["web-1", "web-22", "web-333"]
+    assert len(taken.budgets) == len(undisturbed.budgets)
+
+
+def test_the_snapshot_does_not_depend_on_which_answer_comes_first() -> None:
+    first, _ = snapshot(Api())
+    gate = threading.Event()
+    delayed = Reply(body={"kind": "NodeList", "metadata": {}, "items": OBJECTS["Node"]}, held=gate)
+
+    class Late(Api):
+        def __call__(self, seen: Seen) -> Reply:
+            reply = super().__call__(seen)
+            if seen.path.endswith("/statefulsets"):
+                gate.set()
+            return reply
+
+    late, _ = snapshot(Late(Node=[delayed]))
+    assert late == first
+
+
+def test_one_malformed_object_is_a_gap_that_names_it() -> None:
+    wrong = {"kind": "NodeList", "metadata": {}, "items": [node("n1"), {"metadata": {"name": "n9"}, "spec": {}}]}
+    taken, _ = snapshot(Api(Node=[Reply(body=wrong)]))
+    assert [n.name for n in taken.nodes] == ["n1"]
+    gap = taken.gaps[0]
+    assert (gap.kind, gap.name, gap.place) == ("Node", "n9", "/api/v1/nodes: items[1]")

@@ -1,0 +1,58 @@
+"""The shipped RBAC allows exactly what the code does: the reads of the table, and the writes of kube/."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from chalicelib.snapshot.live import RESOURCES
+
+FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
+# (group, resource, verb) -> the call that needs it. Reads of whole kinds are in the table of snapshot/live.py.
+CALLS = {
+    ("", "nodes", "get"): "nodes.get_node",
+    ("", "nodes", "patch"): "nodes.add_taint, nodes.remove_taint",
+    ("", "pods", "get"): "pods.get_pod",
+    ("", "pods/eviction", "create"): "pods.evict",
+    ("", "events", "create"): "events.post_event",
+    ("", "events", "patch"): "as upstream's recorder, which counts repeated events up",
+}
+
+
+def documents(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((FOLDER / name).read_text()))
+
+
+def granted(kind: str) -> set[tuple[str, str, str]]:
+    rules = [rule for doc in documents("rbac-workload.yaml") if doc["kind"] == kind for rule in doc["rules"]]
+    return {(g, r, v) for rule in rules for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
+
+
+def test_the_cluster_role_is_the_table_and_the_calls_and_nothing_else() -> None:
+    assert granted("ClusterRole") == {(r.group, r.plural, "list") for r in RESOURCES} | CALLS.keys()
+
+
+def test_nothing_is_granted_by_wildcard() -> None:
+    words = {word for rule in granted("ClusterRole") | granted("Role") for word in rule}
+    assert "*" not in words
+
+
+def test_config_maps_may_be_changed_in_one_namespace_under_one_name_only() -> None:
+    role = next(doc for doc in documents("rbac-workload.yaml") if doc["kind"] == "Role")
+    named = [rule for rule in role["rules"] if rule["verbs"] != ["create"]]
+    assert role["metadata"]["namespace"] == "kube-system"
+    assert [rule["resourceNames"] for rule in named] == [["cluster-autoscaler-status"]]
+
+
+def test_the_bindings_and_the_token_belong_to_the_service_account() -> None:
+    rbac = documents("rbac-workload.yaml")
+    account = next(doc["metadata"] for doc in rbac if doc["kind"] == "ServiceAccount")
+    for binding in (doc for doc in rbac if doc["kind"].endswith("Binding")):
+        assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
+        assert binding["roleRef"]["name"] == account["name"]
+    [secret] = documents("token-secret.yaml")
+    assert secret["metadata"]["namespace"] == account["namespace"]
+    assert secret["metadata"]["annotations"] == {"kubernetes.io/service-account.name": account["name"]}
+    assert "data" not in secret

@@ -1,0 +1,42 @@
+"""The store's suite runs on moto, or on whatever OUTSCALER_TEST_DYNAMODB names (make test-strict: DynamoDB Local)."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from infra.local.aws import LocalAws, client, create_table, environment
+from infra.local.aws_faults import Faults
+from infra.local.controllers.clock import ManualClock
+from infra.local.dynamodb_local import VARIABLE
+from tests.unit.store.support import START, Bench
+
+
+@pytest.fixture(scope="session")
+def dynamodb() -> Iterator[str]:
+    """An endpoint, found through the environment as a Lambda finds its own."""
+    given = os.environ.get(VARIABLE)
+    if given:
+        yield given
+        return
+    with LocalAws() as aws:
+        yield aws.endpoint
+
+
+@pytest.fixture(scope="module")
+def table(dynamodb: str) -> str:
+    """A table of the module's own: moto copies the whole table for every transaction."""
+    name = f"outscaler-{uuid.uuid4().hex}"
+    create_table(client("dynamodb", dynamodb), name)
+    return name
+
+
+@pytest.fixture
+def bench(dynamodb: str, table: str, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Stores, a clock and faults, for a cluster that no other test knows."""
+    for name, value in environment(dynamodb).items():
+        monkeypatch.setenv(name, value)
+    return Bench(table, f"cluster-{uuid.uuid4().hex[:12]}", ManualClock(START), Faults())

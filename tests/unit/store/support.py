@@ -1,0 +1,138 @@
+"""What the store's tests share: stores over one table, counted requests, and a full memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from threading import Barrier
+from typing import Any, TypeVar
+
+from chalicelib.model.memory import Backoff, GroupMemory, LearntTemplate, Memory, NodeMemory, ScaleUpRequest
+from chalicelib.model.node import Node, Taint
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.store import Lease, Store
+from infra.local.aws_faults import Faults
+from infra.local.controllers.clock import ManualClock
+
+START = 1_795_245_654.25
+T = TypeVar("T")
+
+READS = {"GetItem", "BatchGetItem", "Query", "TransactGetItems", "Scan"}
+
+
+@dataclass
+class Bench:
+    """One cluster in one table. `store` is made once; `fresh` gives another, as a new process would have."""
+
+    table: str
+    cluster: str
+    clock: ManualClock
+    faults: Faults
+    waits: list[float] = field(default_factory=list)
+    _store: Store | None = None
+
+    @property
+    def store(self) -> Store:
+        """The store that most of a test uses."""
+        if self._store is None:
+            self._store = self.fresh()
+        return self._store
+
+    def fresh(self, *, faults: Faults | None = None) -> Store:
+        """A store with nothing remembered in the process. It waits by noting how long."""
+        return Store(self.table, clock=self.clock, sleep=self.waits.append, chance=lambda: 0.5,
+                     wrap=(faults or self.faults).wrap)
+
+    def lease(self, owner: str = "reconcile-1") -> Lease:
+        """The cluster's lease, for a minute."""
+        return self.store.leases.acquire(self.cluster, owner, 60.0)
+
+    def save(self, before: Memory, after: Memory, *operations: Operation, owner: str = "reconcile-1") -> None:
+        """One save under a lease of its own."""
+        lease = self.lease(owner)
+        self.store.memory.save(self.cluster, before, after, operations, lease)
+        self.store.leases.release(lease)
+
+    def load(self) -> Memory:
+        """As the next pass would find it."""
+        return self.store.memory.load(self.cluster)
+
+    def operation(self, name: str, **values: Any) -> Operation:
+        """A planned growth of group `workers`."""
+        given: dict[str, Any] = {
+            "id": f"grow-{name}", "cluster": self.cluster, "provider": "clusterapi", "group": "workers",
+            "kind": Kind.GROW, "plan": "plan-1", "created_at": START, "from_size": 1, "to_size": 2,
+        }
+        return Operation(**given | values)
+
+    def planned(self, *operations: Operation) -> None:
+        """Operations saved by a pass that changed nothing else."""
+        memory = self.load()
+        self.save(memory, memory, *operations)
+
+
+class Counter:
+    """Counts what really goes to DynamoDB, by botocore's own event, from now on."""
+
+    def __init__(self, store: Store) -> None:
+        self.requests: list[tuple[str, dict[str, Any]]] = []
+        self.items_read = 0
+        store.table.client.meta.events.register("provide-client-params.dynamodb.*", self._sent)
+        store.table.client.meta.events.register("after-call.dynamodb.*", self._answered)
+
+    @property
+    def items_written(self) -> int:
+        """Rows put, updated or deleted."""
+        return sum(self._written(name, arguments) for name, arguments in self.requests if name not in READS)
+
+    def _sent(self, params: dict[str, Any], model: Any, **_: Any) -> None:
+        self.requests.append((model.name, params))
+
+    def _answered(self, parsed: dict[str, Any], model: Any, **_: Any) -> None:
+        if model.name == "GetItem":
+            self.items_read += 1      # also one that is not there is paid for
+        elif model.name in READS:
+            self.items_read += len(parsed.get("Items", [])) + sum(map(len, parsed.get("Responses", {}).values()))
+
+    @staticmethod
+    def _written(name: str, arguments: dict[str, Any]) -> int:
+        if name != "TransactWriteItems":
+            return 1
+        return sum("ConditionCheck" not in item for item in arguments["TransactItems"])
+
+
+def all_at_once(calls: Sequence[Callable[[], T]]) -> list[T | Exception]:
+    """Run them in threads that begin together; each one's result or the exception it raised."""
+    barrier = Barrier(len(calls))
+
+    def run(call: Callable[[], T]) -> T | Exception:
+        barrier.wait(timeout=30)
+        try:
+            return call()
+        except Exception as error:
+            return error
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(run, calls))
+
+
+def full_memory(operations: tuple[Operation, ...] = ()) -> Memory:
+    """One with every field used, whole seconds and fractions."""
+    node = Node(name="template-workers", labels={"b": "2", "a": "1"}, allocatable={"cpu": 3900, "pods": 110},
+                taints=(Taint("dedicated", "NoSchedule", "gpu"),), created=START)
+    return Memory(
+        groups={
+            "workers": GroupMemory(
+                target=4, request=ScaleUpRequest(2, START, START + 900), last_add=START - 0.1, last_delete=5,
+                backoff=Backoff(300, START + 300, START, cls="OutOfStock", code="stock", message="none", attempt=2),
+                last_failure=START, size_wrong_since=START, size_wrong=(3, 4), erred=("i-1", "i-2"),
+            ),
+            "zone/a#pool": GroupMemory(),
+        },
+        nodes={"n1": NodeMemory(START, START + 1, 0.0), "n2": NodeMemory(unremovable_until=START + 300)},
+        unregistered={"clusterapi://m-1": START},
+        templates={"workers": LearntTemplate(node, START)},
+        operations=operations,
+        last_scale_up=START, last_scale_down=START - 60, last_scale_down_failure=START - 120, first_seen=START - 3600,
+    )

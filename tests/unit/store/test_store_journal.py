@@ -1,0 +1,50 @@
+"""What happened can be read for a while, and no entry can break a pass."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from chalicelib.store import JournalEntry
+from chalicelib.store.journal import KEPT
+from chalicelib.store.tables import JOURNAL
+from tests.unit.store.support import START, Bench
+
+
+def test_the_newest_come_first(bench: Bench) -> None:
+    entries = [
+        JournalEntry(START + n, "plan", plan=f"plan-{n}", group="workers", facts={"pods": n, "ok": True}, body='{"a":1}')
+        for n in range(5)
+    ]
+    for entry in entries:
+        bench.store.journal.append(bench.cluster, entry)
+    assert bench.store.journal.recent(bench.cluster, 3) == (entries[4], entries[3], entries[2])
+    assert bench.store.journal.recent(bench.cluster + "-other", 3) == ()
+
+
+def test_the_same_entry_twice_is_one_and_two_at_one_instant_are_two(bench: Bench) -> None:
+    once, other = JournalEntry(START, "wake", facts={"n": 1}), JournalEntry(START, "wake", facts={"n": 2})
+    for entry in (once, once, other):
+        bench.store.journal.append(bench.cluster, entry)
+    assert set(msgspec.json.encode(entry) for entry in bench.store.journal.recent(bench.cluster)) == {
+        msgspec.json.encode(once), msgspec.json.encode(other)
+    }
+
+
+def test_entries_are_forgotten_by_the_clock_and_tidied_away_later(bench: Bench) -> None:
+    bench.store.journal.append(bench.cluster, JournalEntry(START, "wake"))
+    (row,) = bench.store.table.query(bench.cluster, JOURNAL)
+    assert row["expires_at"] == {"N": str(int(START + KEPT))}
+    bench.clock.advance(KEPT - 1)
+    assert len(bench.store.journal.recent(bench.cluster)) == 1
+    bench.clock.advance(1)
+    assert bench.store.journal.recent(bench.cluster) == ()
+
+
+def test_a_body_too_large_for_a_row_is_left_out_and_its_facts_stay(bench: Bench) -> None:
+    noise = random.Random(7).randbytes(700_000).hex()
+    bench.store.journal.append(bench.cluster, JournalEntry(START, "plan", plan="p", facts={"pods": 3}, body=noise))
+    (entry,) = bench.store.journal.recent(bench.cluster)
+    assert (entry.plan, entry.facts["pods"], entry.body) == ("p", 3, "")
+    assert "1400000 characters" in str(entry.facts["body_left_out"])

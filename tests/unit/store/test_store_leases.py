@@ -1,0 +1,99 @@
+"""One pass per cluster at a time, and an overtaken one can do no harm."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.store import Lease
+from chalicelib.store.errors import Fenced, LeaseHeld
+from infra.local.aws_faults import lost_answer
+from tests.unit.store.support import Bench, all_at_once
+
+
+def test_of_eight_that_ask_at_once_exactly_one_gets_the_lease(bench: Bench) -> None:
+    calls = [lambda n=n: bench.store.leases.acquire(bench.cluster, f"owner-{n}", 60) for n in range(8)]
+    results = all_at_once(calls)
+    leases = [result for result in results if isinstance(result, Lease)]
+    assert len(leases) == 1
+    others = [result for result in results if isinstance(result, LeaseHeld)]
+    assert len(others) == 7
+    assert {other.owner for other in others} == {leases[0].owner}
+    assert {other.until for other in others} == {leases[0].until}
+
+
+def test_a_lease_can_be_taken_once_its_time_is_up_and_not_an_instant_before(bench: Bench) -> None:
+    first = bench.lease("a")
+    bench.clock.advance(60.0)
+    with pytest.raises(LeaseHeld):
+        bench.lease("b")
+    bench.clock.advance(0.25)
+    assert bench.lease("b").token == first.token + 1
+
+
+def test_tokens_grow_through_releases_and_take_overs(bench: Bench) -> None:
+    tokens = []
+    for number in range(4):
+        lease = bench.lease(f"owner-{number}")
+        tokens.append(lease.token)
+        if number % 2:
+            assert bench.store.leases.release(lease)
+        else:
+            bench.clock.advance(61)
+    assert tokens == [1, 2, 3, 4]
+
+
+def test_a_zombie_neither_renews_nor_releases_nor_saves(bench: Bench) -> None:
+    zombie = bench.lease("zombie")
+    bench.clock.advance(61)
+    newer = bench.lease("newer")
+    with pytest.raises(Fenced):
+        bench.store.leases.renew(zombie, 60)
+    assert not bench.store.leases.release(zombie)
+    with pytest.raises(Fenced):
+        bench.store.memory.save(bench.cluster, Memory(), Memory(last_scale_up=1), (), zombie)
+    assert bench.load() == Memory()
+    assert bench.store.leases.renew(newer, 90).until == bench.clock() + 90
+
+
+def test_a_zombie_with_nothing_to_save_is_told_so_too(bench: Bench) -> None:
+    zombie = bench.lease("zombie")
+    bench.clock.advance(61)
+    bench.lease("newer")
+    with pytest.raises(Fenced):
+        bench.store.memory.save(bench.cluster, Memory(), Memory(), (), zombie)
+
+
+def test_who_was_late_but_was_not_overtaken_may_go_on(bench: Bench) -> None:
+    lease = bench.lease()
+    bench.clock.advance(300)
+    bench.store.memory.save(bench.cluster, Memory(), Memory(groups={"g": GroupMemory(target=1)}), (), lease)
+    assert bench.load().groups == {"g": GroupMemory(target=1)}
+    assert bench.store.leases.renew(lease, 60).token == lease.token
+
+
+def test_after_giving_it_back_nothing_can_be_saved_under_it(bench: Bench) -> None:
+    lease = bench.lease()
+    bench.store.leases.release(lease)
+    with pytest.raises(Fenced):
+        bench.store.memory.save(bench.cluster, Memory(), Memory(last_scale_up=1), (), lease)
+
+
+def test_clusters_do_not_share_a_lease(bench: Bench) -> None:
+    bench.lease()
+    assert bench.store.leases.acquire(bench.cluster + "-other", "x", 60).token == 1
+
+
+def test_when_the_answer_is_lost_the_owner_finds_that_he_has_it(bench: Bench) -> None:
+    first = bench.lease("a")
+    again = bench.lease("a")
+    assert again == first
+
+
+def test_a_lost_answer_is_reported_as_such(bench: Bench) -> None:
+    from chalicelib.store.errors import StoreUnavailable
+
+    bench.faults.after("update_item", lost_answer())
+    with pytest.raises(StoreUnavailable):
+        bench.lease("a")
+    assert bench.lease("a").token == 1

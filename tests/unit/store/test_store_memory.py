@@ -1,0 +1,169 @@
+"""What is saved is what is loaded, and what did not change is not written."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.model.memory import GroupMemory, Memory, NodeMemory
+from chalicelib.store.errors import Fenced, Stale
+from chalicelib.store.tables import GROUPS, HEAD
+from tests.unit.store.support import START, Bench, Counter, full_memory
+
+replace = msgspec.structs.replace
+
+
+def test_a_cluster_never_seen_has_an_empty_memory(bench: Bench) -> None:
+    assert bench.load() == Memory()
+
+
+def test_a_full_memory_comes_back_as_it_was(bench: Bench) -> None:
+    operations = (bench.operation("a"), bench.operation("b", data={"uid": "x"}, created_at=START + 1))
+    bench.save(Memory(), full_memory(), *operations)
+    assert bench.load() == full_memory(operations)
+    assert bench.fresh().memory.load(bench.cluster) == full_memory(operations)
+
+
+def test_everything_can_be_forgotten_again(bench: Bench) -> None:
+    bench.save(Memory(), full_memory())
+    bench.save(bench.load(), Memory())
+    assert bench.load() == Memory()
+    bench.save(bench.load(), full_memory())
+    assert bench.load() == full_memory()
+
+
+def test_restarts_between_all_steps_make_no_difference(bench: Bench) -> None:
+    kept = Memory()
+    for step in range(6):
+        store = bench.fresh()
+        loaded = store.memory.load(bench.cluster)
+        assert loaded == kept
+        nodes = {f"n{number}": NodeMemory(START + number, START + step) for number in range(step, 6)}
+        groups = loaded.groups | {f"g{step}": GroupMemory(target=step, last_add=step)}
+        kept = replace(loaded, nodes=nodes, groups=groups, last_scale_up=float(step))
+        lease = store.leases.acquire(bench.cluster, f"owner-{step}", 60)
+        bench.fresh().memory.save(bench.cluster, loaded, kept, (), lease)
+        bench.fresh().leases.release(lease)
+    assert bench.load() == kept
+
+
+@pytest.mark.parametrize("count", [10, 5000])
+def test_a_quiet_pass_writes_at_most_five_items_and_reads_at_most_25(bench: Bench, count: int) -> None:
+    nodes = {f"ip-10-0-{n // 256}-{n % 256}": NodeMemory(START - n, START) for n in range(count)}
+    groups = {f"g{n}": GroupMemory(target=n) for n in range(8)}
+    template = full_memory().templates["workers"]
+    bench.save(Memory(), Memory(nodes=nodes, groups=groups, templates=dict.fromkeys(groups, template), first_seen=START))
+    bench.clock.advance(60)
+    counter = Counter(bench.store)
+
+    bench.store.schedule.mark_queued(bench.cluster, bench.clock() + 120)
+    lease = bench.lease("quiet")
+    before = bench.load()
+    confirmed = {name: replace(node, confirmed_at=bench.clock()) for name, node in before.nodes.items()}
+    younger = {name: replace(each, learnt_at=bench.clock()) for name, each in before.templates.items()}
+    after = replace(before, nodes=confirmed, templates=younger)
+    bench.store.memory.save(bench.cluster, before, after, (), lease)
+    bench.store.leases.release(lease, passed_at=bench.clock())
+
+    assert counter.items_written <= 4      # which leaves one for a journal entry
+    assert counter.items_read <= 25
+    assert bench.load().nodes == confirmed
+
+
+def test_only_what_changed_is_written(bench: Bench) -> None:
+    bench.save(Memory(), full_memory())
+    before = bench.load()
+    after = replace(before, groups=before.groups | {"workers": GroupMemory(target=9)})
+    lease = bench.lease()
+    counter = Counter(bench.store)
+    bench.store.memory.save(bench.cluster, before, after, (), lease)
+    assert counter.items_written == 1
+    assert bench.load() == after
+
+
+def test_nothing_is_written_where_nothing_changed(bench: Bench) -> None:
+    bench.save(Memory(), full_memory())
+    before = bench.load()
+    lease = bench.lease()
+    counter = Counter(bench.store)
+    bench.store.memory.save(bench.cluster, before, before, (), lease)
+    assert counter.items_written == 0
+
+
+def test_a_template_is_written_when_it_tells_something_new_or_has_become_an_hour_old(bench: Bench) -> None:
+    bench.save(Memory(), full_memory())
+    before = bench.load()
+    template = before.templates["workers"]
+    larger = replace(template, node=replace(template.node, allocatable={"cpu": 7900}))
+    for changed, kept in (
+        (replace(template, learnt_at=START + 3599), template),
+        (replace(template, learnt_at=START + 3600), replace(template, learnt_at=START + 3600)),
+        (larger, larger),
+    ):
+        loaded = bench.load()
+        bench.save(loaded, replace(loaded, templates={"workers": changed}))
+        assert bench.load().templates == {"workers": kept}
+
+
+def test_an_overtaken_plan_is_stale_and_writes_nothing(bench: Bench) -> None:
+    bench.save(Memory(), full_memory())
+    old = bench.load()
+    bench.save(old, replace(old, groups=old.groups | {"workers": GroupMemory(target=5)}))
+    current = bench.load()
+    lease = bench.lease()
+    changed = replace(old, groups=old.groups | {"workers": GroupMemory(target=6)}, last_scale_up=START + 9)
+    with pytest.raises(Stale) as stale:
+        bench.store.memory.save(bench.cluster, old, changed, (), lease)
+    assert stale.value.items == (f"{GROUPS}workers",)
+    assert bench.load() == current
+
+
+def test_operations_rest_on_the_group_that_the_plan_saw(bench: Bench) -> None:
+    """The group is not written by this plan, but what was decided for it may be wrong by now."""
+    bench.save(Memory(), full_memory())
+    old = bench.load()
+    bench.save(old, replace(old, groups=old.groups | {"workers": GroupMemory(target=5)}))
+    lease = bench.lease()
+    with pytest.raises(Stale):
+        bench.store.memory.save(bench.cluster, old, old, (bench.operation("a"),), lease)
+    assert bench.load().operations == ()
+
+
+def test_an_overtaken_pass_leaves_no_operations_behind(bench: Bench) -> None:
+    zombie = bench.lease("zombie")
+    bench.clock.advance(61)
+    bench.lease("newer")
+    with pytest.raises(Fenced):
+        bench.store.memory.save(bench.cluster, Memory(), Memory(), (bench.operation("a"),), zombie)
+    assert bench.store.operations.list_open(bench.cluster) == ()
+
+
+def test_very_many_nodes_are_kept_in_several_pieces_and_fewer_again_in_one(bench: Bench) -> None:
+    def nodes(count: int) -> dict[str, NodeMemory]:
+        import hashlib
+
+        names = (hashlib.sha256(str(n).encode()).hexdigest() for n in range(count))    # as good as incompressible
+        return {name: NodeMemory(START + at * 1.37, START) for at, name in enumerate(names)}
+
+    many, few = Memory(nodes=nodes(12_000)), Memory(nodes=nodes(10))
+    bench.save(Memory(), many)
+    assert bench.load() == many
+    assert sum(1 for _ in bench.store.table.query(bench.cluster, "memory#nodes#")) > 1
+    bench.save(many, few)
+    assert bench.load() == few
+    assert sum(1 for _ in bench.store.table.query(bench.cluster, "memory#nodes#")) == 1
+
+
+def test_rows_of_another_release_can_be_read_and_written_over(bench: Bench) -> None:
+    """A field that this release does not know is passed over; the next save must not be stale for ever."""
+    from chalicelib.store.delta import Times
+    from chalicelib.store.tables import HeadRow, MemoryRow
+
+    table = bench.store.table
+    table.write(table.put(MemoryRow(bench.cluster, f"{GROUPS}g", text='{"target":3,"hue":"red"}', version="other")))
+    table.write(table.put(HeadRow(bench.cluster, HEAD, text='{"last_scale_up":5,"mood":1}', version="other")))
+    before = bench.load()
+    assert (before.groups, Times.of(before)) == ({"g": GroupMemory(target=3)}, Times(last_scale_up=5))
+    after = replace(before, groups={"g": GroupMemory(target=4)}, last_scale_up=6.0)
+    bench.save(before, after)
+    assert bench.load() == after

@@ -1,0 +1,133 @@
+"""What an executor learns is written with the operation, and neither it nor a plan loses the other's words."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.operation import Operation, State
+from chalicelib.store.errors import Stale, Taken
+from tests.unit.store.support import START, Bench, all_at_once
+
+replace = msgspec.structs.replace
+BACKOFF = Backoff(300, START + 300, START, cls="OutOfStock")
+
+
+def back_off(group: GroupMemory) -> GroupMemory:
+    return replace(group, backoff=BACKOFF, request=None, last_failure=START)
+
+
+def scaled_up(memory: Memory) -> Memory:
+    return replace(memory, last_scale_up=START)
+
+
+def growing(bench: Bench, name: str = "a", **values: object) -> Operation:
+    """A claimed growth of a group that has a live request."""
+    before = bench.load()
+    group = GroupMemory(target=2, request=ScaleUpRequest(1, START, START + 900))
+    operation = bench.operation(name, **values)
+    bench.save(before, replace(before, groups=before.groups | {operation.group: group}, first_seen=START - 9), operation)
+    return bench.store.operations.claim(bench.cluster, operation.id, f"act-{name}", 30)
+
+
+def test_the_end_of_an_operation_and_what_it_means_are_one_write(bench: Bench) -> None:
+    operation = growing(bench)
+    failed = replace(operation, state=State.FAILED, error_class="OutOfStock")
+    bench.store.operations.advance(operation, failed, "act-a", back_off, scaled_up)
+    memory = bench.load()
+    assert memory.groups["workers"] == GroupMemory(target=2, backoff=BACKOFF, last_failure=START)
+    assert (memory.last_scale_up, memory.first_seen) == (START, START - 9)
+    assert memory.operations == ()
+
+
+def test_a_step_that_is_refused_leaves_memory_alone(bench: Bench) -> None:
+    operation = growing(bench)
+    bench.clock.advance(31)
+    bench.store.operations.claim(bench.cluster, "grow-a", "act-2", 30)
+    before = bench.load()
+    with pytest.raises(Taken):
+        bench.store.operations.advance(operation, replace(operation, state=State.FAILED), "act-a", back_off, scaled_up)
+    assert bench.load() == before
+
+
+def test_a_group_that_memory_does_not_know_yet_can_be_patched(bench: Bench) -> None:
+    bench.planned(bench.operation("a", group="new"))
+    operation = bench.store.operations.claim(bench.cluster, "grow-a", "act-a", 30)
+    bench.store.operations.advance(operation, replace(operation, state=State.FAILED), "act-a", back_off)
+    assert bench.load().groups == {"new": GroupMemory(backoff=BACKOFF, last_failure=START)}
+
+
+def test_a_patch_that_changes_nothing_writes_nothing(bench: Bench) -> None:
+    operation = growing(bench)
+    before = bench.load()
+    bench.store.operations.advance(operation, replace(operation, state=State.WAITING), "act-a", lambda group: group,
+                                   lambda memory: memory)
+    after = bench.load()
+    assert replace(after, operations=()) == replace(before, operations=())
+
+
+def test_a_patch_under_way_makes_the_plan_stale_and_survives_it(bench: Bench) -> None:
+    operation = growing(bench)
+    lease = bench.lease("reconcile-2")
+    seen = bench.load()
+    bench.store.operations.advance(operation, replace(operation, state=State.FAILED), "act-a", back_off, scaled_up)
+
+    planned = replace(seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START)
+    with pytest.raises(Stale):
+        bench.store.memory.save(bench.cluster, seen, planned, (), lease)
+    seen = bench.load()
+    planned = replace(seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START)
+    bench.store.memory.save(bench.cluster, seen, planned, (), lease)
+
+    memory = bench.load()
+    assert memory.groups["workers"] == GroupMemory(target=7, backoff=BACKOFF, last_failure=START)
+    assert (memory.last_scale_up, memory.last_scale_down) == (START, START)
+
+
+def test_a_plan_saved_under_way_is_patched_and_not_overwritten(bench: Bench) -> None:
+    operation = growing(bench)
+
+    def plan() -> None:
+        other = bench.fresh()
+        seen = other.memory.load(bench.cluster)
+        lease = other.leases.acquire(bench.cluster, "reconcile-2", 60)
+        after = replace(seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START)
+        other.memory.save(bench.cluster, seen, after, (), lease)
+
+    from infra.local.aws_faults import Faults
+
+    faults = Faults()
+    faults.before("transact_write_items", plan)
+    executor = bench.fresh(faults=faults)
+    executor.operations.advance(operation, replace(operation, state=State.FAILED), "act-a", back_off, scaled_up)
+    memory = bench.load()
+    assert memory.groups["workers"] == GroupMemory(target=7, backoff=BACKOFF, last_failure=START)
+    assert (memory.last_scale_up, memory.last_scale_down) == (START, START)
+
+
+def test_a_save_does_not_touch_operations_that_went_on_meanwhile(bench: Bench) -> None:
+    operation = growing(bench)
+    seen = bench.load()
+    waiting = replace(operation, state=State.WAITING, step="confirm", due_at=START + 5)
+    stored = bench.store.operations.advance(operation, waiting, "act-a")
+    bench.save(seen, replace(seen, last_scale_down=START), bench.operation("b"), owner="reconcile-2")
+    assert bench.load().operations == (stored, bench.operation("b"))
+
+
+def test_six_executors_patch_the_same_group_and_none_is_lost(bench: Bench) -> None:
+    operations = [growing(bench, name) for name in "abcdef"]
+
+    def end(operation: Operation) -> Operation:
+        instance = f"i-{operation.id}"
+
+        def patch(group: GroupMemory) -> GroupMemory:
+            return replace(group, erred=tuple(sorted({*group.erred, instance})))
+
+        return bench.store.operations.advance(
+            operation, replace(operation, state=State.SUCCEEDED), operation.claimed_by, patch, scaled_up
+        )
+
+    results = all_at_once([lambda operation=operation: end(operation) for operation in operations])
+    assert [result for result in results if isinstance(result, Exception)] == []
+    assert bench.load().groups["workers"].erred == tuple(f"i-grow-{name}" for name in "abcdef")

@@ -1,0 +1,64 @@
+"""Every version is kept, and nobody overwrites what he has not read."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.store import StoredPolicy
+from chalicelib.store.errors import PolicyChanged
+from tests.unit.store.support import START, Bench, all_at_once
+
+
+def test_versions_follow_each_other_and_all_are_kept(bench: Bench) -> None:
+    policies, name = bench.store.policies, bench.cluster
+    assert policies.current(name) is None
+    assert policies.put(name, "mode: off", "d1", None) == 1
+    bench.clock.advance(10)
+    assert policies.put(name, "mode: active", "d2", 1) == 2
+    first = StoredPolicy(name, 1, "mode: off", "d1", START)
+    second = StoredPolicy(name, 2, "mode: active", "d2", START + 10)
+    assert policies.current(name) == second
+    assert policies.version(name, 1) == first
+    assert policies.version(name, 3) is None
+    assert policies.history(name) == (second, first)
+    assert policies.history(name, limit=1) == (second,)
+
+
+@pytest.mark.parametrize("expected", [None, 1, 3])
+def test_an_unexpected_version_is_refused_and_nothing_is_stored(bench: Bench, expected: int | None) -> None:
+    policies, name = bench.store.policies, bench.cluster
+    policies.put(name, "a", "d1", None)
+    policies.put(name, "b", "d2", 1)
+    with pytest.raises(PolicyChanged) as changed:
+        policies.put(name, "c", "d3", expected)
+    assert (changed.value.expected, changed.value.actual) == (expected, 2)
+    assert [policy.text for policy in policies.history(name)] == ["b", "a"]
+
+
+def test_where_there_is_none_a_version_cannot_be_replaced(bench: Bench) -> None:
+    with pytest.raises(PolicyChanged) as changed:
+        bench.store.policies.put(bench.cluster, "a", "d", 4)
+    assert (changed.value.expected, changed.value.actual) == (4, None)
+    assert bench.store.policies.current(bench.cluster) is None
+
+
+def test_of_four_that_apply_at_once_exactly_one_succeeds(bench: Bench) -> None:
+    calls = [lambda n=n: bench.store.policies.put(bench.cluster, f"text-{n}", "d", None) for n in range(4)]
+    results = all_at_once(calls)
+    assert results.count(1) == 1
+    assert sum(isinstance(result, PolicyChanged) for result in results) == 3
+
+
+def test_all_clusters_are_found(bench: Bench) -> None:
+    names = [f"{bench.cluster}-{letter}" for letter in "ab"]
+    for name in names:
+        bench.store.policies.put(name, "a", "d", None)
+    assert set(names) <= set(bench.store.policies.names())
+    assert [policy.text for policy in bench.store.policies.all_current() if policy.name in names] == ["a", "a"]
+
+
+@pytest.mark.parametrize("name", ["", "!claims"])
+def test_a_name_that_could_meet_a_common_partition_is_refused(bench: Bench, name: str) -> None:
+    with pytest.raises(BadInput):
+        bench.store.policies.put(name, "a", "d", None)

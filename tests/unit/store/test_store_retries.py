@@ -1,0 +1,86 @@
+"""What DynamoDB asks to be tried again is tried again, not for ever, and without anything happening twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.store import Store
+from chalicelib.store.client import ATTEMPTS, LONGEST_WAIT
+from chalicelib.store.errors import StoreThrottled, StoreUnavailable
+from infra.local.aws_faults import busy, cancelled
+from tests.unit.store.support import Bench
+
+AFTER = Memory(groups={"g": GroupMemory(target=3)})
+
+BUSY = [
+    cancelled("None", "TransactionConflict"), cancelled("ThrottlingError", "None"),
+    cancelled("None", "ProvisionedThroughputExceeded"), busy("ThrottlingException"),
+    busy("ProvisionedThroughputExceededException"), busy("TransactionInProgressException"), busy("RequestLimitExceeded"),
+]
+
+
+@pytest.mark.parametrize("error", BUSY, ids=lambda error: str(error.response)[:70])
+def test_a_save_is_tried_again(bench: Bench, error: Exception) -> None:
+    bench.faults.instead("transact_write_items", error, error)
+    bench.save(Memory(), AFTER)
+    assert bench.load() == AFTER
+    assert len(bench.waits) == 2
+
+
+@pytest.mark.parametrize("code", ["TransactionConflictException", "ThrottlingException"])
+def test_single_writes_and_reads_are_tried_again(bench: Bench, code: str) -> None:
+    for method in ("update_item", "query", "get_item"):
+        bench.faults.instead(method, busy(code))
+    bench.lease()
+    assert bench.load() == Memory()
+    assert len(bench.waits) == 3
+
+
+def test_it_is_not_tried_for_ever(bench: Bench) -> None:
+    bench.faults.instead("transact_write_items", *[cancelled("TransactionConflict")] * ATTEMPTS)
+    lease = bench.lease()
+    with pytest.raises(StoreThrottled):
+        bench.store.memory.save(bench.cluster, Memory(), AFTER, (), lease)
+    assert bench.load() == Memory()
+    assert len(bench.waits) == ATTEMPTS - 1
+    assert bench.waits == sorted(bench.waits)
+    assert bench.waits[-1] <= LONGEST_WAIT
+
+
+def test_a_condition_that_failed_is_an_answer_even_among_conflicts(bench: Bench) -> None:
+    from chalicelib.store.errors import Fenced
+
+    bench.faults.instead("transact_write_items", cancelled("ConditionalCheckFailed", "TransactionConflict"))
+    lease = bench.lease()
+    with pytest.raises(Fenced):
+        bench.store.memory.save(bench.cluster, Memory(), AFTER, (), lease)
+    assert bench.waits == []
+
+
+def test_other_refusals_are_not_repeated_and_say_what_the_service_said(bench: Bench) -> None:
+    bench.faults.instead("query", busy("AccessDeniedException"))
+    with pytest.raises(StoreUnavailable, match="AccessDenied"):
+        bench.load()
+    assert bench.waits == []
+
+
+def test_an_endpoint_that_does_not_answer_is_unavailable(bench: Bench) -> None:
+    store = Store(bench.table, clock=bench.clock, endpoint="http://127.0.0.1:9")
+    with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1:9"):
+        store.policies.current("x")
+
+
+def test_a_table_that_is_not_there_is_unavailable(bench: Bench) -> None:
+    with pytest.raises(StoreUnavailable, match="ResourceNotFound"):
+        Store("no-such-table", clock=bench.clock).policies.current("x")
+
+
+def test_what_was_left_out_of_a_batch_is_asked_for_again(bench: Bench) -> None:
+    """DynamoDB may leave out keys of a batch for load; here also a batch of more than 100."""
+    groups = [("clusterapi", f"g{n}") for n in range(130)]
+    bench.store.claims.claim_groups(bench.cluster, groups)
+    try:
+        assert bench.store.claims.claim_groups("other", groups) == dict.fromkeys(groups, bench.cluster)
+    finally:
+        bench.store.claims.release(bench.cluster, groups)

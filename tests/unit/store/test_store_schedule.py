@@ -1,0 +1,98 @@
+"""A due cluster is queued once; a lost message silences nobody; a storm of events is one wake-up."""
+
+from __future__ import annotations
+
+from chalicelib.store.schedule import Pace
+from chalicelib.store.tables import SEEN
+from tests.unit.store.support import START, Bench, Counter, all_at_once
+
+
+def test_a_cluster_is_queued_once_until_its_message_arrives(bench: Bench) -> None:
+    schedule = bench.store.schedule
+    assert schedule.mark_queued(bench.cluster, START + 120)
+    assert not schedule.mark_queued(bench.cluster, START + 120)
+    bench.lease()
+    assert schedule.mark_queued(bench.cluster, START + 120), "what happens during a pass deserves another"
+
+
+def test_of_eight_ticks_exactly_one_queues_it(bench: Bench) -> None:
+    results = all_at_once([lambda: bench.store.schedule.mark_queued(bench.cluster, START + 120)] * 8)
+    assert sorted(results, key=str) == [False] * 7 + [True]
+
+
+def test_a_lost_message_frees_itself(bench: Bench) -> None:
+    bench.store.schedule.mark_queued(bench.cluster, START + 120)
+    bench.clock.advance(120)
+    assert not bench.store.schedule.mark_queued(bench.cluster, START + 240)
+    bench.clock.advance(0.25)
+    assert bench.store.schedule.mark_queued(bench.cluster, START + 240)
+
+
+def test_a_marker_can_be_taken_back_by_the_one_who_made_it(bench: Bench) -> None:
+    schedule = bench.store.schedule
+    schedule.mark_queued(bench.cluster, START + 120)
+    schedule.clear_queued(bench.cluster, START + 60)
+    assert not schedule.mark_queued(bench.cluster, START + 180)
+    schedule.clear_queued(bench.cluster, START + 120)
+    assert schedule.mark_queued(bench.cluster, START + 180)
+    schedule.clear_queued(bench.cluster)
+    assert schedule.mark_queued(bench.cluster, START + 180)
+
+
+def test_a_cluster_is_due_when_its_interval_has_passed_and_nothing_is_on_its_way(bench: Bench) -> None:
+    assert bench.store.schedule.due(bench.cluster) == Pace()
+    lease = bench.lease()
+    bench.store.leases.release(lease, passed_at=START)
+    pace = bench.store.schedule.due(bench.cluster)
+    assert pace == Pace(last_pass=START)
+    assert not pace.is_due(START + 59, 60)
+    assert pace.is_due(START + 60, 60)
+    bench.store.schedule.mark_queued(bench.cluster, START + 180)
+    assert not bench.store.schedule.due(bench.cluster).is_due(START + 60, 60)
+    bench.store.schedule.passed(bench.cluster, START + 61)
+    assert bench.store.schedule.due(bench.cluster).last_pass == START + 61
+
+
+def test_an_overtaken_pass_does_not_count_as_one(bench: Bench) -> None:
+    zombie = bench.lease("zombie")
+    bench.clock.advance(61)
+    bench.lease("newer")
+    bench.store.leases.release(zombie, passed_at=bench.clock())
+    assert bench.store.schedule.due(bench.cluster).last_pass == 0.0
+
+
+def test_a_thousand_wakes_in_a_window_are_one(bench: Bench) -> None:
+    counter = Counter(bench.store)
+
+    def storm() -> int:
+        return sum(bench.store.debounce.wake(bench.cluster, 2.0) for _ in range(125))
+
+    woken = all_at_once([storm] * 8)
+    assert sorted(woken, key=str) == [0] * 7 + [1]
+    assert counter.items_written <= 8, "nearly all are answered by a read"
+
+
+def test_the_next_window_wakes_again(bench: Bench) -> None:
+    assert bench.store.debounce.wake(bench.cluster, 2.0)
+    bench.clock.advance(1.75)
+    assert not bench.store.debounce.wake(bench.cluster, 2.0)
+    bench.clock.advance(0.25)
+    assert bench.store.debounce.wake(bench.cluster, 2.0)
+    assert bench.store.debounce.wake(bench.cluster + "-other", 2.0)
+
+
+def test_a_signature_can_be_used_once(bench: Bench) -> None:
+    first_use = bench.store.debounce.first_use
+    assert all_at_once([lambda: first_use(bench.cluster, "sig-1", 600)] * 4).count(True) == 1
+    assert not first_use(bench.cluster, "sig-1", 600)
+    assert first_use(bench.cluster, "sig-2", 600)
+    assert first_use(bench.cluster, "sig-1", 600, kind="event")
+    bench.clock.advance(600)
+    assert first_use(bench.cluster, "sig-1", 600)
+
+
+def test_what_was_seen_is_tidied_away_and_does_not_tell_the_signature(bench: Bench) -> None:
+    bench.store.debounce.first_use(bench.cluster, "sig-secret", 600)
+    (row,) = bench.store.table.query(bench.cluster, SEEN)
+    assert int(row["expires_at"]["N"]) >= START + 600
+    assert "sig-secret" not in str(row)

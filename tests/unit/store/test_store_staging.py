@@ -1,0 +1,208 @@
+"""A save larger than one transaction is seen whole or not at all, whatever dies in between."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from threading import Event
+
+import msgspec
+import pytest
+
+from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.operation import Operation, State
+from chalicelib.store import Store
+from chalicelib.store.errors import Fenced, Stale, StoreError, StoreUnavailable
+from infra.local.aws import client, create_table
+from infra.local.aws_faults import Faults, lost_answer
+from tests.unit.store.support import START, Bench, all_at_once
+
+@pytest.fixture
+def table(dynamodb: str) -> str:
+    """One per test: moto copies the table for every item of a transaction, so it must be small."""
+    name = f"outscaler-{uuid.uuid4().hex}"
+    create_table(client("dynamodb", dynamodb), name)
+    return name
+
+
+replace = msgspec.structs.replace
+GROUPS = 52
+
+
+def large(bench: Bench, before: Memory) -> tuple[Memory, tuple[Operation, ...]]:
+    """52 groups and 52 operations, 105 rows with the head, where a transaction takes 100."""
+    groups = {f"g{n}": GroupMemory(target=n + 1, last_add=START) for n in range(GROUPS)}
+    operations = tuple(bench.operation(f"{n:02d}", group=f"g{n}") for n in range(GROUPS))
+    return replace(before, groups=before.groups | groups, last_scale_up=START), operations
+
+
+def save(bench: Bench, store: Store, owner: str = "reconcile-1") -> tuple[Memory, Memory]:
+    """A large save through that store; what was before and what is to be seen after."""
+    lease = store.leases.acquire(bench.cluster, owner, 60)
+    before = store.memory.load(bench.cluster)
+    after, operations = large(bench, before)
+    store.memory.save(bench.cluster, before, after, operations, lease)
+    store.leases.release(lease)
+    return before, replace(after, operations=operations)
+
+
+def small(bench: Bench) -> Memory:
+    """Something to begin with."""
+    bench.save(Memory(), Memory(groups={"g0": GroupMemory(target=99), "kept": GroupMemory(target=1)}, first_seen=START))
+    return bench.load()
+
+
+def test_a_large_save_comes_back_as_it_was(bench: Bench) -> None:
+    small(bench)
+    _, expected = save(bench, bench.store)
+    assert bench.load() == expected
+    assert bench.store.operations.list_open(bench.cluster) == expected.operations
+    assert list(bench.store.table.query(bench.cluster, "staged#")) == []
+
+
+@pytest.mark.parametrize("call", ["put_item", "transact_write_items"])
+def test_a_crash_before_it_is_decided_leaves_the_old_view(bench: Bench, call: str) -> None:
+    before = small(bench)
+    faults = Faults()
+    faults.instead(call, lost_answer())
+    with pytest.raises(StoreUnavailable):
+        save(bench, bench.fresh(faults=faults))
+    assert bench.load() == before
+    assert bench.store.operations.list_open(bench.cluster) == ()
+    assert bench.store.operations.get(bench.cluster, "grow-07") is None
+    bench.clock.advance(61)
+    _, expected = save(bench, bench.store, "reconcile-2")
+    assert bench.load() == expected
+
+
+READERS: dict[str, Callable[[Bench], object]] = {
+    "load": lambda bench: len(bench.load().operations) == GROUPS,
+    "list_open": lambda bench: len(bench.fresh().operations.list_open(bench.cluster)) == GROUPS,
+    "get": lambda bench: bench.fresh().operations.get(bench.cluster, "grow-51"),
+    "claim": lambda bench: bench.fresh().operations.claim(bench.cluster, "grow-51", "act", 30),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+@pytest.mark.parametrize("carried_out", [0, 1])
+def test_a_crash_after_it_is_decided_is_finished_by_whoever_comes_first(
+    bench: Bench, reader: str, carried_out: int
+) -> None:
+    small(bench)
+    faults = Faults()
+    faults.instead("transact_write_items", *[None] * (1 + carried_out), lost_answer())
+    with pytest.raises(StoreUnavailable):
+        save(bench, bench.fresh(faults=faults))
+    assert READERS[reader](bench)
+    memory = bench.load()
+    assert (len(memory.groups), len(memory.operations), memory.last_scale_up) == (GROUPS + 1, GROUPS, START)
+    assert memory.groups["g0"] == GroupMemory(target=1, last_add=START)
+
+
+def test_an_overtaken_large_save_is_fenced_and_leaves_nothing_to_see(bench: Bench) -> None:
+    before = small(bench)
+    zombie = bench.lease("zombie")
+    bench.clock.advance(61)
+    bench.lease("newer")
+    after, operations = large(bench, before)
+    with pytest.raises(Fenced):
+        bench.store.memory.save(bench.cluster, before, after, operations, zombie)
+    assert bench.load() == before
+
+
+@pytest.mark.parametrize("moment", ["before", "between comparing and deciding"])
+def test_a_patch_under_way_makes_a_large_save_stale(bench: Bench, moment: str) -> None:
+    before = small(bench)
+    bench.save(before, before, bench.operation("old", group="g0"))
+    mine = bench.store.operations.claim(bench.cluster, "grow-old", "act", 30)
+
+    def patch() -> None:
+        bench.fresh(faults=Faults()).operations.advance(
+            mine, replace(mine, state=State.FAILED), "act", lambda group: replace(group, last_failure=START)
+        )
+
+    lease = bench.lease()
+    seen = bench.load()
+    after, operations = large(bench, seen)
+    faults = Faults()
+    faults.before("batch_get_item" if moment == "before" else "put_item", patch)
+    with pytest.raises(Stale):
+        bench.fresh(faults=faults).memory.save(bench.cluster, seen, after, operations, lease)
+    memory = bench.load()
+    assert memory.groups["g0"] == GroupMemory(target=99, last_failure=START)
+    assert memory.operations == ()
+
+
+def test_a_patch_waits_for_a_large_save_that_is_decided(bench: Bench) -> None:
+    before = small(bench)
+    bench.save(before, before, bench.operation("old", group="g0"))
+    mine = bench.store.operations.claim(bench.cluster, "grow-old", "act", 30)
+    faults = Faults()
+    faults.instead("transact_write_items", None, lost_answer())
+    with pytest.raises(StoreUnavailable):
+        save(bench, bench.fresh(faults=faults))
+    bench.store.operations.advance(mine, replace(mine, state=State.FAILED), "act",
+                                   lambda group: replace(group, last_failure=START))
+    memory = bench.load()
+    assert memory.groups["g0"] == GroupMemory(target=1, last_add=START, last_failure=START)
+    assert len(memory.operations) == GROUPS
+
+
+def test_four_that_finish_the_same_save_at_once_do_no_harm(bench: Bench) -> None:
+    small(bench)
+    faults = Faults()
+    faults.instead("transact_write_items", None, lost_answer())
+    with pytest.raises(StoreUnavailable):
+        save(bench, bench.fresh(faults=faults))
+    results = all_at_once([lambda: bench.load()] * 4)
+    assert [result for result in results if isinstance(result, StoreError)] == []
+    assert all(isinstance(result, Memory) and len(result.operations) == GROUPS for result in results)
+
+
+def test_a_sleeper_does_not_bring_back_what_is_over(bench: Bench) -> None:
+    """He read what is left to do, slept, and meanwhile the save was finished and one of its operations ended."""
+    small(bench)
+    faults = Faults()
+    faults.instead("transact_write_items", None, lost_answer())
+    with pytest.raises(StoreUnavailable):
+        save(bench, bench.fresh(faults=faults))
+
+    def meanwhile() -> None:
+        bench.load()
+        mine = bench.store.operations.claim(bench.cluster, "grow-07", "act", 30)
+        bench.store.operations.advance(mine, replace(mine, state=State.SUCCEEDED), "act",
+                                       lambda group: replace(group, last_failure=START))
+
+    sleeper = Faults()
+    sleeper.before("transact_write_items", meanwhile)
+    memory = bench.fresh(faults=sleeper).memory.load(bench.cluster)
+    assert memory.groups["g7"].last_failure == START
+    assert "grow-07" not in {operation.id for operation in memory.operations}
+    assert len(memory.operations) == GROUPS - 1
+
+
+def test_readers_never_see_a_part_of_it(bench: Bench) -> None:
+    small(bench)
+    done = Event()
+
+    def read() -> set[tuple[int, int]]:
+        seen: set[tuple[int, int]] = set()
+        store = bench.fresh()
+        while not done.is_set():
+            memory = store.memory.load(bench.cluster)
+            seen.add((len(memory.groups), len(memory.operations)))
+            seen.add((len(memory.groups), len(store.operations.list_open(bench.cluster))))
+        return seen
+
+    def write() -> None:
+        try:
+            save(bench, bench.store)
+        finally:
+            done.set()
+
+    first, second, _ = all_at_once([read, read, write])
+    assert isinstance(first, set)
+    assert isinstance(second, set)
+    whole = {(2, 0), (GROUPS + 1, GROUPS)}
+    between_two_reads = {(2, GROUPS)}       # the save was decided after load and before list_open
+    assert first | second <= whole | between_two_reads
