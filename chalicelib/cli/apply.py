@@ -63,5 +63,5 @@ def _difference(old: str, new: str, name: str, before: int | None) -> str:
 def _say(args: argparse.Namespace, name: str, result: str, version: int, diff: str = "") -> int:
     data = {"name": name, "result": result, "version": version} | ({"diff": diff} if args.dry_run else {})
     text = f"{name}: {result}, version {version}"
-    emit(args.output, lambda: data, lambda: (f"{text}\n{diff}" if diff else text, []))
+    emit(args.output, data, lambda: [f"{text}\n{diff}" if diff else text])
     return 0

@@ -63,10 +63,10 @@ def _clusters(store: Store, args: argparse.Namespace) -> None:
              "lastPass": instant(last)} for each, last in zip(policies, passes, strict=True)]
     rows = tuple((each.name, str(each.version), ago(each.stored_at, now), each.digest[:12], ago(last, now))
                  for each, last in zip(policies, passes, strict=True))
-    emit(args.output, lambda: data, lambda: ("", [
+    emit(args.output, data, lambda: [
         Table(("cluster", "version", "stored", "digest", "last pass"), rows, right=frozenset({1}),
               empty="no cluster has a policy yet")
-    ]))
+    ])
 
 
 def _policy(store: Store, args: argparse.Namespace) -> None:
@@ -75,7 +75,7 @@ def _policy(store: Store, args: argparse.Namespace) -> None:
     if args.output == "json":
         data = {"name": stored.name, "version": stored.version, "storedAt": instant(stored.stored_at),
                 "digest": stored.digest, "text": stored.text}
-        emit("json", lambda: data, lambda: ("", ()))
+        emit("json", data, list)
     else:
         sys.stdout.write(stored.text if stored.text.endswith("\n") else stored.text + "\n")
 
@@ -84,12 +84,12 @@ def _operations(store: Store, args: argparse.Namespace) -> None:
     stored_policy(store, args.name)
     operations = store.operations.list_open(args.name)
     now = time.time()
-    emit(args.output, lambda: [_operation_data(each) for each in operations], lambda: ("", [Table(
+    emit(args.output, [_operation_data(each) for each in operations], lambda: [Table(
         ("operation", "kind", "group", "change", "state", "step", "attempt", "planned", "next"),
         tuple((each.id, each.kind.value, each.group, _change(each), each.state.value, each.step, str(each.attempt),
                ago(each.created_at, now), ago(each.due_at, now) if each.due_at else "") for each in operations),
         right=frozenset({6}), empty="no operation is open",
-    )]))
+    )])
 
 
 def _change(operation: Operation) -> str:
@@ -111,12 +111,12 @@ def _groups(store: Store, args: argparse.Namespace) -> None:
     stored_policy(store, args.name)
     groups = sorted(store.memory.load(args.name).groups.items())
     now = time.time()
-    emit(args.output, lambda: [_group_data(name, group) for name, group in groups], lambda: ("", [Table(
+    emit(args.output, [_group_data(name, group) for name, group in groups], lambda: [Table(
         ("group", "target", "waiting for", "back-off", "last add", "last delete", "last failure"),
         tuple((name, str(group.target), _request(group), _backoff(group, now), ago(group.last_add, now),
                ago(group.last_delete, now), ago(group.last_failure, now)) for name, group in groups),
         right=frozenset({1}), empty="nothing is remembered yet",
-    )]))
+    )])
 
 
 def _request(group: GroupMemory) -> str:

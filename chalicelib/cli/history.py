@@ -34,13 +34,13 @@ def run(args: argparse.Namespace) -> int:
                       "digest": each.digest} for each in versions],
         "journal": [_entry_data(each) for each in entries],
     }
-    emit(args.output, lambda: data, lambda: ("", [
+    emit(args.output, data, lambda: [
         Table(("version", "stored", "digest"),
               tuple((str(each.version), ago(each.stored_at, now), each.digest[:12]) for each in versions),
               title="Policy", right=frozenset({0})),
         Table(("when", "what", "group", "facts"), tuple(_entry_row(each, now) for each in entries), title="Journal",
               empty="nothing has happened yet"),
-    ]))
+    ])
     return 0
 
 

@@ -7,22 +7,19 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from chalicelib.cli.tables import Section, show
+from chalicelib.cli.tables import Block, show
 
 
-def emit(output: str, data: Callable[[], Any], people: Callable[[], tuple[str, Iterable[Section]]]) -> None:
-    """Prints data() (dicts, lists, text, numbers, None) as json or yaml, or people() as a text and tables.
-
-    Both are functions, because making the one that is not wanted can take longer than printing the other.
-    """
+def emit(output: str, data: Any, blocks: Callable[[], Iterable[Block]]) -> None:
+    """Prints data (dicts, lists, text, numbers, None) as json or yaml, or blocks() as text and tables."""
     if output == "json":
-        sys.stdout.write(json.dumps(data(), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=False) + "\n")
     elif output == "yaml":
         import yaml
 
-        sys.stdout.write(yaml.safe_dump(data(), sort_keys=False, allow_unicode=True))
+        sys.stdout.write(yaml.safe_dump(data, sort_keys=False, allow_unicode=True))
     else:
-        show(*people())
+        show(blocks())
 
 
 def warn(text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TextIO
+from typing import TextIO
 
 import msgspec
 
@@ -18,43 +18,28 @@ from chalicelib.cli.text import columns, printable
 _GAP = "   "
 
 
-class Section(Protocol):
-    """What can be shown as a table; without rows it is left out."""
-
-    @property
-    def title(self) -> str:
-        """One line above it; may be empty."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Names of the columns."""
-
-    @property
-    def rows(self) -> Sequence[tuple[str, ...]]:
-        """As many cells each as there are columns."""
-
-
 class Table(msgspec.Struct, frozen=True):
-    """A Section that knows more. right: positions of columns of numbers. empty: what to say without rows."""
+    """Rows of text under column names; without rows it says `empty`, and is left out where that is empty too.
+
+    right: positions of columns of numbers.
+    """
 
     columns: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
+    rows: tuple[tuple[str, ...], ...]
     title: str = ""
     right: frozenset[int] = frozenset()
     empty: str = ""
 
 
-def show(text: str, sections: Iterable[Section], out: TextIO | None = None) -> None:
-    """Prints the text, then a table per section, with an empty line between them."""
+Block = Table | str         # a str is text, printed as it is
+
+
+def show(blocks: Iterable[Block], out: TextIO | None = None) -> None:
+    """Prints the blocks with an empty line between them."""
     out = out or sys.stdout
-    tables = [_as_table(section) for section in sections]
-    shown = [table for table in tables if table.rows or table.empty]
-    if not (wants_rich(out) and _show_rich(text, shown, out)):
-        out.write(plain(text, shown))
-
-
-def _as_table(section: Section) -> Table:
-    return section if isinstance(section, Table) else Table(section.columns, section.rows, section.title)
+    shown = [block for block in blocks if isinstance(block, str) or block.rows or block.empty]
+    if not (wants_rich(out) and _show_rich(shown, out)):
+        out.write(plain(shown))
 
 
 def wants_rich(out: TextIO) -> bool:
@@ -62,9 +47,9 @@ def wants_rich(out: TextIO) -> bool:
     return out.isatty() and os.environ.get("TERM", "") not in {"dumb", ""}
 
 
-def plain(text: str, tables: Iterable[Table]) -> str:
+def plain(blocks: Iterable[Block]) -> str:
     """Columns with three blanks between them; the last one is as wide as it is."""
-    return "\n".join([*([_paragraph(text)] if text else []), *map(_plain_table, tables)])
+    return "\n".join(_paragraph(block) if isinstance(block, str) else _plain_table(block) for block in blocks)
 
 
 def _paragraph(text: str) -> str:
@@ -86,7 +71,7 @@ def _cells(row: Sequence[str], widths: Sequence[int], right: frozenset[int]) -> 
         yield fill + cell if index in right else cell + fill
 
 
-def _show_rich(text: str, tables: Sequence[Table], out: TextIO) -> bool:
+def _show_rich(blocks: Sequence[Block], out: TextIO) -> bool:
     """False where rich is not installed."""
     try:
         from rich.box import SIMPLE_HEAD
@@ -96,9 +81,10 @@ def _show_rich(text: str, tables: Sequence[Table], out: TextIO) -> bool:
     except ImportError:
         return False
     console = Console(file=out, highlight=False)
-    if text:
-        console.print(Text(_paragraph(text)))
-    for table in tables:
+    for table in blocks:
+        if isinstance(table, str):
+            console.print(Text(_paragraph(table)))
+            continue
         if table.title:
             console.print(Text(printable(table.title), style="bold"))
         if not table.rows:

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
             sys.stderr.write(f"{one_line(str(problem))}\n")
         for warning in verdict.warnings:
             warn(warning)
-    emit(args.output, lambda: [_as_data(verdict) for verdict in verdicts], lambda: ("", [_table(verdicts)]))
+    emit(args.output, [_as_data(verdict) for verdict in verdicts], lambda: [_table(verdicts)])
     if any(verdict.problems for verdict in verdicts):
         return 2
     return 1 if args.strict and any(verdict.warnings for verdict in verdicts) else 0

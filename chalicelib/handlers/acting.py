@@ -31,10 +31,10 @@ from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.model.policy import Policy
 from chalicelib.store.errors import NotDue, Over, Stale, Taken
 
-CLAIM = 150.0
-"""Seconds an executor has before another may take over: longer than an invocation can last."""
-BUDGET = 40.0
-"""Seconds after which no further step is begun in the same invocation (of the 60 it should take at most)."""
+CLAIM = 90.0
+"""Seconds an executor has before another may take over: longer than an invocation can last (60, .chalice/config)."""
+BUDGET = 25.0
+"""Seconds after which no further step is begun in the same invocation; the rest of its 60 is for the step under way."""
 EARLY = 5.0
 """A message this much ahead of the one that was sent for the next step is not that one."""
 

@@ -16,7 +16,7 @@ from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.handlers.answer import Answer, Refused
 from chalicelib.handlers.policies import in_force
 from chalicelib.handlers.runtime import Runtime
-from chalicelib.handlers.showing import cooldowns, group, instant, operation, policy_summary, timers
+from chalicelib.handlers.showing import cooldowns, exact, group, instant, operation, policy_summary, timers
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.times import parse_time
@@ -70,7 +70,7 @@ def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> Answer:
     before = _before(parameters)
     _stored(name, rt)
     entries = rt.store.journal.recent(name, limit if before is None else MAX_LIMIT * 10)
-    chosen = [entry for entry in entries if before is None or entry.at < before][:limit]
+    chosen = [entry for entry in entries if before is None or _micros(entry.at) < _micros(before)][:limit]
     return Answer(200, {"decisions": [_decision(entry, full=full) for entry in chosen]})
 
 
@@ -114,10 +114,14 @@ def _health(policy: Policy | None, last_pass: float, now: float) -> str:
 
 
 def _decision(entry: JournalEntry, *, full: bool) -> dict[str, Any]:
-    shown: dict[str, Any] = {"at": instant(entry.at), "kind": entry.kind, "plan": entry.plan, "facts": entry.facts}
+    shown: dict[str, Any] = {"at": exact(entry.at), "kind": entry.kind, "plan": entry.plan, "facts": entry.facts}
     shown |= {"operation": entry.operation} if entry.operation else {}
     shown |= {"group": entry.group} if entry.group else {}
     return shown | ({"body": msgspec.json.decode(entry.body)} if full and entry.body else {})
+
+
+def _micros(at: float) -> int:
+    return round(at * 1e6)
 
 
 def _limit(parameters: Mapping[str, str], most: int) -> int:

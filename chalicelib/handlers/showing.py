@@ -19,6 +19,12 @@ def instant(at: float) -> str | None:
     return format_time(at) if at else None
 
 
+def exact(at: float) -> str:
+    """Epoch seconds as RFC 3339 with microseconds, which identifies an entry of the journal."""
+    micros = round(at * 1e6)
+    return f"{format_time(micros // 10**6)[:-1]}.{micros % 10**6:06d}Z"
+
+
 def policy_summary(policy: Policy) -> dict[str, Any]:
     """What is asked for, without the names of secrets."""
     return {

@@ -47,7 +47,7 @@ class Report(msgspec.Struct, frozen=True):
 
     def facts(self) -> dict[str, object]:
         """As JSON has it."""
-        facts: dict[str, object] = msgspec.to_builtins(self)
+        facts: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
         return facts
 
 

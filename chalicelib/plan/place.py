@@ -65,17 +65,12 @@ def build(world: World, nominated: tuple[Pod, ...], columns: Columns) -> Room:
     closed = world.leaving | unknown | unready
     is_open = np.fromiter((not node.unschedulable and node.name not in closed for node in table.nodes),
                           dtype=np.bool_, count=len(table))
-    running: set[int] = set()
-    per_row: dict[tuple[int, int], int] = {}
     expendable = [is_expendable(cls, options) for cls in snapshot.classes]
     occupying = [(pod.node, pod.cls) for pod in snapshot.pods if pod.node and not expendable[pod.cls]]
-    for name, cls in occupying + [(pod.nominated, pod.cls) for pod in nominated]:
-        running.add(cls)
-        row = table.index.get(name)
-        if row is not None:
-            per_row[row, cls] = per_row.get((row, cls), 0) + 1
-    for (row, cls), count in per_row.items():
-        table.take(row, cls, count, snapshot.classes[cls].ports * count)
+    occupying += [(pod.nominated, pod.cls) for pod in nominated]
+    running = {cls for _, cls in occupying}
+    table.occupy([(row, cls) for name, cls in occupying if (row := table.index.get(name)) is not None],
+                 {cls: snapshot.classes[cls].ports for cls in running})
     for at, (_, daemons) in enumerate(coming, start=len(real)):
         for cls in daemons:
             table.take(at, cls, 1, snapshot.classes[cls].ports)

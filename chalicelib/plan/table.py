@@ -98,6 +98,18 @@ class NodeTable:
         if ports:
             self.ports.setdefault(row, []).extend(ports)
 
+    def occupy(self, pods: Sequence[tuple[int, int]], ports: Mapping[int, tuple[HostPort, ...]]) -> None:
+        """Take room for many pods at once, each (row, class); ports: the host ports of each class."""
+        if not pods:
+            return
+        pairs = np.array(pods, dtype=np.int64)
+        classes, which = np.unique(pairs[:, 1], return_inverse=True)
+        needs = np.array([self.columns.need(int(cls)) for cls in classes], dtype=np.int64)
+        np.subtract.at(self.free, pairs[:, 0], needs[which])
+        for row, cls in pods:
+            if ports[cls]:
+                self.ports.setdefault(row, []).extend(ports[cls])
+
     def give(self, row: int, cls: int, count: int, ports: Sequence[HostPort] = ()) -> None:
         """Undo a take."""
         self.free[row] += count * self.columns.need(cls)

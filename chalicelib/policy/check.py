@@ -93,13 +93,12 @@ def _group_ids(draft: Draft, report: Report) -> None:
                         f"no group of {table.name} is named like this; its ids look like {table.group_example}")
 
 
-def _whose_machines(draft: Draft, report: Report) -> None:
-    """A management cluster holds the machines of many clusters (clusterapi.md D4)."""
+def _one_way_to_discover(draft: Draft, report: Report) -> None:
     settings = (draft.providers or {}).get("clusterapi", {})
-    named = "clusterName" in settings or "clusterName=" in settings.get("autoDiscovery", "")
-    if "kubeconfigSecret" in settings and not named:
-        report.warn((*SPEC, "providers", "clusterapi"),
-                    "a management cluster may hold other clusters' machines too; say whose with clusterName")
+    for key in ("namespace", "clusterName", "labels"):
+        if key in settings and "autoDiscovery" in settings:
+            report.problem((*SPEC, "providers", "clusterapi", key), "cannot stand beside autoDiscovery",
+                           "put it into the specs of autoDiscovery, or take autoDiscovery out")
 
 
 def _mode_given(draft: Draft, report: Report) -> None:
@@ -112,6 +111,6 @@ def _options(draft: Draft, report: Report) -> None:
 
 
 CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
-    _one_way_in, _access_details, _bounds, _ids_once, _groups_have_providers, _group_ids, _whose_machines, _mode_given,
+    _one_way_in, _access_details, _bounds, _ids_once, _groups_have_providers, _group_ids, _one_way_to_discover, _mode_given,
     _options,
 )

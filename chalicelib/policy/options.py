@@ -142,9 +142,10 @@ def _backoff_bounds(found: Read, path: Path, report: Report) -> None:
     if merged.initial_node_group_backoff_duration > merged.max_node_group_backoff_duration:
         name = "initial" if "initial_node_group_backoff_duration" in found.in_force else "max"
         # Upstream takes this as it is, and somebody's command line may hold it.
+        first = format_duration(merged.initial_node_group_backoff_duration)
+        longest = format_duration(merged.max_node_group_backoff_duration)
         report.warn((*path, f"{name}NodeGroupBackoffDuration"),
-                    f"the first back-off, {format_duration(merged.initial_node_group_backoff_duration)}, is longer than "
-                    f"the longest, {format_duration(merged.max_node_group_backoff_duration)}")
+                    f"the first back-off, {first}, is longer than the longest, {longest}")
 
 
 def _balancing_labels(found: Read, path: Path, report: Report) -> None:

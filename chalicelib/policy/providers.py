@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.parsers import DNS_LABEL, SECRET, UNSET, Kind, choice, scalar, text, wrong
+from chalicelib.model.quantity import parse_amount
+from chalicelib.policy.parsers import DNS_LABEL, SECRET, UNSET, Kind, Read, choice, scalar, text, wrong
 from chalicelib.policy.report import Path, Report, closest, quote
 from chalicelib.policy.schema import LIKE_A_SECRET, Field, Section, entries_of, read_section
 from chalicelib.policy.yaml_marks import Mapping, Node, Scalar, Sequence
@@ -73,12 +74,44 @@ def _discovery(value: str) -> str:
 _DISCOVERY_TEXT = scalar(_discovery, "it like clusterapi:namespace=default,clusterName=prod")
 
 
-def _read_discoveries(node: Node, path: Path, report: Report) -> Any:
-    """One spec or a list of them, as one text with a line per spec."""
-    if not isinstance(node, Sequence):
-        return _DISCOVERY_TEXT(node, path, report)
-    found = [_DISCOVERY_TEXT(item, (*path, index), report) for index, item in enumerate(node.items)]
-    return UNSET if any(spec is UNSET for spec in found) else "\n".join(found)
+def _pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        raise BadInput("", f"{quote(value)} is not a regular expression ({error})", "mend it, or take it out") from None
+    if not value or re.search(r"\s", value):
+        raise BadInput("", f"{quote(value)} is empty or has blanks in it", r"label keys have none: write it like ^team\.")
+    return value
+
+
+_PATTERN = scalar(_pattern, r"a regular expression, such as ^team\.")
+
+
+def lines_of(item: Read) -> Read:
+    """One value or a list of them, as one text with a line per value."""
+
+    def read(node: Node, path: Path, report: Report) -> Any:
+        if not isinstance(node, Sequence):
+            return item(node, path, report)
+        found = [item(each, (*path, index), report) for index, each in enumerate(node.items)]
+        return UNSET if any(value is UNSET for value in found) else "\n".join(found)
+
+    return read
+
+
+def amount(resource: str, example: str) -> Kind:
+    """A Kubernetes quantity of a resource, 0 or more, kept as it is written."""
+
+    def parse(value: str) -> str:
+        try:
+            size = parse_amount(resource, value)
+        except BadInput as error:
+            raise BadInput("", error.problem, error.remedy) from None
+        if size < 0:
+            raise BadInput("", f"{quote(value)} is negative", f"write it like {example}")
+        return value
+
+    return Kind("quantity", scalar(parse, f"a quantity, such as {example}"))
 
 
 _CLUSTER_API = Section(fields=(
@@ -87,19 +120,28 @@ _CLUSTER_API = Section(fields=(
     Field("clusterName", text("a Cluster's name", _DNS_NAME, "something like prod"), "clusterName",
           "Only groups of this Cluster API cluster."),
     Field("labels", Kind("key=value, …", _read_labels), "labels", "Only groups with all these labels."),
-    Field("autoDiscovery", Kind("list of specs", _read_discoveries, lambda value: value.split("\n")), "autoDiscovery",
+    Field("autoDiscovery", Kind("list of specs", lines_of(_DISCOVERY_TEXT), str.split), "autoDiscovery",
           "Upstream's way to say the three above: clusterapi:key=value,…; any of several may match."),
     Field("group", text("an API group", _DNS_NAME, "cluster.x-k8s.io"), "group", "API group (upstream: CAPI_GROUP).",
           default="cluster.x-k8s.io"),
     Field("version", text("an API version", r"v[0-9]{1,3}((alpha|beta)[0-9]{1,3})?", "something like v1beta2"),
           "version",
           "API version (upstream: CAPI_VERSION); the server's preferred one if not given."),
-    Field("kubeconfigSecret", SECRET, "kubeconfigSecret",
-          "Secret with the management cluster's kubeconfig; the workload cluster itself if not given."),
     Field("scaleZeroDefaultArch", choice(("amd64", "arm64", "ppc64le", "s390x")), "scaleZeroDefaultArch",
           "Architecture of a group without nodes that does not say (upstream: CAPI_SCALE_ZERO_DEFAULT_ARCH).",
           default="amd64"),
-))
+    Field("reservedCpu", amount("cpu", "200m"), "reservedCpu",
+          "What the kubelet of a new node keeps back of its cpu; learnt from real nodes otherwise."),
+    Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
+    Field("reservedEphemeralStorage", amount("ephemeral-storage", "1Gi"), "reservedEphemeralStorage",
+          "The same for ephemeral storage."),
+    Field("syncMachineLabels", Kind("list of regular expressions", lines_of(_PATTERN), str.split), "syncMachineLabels",
+          "Further labels that Cluster API was told to copy to Nodes (its --additional-sync-machine-labels)."),
+), refused={
+    # A kubeconfig of its own for the management cluster: known, and refused here rather than in the middle of the night.
+    "kubeconfigSecret": ("a management cluster of its own is not available in this version",
+                         "take it out, and run Cluster API in the cluster itself (clusterctl move)"),
+})
 
 PROVIDERS = {
     table.name: table

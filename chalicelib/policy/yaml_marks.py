@@ -76,7 +76,7 @@ class _Composer:
     """Events to nodes, by recursion no deeper than MAX_DEPTH."""
 
     def __init__(self, text: str, place: str) -> None:
-        self.place = place
+        self.place, self.lines = place, len(text.splitlines()) or 1
         self.anchors: dict[str, Node | None] = {}       # None: begun and not yet ended
         self.events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)     # yaml's stubs do not know event kinds
 
@@ -148,11 +148,13 @@ class _Composer:
             return next(self.events)
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
-            where = f"{self.place}:{mark.line + 1}" if mark else self.place
+            line = min(mark.line + 1, self.lines) if mark else 0     # the end of the text is told as one line further
+            where = f"{self.place}:{line}" if mark else self.place
             context = f" {error.context}" if error.context else ""
-            column = f", column {mark.column + 1}" if mark else ""
+            column = f", column {mark.column + 1}" if mark and mark.line < self.lines else ""
             begun = error.context_mark.line + 1 if error.context_mark else 0
-            remedy = f"what is not closed begins in line {begun}" if begun else "look at the line before it too"
+            unclosed = 0 < begun < line
+            remedy = f"what is not closed begins in line {begun}" if unclosed else "look at the line before it too"
             raise BadInput(where, f"not YAML{column}: {error.problem}{context}", remedy) from None
         except yaml.YAMLError as error:
             found = getattr(error, "character", None)

@@ -105,41 +105,36 @@ class Folder:
                 raise BadInput(place, f"is not complete JSON ({error})", "fetch it again; nothing was used") from None
 
     def _items(self, raw: msgspec.Raw, kind: str, place: str) -> None:
-        if kind in _FOLDS:
-            decoder, fold = _FOLDS[kind]
+        """Fold items: in one go where all are well-formed and of one kind, else one by one, naming the bad ones."""
+        one_by_one = None if kind else _RAWS.decode(raw)
+        likely = kind or (_kind_of(one_by_one[0]) if one_by_one else "")
+        if likely in _FOLDS:
+            decoder, fold = _FOLDS[likely]
             try:
                 objects = decoder.decode(raw)
             except msgspec.ValidationError:
-                objects = None  # at least one is malformed: take them one by one, to name it and keep the others
-            if objects is not None:
+                objects = []
+            if objects and (kind or all(item.kind == likely for item in objects)):
                 for at, item in enumerate(objects):
-                    self._fold(fold, item, kind, f"{place}: items[{at}]", None)
+                    self._fold(fold, item, likely, place, at)
                 return
-        items = _RAWS.decode(raw)
-        kinds = {_kind_of(item) or kind for item in items[:1]}
-        if not kind and len(items) > 1 and kinds <= _FOLDS.keys() and all(_kind_of(i) in kinds for i in items):
-            self._items(raw, kinds.pop(), place)
-            return
-        for at, item in enumerate(items):
+        for at, item in enumerate(_RAWS.decode(raw) if one_by_one is None else one_by_one):
             self._one(item, kind, f"{place}: items[{at}]")
 
     def _one(self, raw: msgspec.Raw, kind: str, place: str) -> None:
         kind = _kind_of(raw) or kind
         if kind not in _FOLDS:
             return
-        _, fold = _FOLDS[kind]
         try:
-            item = _ONE[kind].decode(raw)
-        except msgspec.ValidationError as error:
+            _FOLDS[kind][1](self, _ONE[kind].decode(raw))
+        except _MALFORMED as error:
             self._malformed(kind, place, str(error), raw)
-            return
-        self._fold(fold, item, kind, place, raw)
 
-    def _fold(self, fold: _Fold, item: Any, kind: str, place: str, raw: msgspec.Raw | None) -> None:
+    def _fold(self, fold: _Fold, item: Any, kind: str, place: str, at: int) -> None:
         try:
             fold(self, item)
         except _MALFORMED as error:
-            self._malformed(kind, place, str(error), raw or msgspec.Raw(msgspec.json.encode(item)))
+            self._malformed(kind, f"{place}: items[{at}]", str(error), msgspec.Raw(msgspec.json.encode(item)))
 
     def _malformed(self, kind: str, place: str, detail: str, raw: msgspec.Raw) -> None:
         """A gap that names the object as well as its wreck allows."""

@@ -73,13 +73,14 @@ class Write(NamedTuple):
 class Table:
     """One DynamoDB table.
 
-    sleep, chance: how retries wait and what spreads them (0 ≤ chance() < 1). wrap: put between us and botocore's
-    client, for injecting faults.
+    sleep, chance: how retries wait and what spreads them (0 ≤ chance() < 1). client: a botocore client for DynamoDB
+    to be used instead of PynamoDB's own. wrap: put between us and the client, for injecting faults.
     """
 
     def __init__(
         self, name: str, *, region: str | None, endpoint: str | None, sleep: Callable[[float], None],
-        chance: Callable[[], float], wrap: Callable[[Any], Any],
+        chance: Callable[[], float], client: Any = None,
+        wrap: Callable[[Any], Any] = lambda client: client,
     ) -> None:
         self.name = name
         self._connection = TableConnection(
@@ -87,7 +88,7 @@ class Table:
             read_timeout_seconds=READ_SECONDS, max_retry_attempts=1, meta_table=MetaTable(definition(name)),
         )
         try:
-            self.client: Any = self._connection.connection.client   # made now: making it later is not thread-safe
+            self.client = client or self._connection.connection.client   # made now: later is not thread-safe
         except BotoCoreError as error:
             raise StoreUnavailable(str(error)) from error
         self._client, self._sleep, self._chance = wrap(self.client), sleep, chance

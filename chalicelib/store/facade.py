@@ -23,8 +23,8 @@ class Store:
     """Everything that outlives a process, in one DynamoDB table.
 
     clock: epoch seconds. region, endpoint: as botocore finds them (AWS_DEFAULT_REGION, AWS_ENDPOINT_URL) unless given.
-    sleep, chance: how retries wait and what spreads them. wrap: put between the store and botocore's client, for
-    injecting faults. journal_kept: seconds.
+    sleep, chance: how retries wait and what spreads them. client: a botocore client to be used instead of a new one.
+    wrap: put between the store and that client, for injecting faults. journal_kept: seconds.
 
     Methods raise StoreError (errors.py) and nothing else on purpose.
     """
@@ -32,9 +32,11 @@ class Store:
     def __init__(
         self, table_name: str, *, clock: Callable[[], float], region: str | None = None, endpoint: str | None = None,
         sleep: Callable[[float], None] = time.sleep, chance: Callable[[], float] = random.random,
-        wrap: Callable[[Any], Any] = lambda client: client, journal_kept: float = KEPT,
+        client: Any = None, wrap: Callable[[Any], Any] = lambda client: client, journal_kept: float = KEPT,
     ) -> None:
-        self.table = Table(table_name, region=region, endpoint=endpoint, sleep=sleep, chance=chance, wrap=wrap)
+        self.table = Table(
+            table_name, region=region, endpoint=endpoint, sleep=sleep, chance=chance, client=client, wrap=wrap
+        )
         staging = Staging(self.table)
         self.leases = Leases(self.table, clock)
         self.memory = Memories(self.table, staging, clock)

@@ -1,7 +1,7 @@
 """A DynamoDB client that fails on request, with the errors that no emulator ever raises by itself.
 
-Give it to `Store(wrap=...)`. A fault strikes instead of the call, after it (the write happened, its answer is lost), or
-runs something of the test's before it (another process is faster).
+Give it to `Store(wrap=...)`. A fault strikes instead of the call, or after it (the write happened, its answer is
+lost), or runs something of the test's before it (another process is faster).
 """
 
 from __future__ import annotations

@@ -54,10 +54,11 @@ class Outbox:
 class Premises:
     """What a module's tests share because it is slow to make: a table, clients, a clock that only goes forward."""
 
-    def __init__(self, aws: LocalAws) -> None:
+    def __init__(self, aws: LocalAws, clock: ManualClock | None = None) -> None:
+        self.aws = aws
         self.table = f"outscaler-{uuid.uuid4().hex[:12]}"
         aws.create_table(self.table)
-        self.clock = ManualClock(START)
+        self.clock = clock or ManualClock(START)
         self.store = Store(self.table, clock=self.clock, region="us-east-1", endpoint=aws.endpoint)
         self.secrets = aws.client("secretsmanager")
 

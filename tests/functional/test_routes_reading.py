@@ -8,6 +8,7 @@ import pytest
 
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory, ScaleUpRequest
 from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.times import format_time
 from chalicelib.store import JournalEntry
 from tests.functional.desk import Desk, line
 
@@ -24,8 +25,8 @@ def _remember(desk: Desk, name: str) -> None:
         last_scale_up=now - 60,
     )
     operation = Operation(
-        id="remove-1", cluster=name, provider="clusterapi", group="workers", kind=Kind.REMOVE, plan="p1", created_at=now,
-        from_size=3, to_size=2, targets=(Target("n9", "i9"),),
+        id="remove-1", cluster=name, provider="clusterapi", group="workers", kind=Kind.REMOVE, plan="p1",
+        created_at=now, from_size=3, to_size=2, targets=(Target("n9", "i9"),),
     )
     lease = desk.store.leases.acquire(name, f"pass-{now}", 60)
     desk.store.memory.save(name, Memory(), after, (operation,), lease)
@@ -42,7 +43,7 @@ def test_clusters_are_listed_with_their_state(desk: Desk) -> None:
     _remember(desk, seen)
     rows = {row["name"]: row for row in desk.get("/clusters").json_body["clusters"]}
     assert rows[seen] == {
-        "name": seen, "mode": "active", "version": 1, "lastPass": "2026-11-21T07:20:54Z", "health": "ok",
+        "name": seen, "mode": "active", "version": 1, "lastPass": format_time(desk.clock()), "health": "ok",
         "openOperations": 1,
     }
     assert (rows[fresh]["mode"], rows[fresh]["lastPass"], rows[fresh]["health"]) == ("shadow", None, "waiting")
@@ -83,8 +84,8 @@ def test_a_policy_that_cannot_be_read_hides_nothing_else(desk: Desk) -> None:
 def test_decisions_come_newest_first_and_in_pages(desk: Desk) -> None:
     name, start = desk.cluster(), desk.clock()
     for number in range(5):
-        facts: dict[str, str | int | float | bool] = {"number": number}
-        desk.store.journal.append(name, JournalEntry(start + number, "plan", plan=f"p{number}", facts=facts, body='{"a": 1}'))
+        entry = JournalEntry(start + number / 8, "plan", plan=f"p{number}", facts={"number": number}, body='{"a": 1}')
+        desk.store.journal.append(name, entry)
     desk.clock.advance(10)
     newest = desk.get(f"/clusters/{name}/decisions?limit=2").json_body["decisions"]
     assert [one["plan"] for one in newest] == ["p4", "p3"]

@@ -75,8 +75,8 @@ def _wrong(desk: Desk) -> dict[str, dict[str, str]]:
 
 @pytest.mark.parametrize("what", [
     "nothing", "another key", "signature of another body", "no timestamp", "another timestamp",
-    "timestamp is no number", "too old", "from the future", "another algorithm", "not hexadecimal", "not ASCII", "another token",
-    "empty token", "another scheme", "the hmac key as token", "wrong signature beside a right token",
+    "timestamp is no number", "too old", "from the future", "another algorithm", "not hexadecimal", "not ASCII",
+    "another token", "empty token", "another scheme", "the hmac key as token", "wrong signature beside a right token",
 ])
 def test_401_tells_every_wrong_caller_the_same(desk: Desk, what: str) -> None:
     answer = desk.post(desk.cluster(), BODY, _wrong(desk)[what])

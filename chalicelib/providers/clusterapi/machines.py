@@ -64,11 +64,6 @@ def classify(machine: Machine, node: Node | None) -> Instance | None:
     return None
 
 
-def counts_as_running(instance: Instance) -> bool:
-    """Whether lowering the size must spare it (clusterapi.md §4.4): anything but a placeholder that is not a Node."""
-    return instance.state is InstanceState.RUNNING and not instance.id.startswith(FAILED)
-
-
 def _running(machine: Machine, node: Node | None) -> Instance:
     # The Node's own spelling first: ids are compared letter by letter. Never an empty id (D27): a Node without one
     # is found by its name.

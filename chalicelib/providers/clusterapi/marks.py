@@ -50,7 +50,7 @@ class Standing(msgspec.Struct, frozen=True):
     @property
     def others_settled(self) -> bool:
         """Whether the size already accounts for every mark that is not on a target."""
-        return self.excess >= len(self.others)
+        return not self.others or self.excess >= len(self.others)
 
     @property
     def goal(self) -> int:

@@ -119,7 +119,9 @@ class _Attempt:
             if stands.goal < stands.size:
                 self._permitted(stands.goal)
             self._mark(stands)
-        except (InvalidRequest, Conflict):
+        except (Transient, Throttled):
+            raise       # marks that were set stay: the next call goes on from them
+        except ProviderError:
             _unmark(self._context, self._operation, stands.targets)
             raise
         if stands.goal < stands.size:

@@ -18,7 +18,6 @@ from chalicelib.model.outcome import Done, Outcome
 from chalicelib.providers.clusterapi.api import Api, decode
 from chalicelib.providers.clusterapi.change import TRIES, Context, check_maximum, check_minimum, machines_of
 from chalicelib.providers.clusterapi.identity import Nodes
-from chalicelib.providers.clusterapi.machines import classify, counts_as_running
 from chalicelib.providers.clusterapi.marks import standing
 from chalicelib.providers.clusterapi.rollout import rolling_out
 from chalicelib.providers.clusterapi.subject import Held, Subject, machine_sets
@@ -76,8 +75,8 @@ def _spares_the_running(context: Context, subject: Subject, operation: Operation
         raise Conflict(f"{subject.group}: machines of another removal are marked and would be taken first")
     unjoined = any(each.status.node_ref is None for each in machines)
     nodes = Nodes(_nodes(context.api) if unjoined else (), context.settings.keys)
-    instances = [classify(each, nodes.of(each)) for each in machines]
-    running = sum(1 for each in instances if each is not None and counts_as_running(each))
+    # Who has a Node stays, whatever else is said of it; whose Node we know may be news to Cluster API (D26).
+    running = sum(1 for each in machines if not each.leaving and (each.status.node_ref or nodes.of(each)))
     if operation.to_size < running:
         raise InvalidRequest(
             f"{subject.group}: from {operation.from_size} to {operation.to_size} would delete existing machines, "

@@ -81,6 +81,10 @@ class Api:
                 made = self._answered(Request(method, path, query, given, body, user, route_of(path)))
         except status.ApiError as error:
             made = answer(error.code, error.body(), error.headers)
+        except Exception as error:  # as the real server: a request it chokes on must not look like a lost connection
+            text = f"Internal error occurred: {type(error).__name__}: {error}"
+            causes = {"causes": [{"message": f"{type(error).__name__}: {error}"}]}
+            made = answer(500, status.ApiError(500, "InternalError", text, causes).body())
         made.truncate, made.close = fault.truncate, fault.close
         self.requests.append(Logged(method, target, user.name, 0 if made.close else made.status))
         return made

@@ -1,6 +1,6 @@
 """CustomResourceDefinitions: from a manifest to a served resource, and a directory of manifests into a store.
 
-The simulation ships its own short definitions (crds/); where Cluster API's real ones are at hand, the same code loads
+The simulation ships its own short definitions (definitions/); where Cluster API's real ones are at hand, the same code loads
 those and objects are validated against their full schemas.
 """
 
@@ -18,7 +18,7 @@ from infra.local.kube.resources import CUSTOM, Resource, Version
 from infra.local.kube.store import ObjectStore
 
 GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
-OWN = Path(__file__).with_name("crds")
+OWN = Path(__file__).with_name("definitions")
 
 
 def _priority(name: str) -> tuple[int, int, int]:
@@ -94,5 +94,5 @@ def load(store: ObjectStore, directory: Path) -> None:
         for crd in documents:
             if isinstance(crd, dict) and crd.get("kind") == "CustomResourceDefinition":
                 name = crd["metadata"]["name"]
-                if store.peek(PLURAL, name, group=GROUP) is None:
+                if store.peek(PLURAL, name, group=GROUP) is None and resource(crd):
                     establish(store, store.create(PLURAL, crd, GROUP))

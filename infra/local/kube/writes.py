@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from chalicelib.model.errors import BadInput
 from infra.local.kube import apply, crds, patches, scale, schema, status, validate
 from infra.local.kube.objects import KubeObject, clone, dig
 from infra.local.kube.request import Request, Response, Route, answer
@@ -54,6 +55,17 @@ class Target:
         return show(self.resource, self.version, obj)
 
 
+def _check_definition(target: Target, obj: KubeObject) -> None:
+    """ApiError 422 for a CustomResourceDefinition that describes no resource."""
+    if (target.group, target.plural) != (crds.GROUP, crds.PLURAL):
+        return
+    try:
+        crds.resource(obj)
+    except BadInput as error:
+        why = status.cause("FieldValueInvalid", f"Invalid value: {error.problem}", "spec")
+        raise status.invalid(target.resource.kind, target.group, obj["metadata"]["name"], [why]) from None
+
+
 class Writer:
     """The write path of one server."""
 
@@ -97,6 +109,7 @@ class Writer:
             if not any(taint.get("key") == _NOT_READY["key"] for taint in spec.get("taints") or ()):
                 spec["taints"] = [*(spec.get("taints") or ()), dict(_NOT_READY)]
         validate.check(resource, target.version, made)
+        _check_definition(target, made)
         return _tidy(taken_in(resource, made))
 
     def _typed(self, target: Target, obj: KubeObject) -> None:
@@ -186,8 +199,9 @@ class Writer:
                 meta["namespace"] = route.namespace
             self._check_version(target, old, meta)
             made = _tidy(self._touched(target, old, taken_in(resource, self._shaped(target, sent))))
-            validate.check(resource, target.version, show(resource, target.version, made), show(
-                resource, target.version, old))
+            shown = show(resource, target.version, made)
+            validate.check(resource, target.version, shown, show(resource, target.version, old))
+            _check_definition(target, made)
         stored = self._store.update(target.plural, made, target.group, dry_run=request.dry_run)
         if not request.dry_run and not owned:
             self._owners.note(request.manager, old, stored)

@@ -60,7 +60,7 @@ def resource(
         "clusterName": cluster,
         "selector": {"matchLabels": {"of": name}},
         "template": {
-            "metadata": {"labels": {"of": name, **((template or {}).get("labels") or {})}},
+            "metadata": {"labels": {"of": owners[0]["name"] if owners else name, **((template or {}).get("labels") or {})}},
             "spec": {
                 "clusterName": cluster,
                 "bootstrap": {"dataSecretName": "b"},

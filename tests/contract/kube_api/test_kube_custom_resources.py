@@ -26,7 +26,8 @@ SCHEMA = {
     }}},
 }
 THING_CRD = {
-    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "things.example.com"},
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "things.example.com"},
     "spec": {
         "group": "example.com", "scope": "Cluster", "names": {"plural": "things", "kind": "Thing"},
         "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}}],
@@ -78,6 +79,11 @@ def test_a_definition_is_served_until_it_is_deleted(call: Caller) -> None:
     assert call("DELETE", "/api/v1/namespaces/app").status == 200
 
 
+def test_an_incomplete_definition_is_refused(call: Caller) -> None:
+    bad = {**THING_CRD, "metadata": {"name": "bad.example.com"}, "spec": {"group": "example.com"}}
+    assert (call("POST", CRDS, bad).status, call("GET", f"{CRDS}/bad.example.com").status) == (422, 404)
+
+
 @needs_shared
 def test_the_real_cluster_api_schema_is_enforced() -> None:
     call = caller(crd_directory=SHARED / "data" / "capi-crds")
@@ -92,5 +98,5 @@ def test_the_real_cluster_api_schema_is_enforced() -> None:
 
 def test_an_incomplete_definition_is_the_users_mistake(tmp_path: Path) -> None:
     (tmp_path / "x.yaml").write_text("kind: CustomResourceDefinition\nmetadata: {name: x.example.com}\nspec: {}\n")
-    with pytest.raises(BadInput, match="x.example.com"):
+    with pytest.raises(BadInput, match=r"x\.example\.com"):
         crds.load(ObjectStore(lambda: NOW), tmp_path)

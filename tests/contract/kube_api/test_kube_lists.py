@@ -26,7 +26,7 @@ def test_later_pages_show_the_moment_of_the_first(call: Caller) -> None:
     store = call.server.store
     store.delete("nodes", "n1")
     store.create("nodes", node("n0a"))
-    store.update("nodes", {**store.get("nodes", "n2"), "metadata": {"name": "n2", "labels": {"late": "yes"}}})  # type: ignore[dict-item]  # n2 is there
+    store.update("nodes", {**node("n2"), "metadata": {"name": "n2", "labels": {"late": "yes"}}})
     rest = call("GET", f"/api/v1/nodes?limit=9&continue={first['metadata']['continue']}").json()
     assert _names(rest) == ["n1", "n2"]
     assert "late" not in rest["items"][1]["metadata"]["labels"]

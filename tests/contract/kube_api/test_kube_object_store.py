@@ -92,8 +92,10 @@ def test_pods_are_found_by_their_node_wherever_they_move() -> None:
 
 def test_loading_keeps_what_was_captured() -> None:
     store = ObjectStore(lambda: NOW)
-    store.load("nodes", [{**node("n"), "metadata": {"name": "n", "uid": "u", "creationTimestamp": "2020-01-01T00:00:00Z"}}])
-    assert (_got(store, "n")["metadata"]["uid"], _got(store, "n")["kind"]) == ("u", "Node")
+    meta = {"name": "n", "uid": "u", "creationTimestamp": "2020-01-01T00:00:00Z"}
+    store.load("nodes", [{**node("n"), "metadata": dict(meta)}])
+    found = _got(store, "n")
+    assert (found["kind"], {key: found["metadata"][key] for key in meta}) == ("Node", meta)
 
 
 def test_new_pods_get_the_servers_defaults() -> None:

@@ -73,7 +73,10 @@ class Stage:
 
         made = build(clock=self.clock, store=self.store, sender=self, read_secret=lambda name: "",
                      connect=connected, providers=lambda policy, cluster, secret: self.providers())
-        return dataclasses.replace(made, checkpoint=self._checkpoint, emit=lambda line: self.lines.append(json.loads(line)))
+        return dataclasses.replace(made, checkpoint=self._checkpoint, emit=self._emit)
+
+    def _emit(self, line: str) -> None:
+        self.lines.append(json.loads(line))
 
     def replace(self, **parts: Any) -> None:
         """Other parts of the runtime from now on."""

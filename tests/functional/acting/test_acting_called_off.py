@@ -76,9 +76,13 @@ def test_a_missing_credential_is_a_failure_that_names_its_place(stage: Stage) ->
 
 def test_what_nobody_expected_leaves_the_operation_to_the_next_attempt(stage: Stage) -> None:
     stage.group(2)
-    stage.replace(providers=lambda policy, cluster, secret: [][1])
+
+    def broken() -> list[object]:
+        raise LookupError("a bug")
+
+    stage.replace(providers=lambda policy, cluster, secret: broken())
     operation = stage.planned(Kind.GROW, from_size=2, to_size=3)
-    with pytest.raises(IndexError):
+    with pytest.raises(LookupError):
         stage.deliver()
     assert stage.now(operation).state is State.RUNNING
     stage.replace(providers=lambda policy, cluster, secret: [stage.provider])

@@ -53,7 +53,7 @@ def test_killed_anywhere_it_ends_as_if_it_had_not_been(
     operation = scene(stage)
     stage.play()
     assert place in stage.checkpoints
-    ends = {
+    ends: dict[object, object] = {
         growth: ("succeeded", "", [("g-1", True), ("g-2", True)], 4, 4, []),
         drain: ("succeeded", "", [("g-2", True)], 1, 1, ["g-1"]),
         refusal: ("failed", "InvalidRequest", [("g-1", True)], 1, 1, []),

@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
 
 def shown(*tables: Table, text: str = "", out: io.StringIO | None = None) -> str:
     out = out or io.StringIO()
-    show(text, tables, out)
+    show([*([text] if text else []), *tables], out)
     return out.getvalue()
 
 

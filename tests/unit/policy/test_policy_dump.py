@@ -52,9 +52,10 @@ groups = st.lists(
               max=st.none() | st.integers(5, 9), priority=st.integers(-9, 9)),
     max_size=3, unique_by=lambda group: group.id,
 ).map(tuple)
-settings_of = st.fixed_dictionaries(
-    {}, optional={"autoDiscovery": st.just("clusterapi:\nclusterapi:a=b"), "labels": st.just("a=b,c=d"),
-                  "clusterName": words}
+settings_of = st.one_of(
+    st.fixed_dictionaries({"autoDiscovery": st.just("clusterapi:\nclusterapi:a=b")}, optional={"reservedCpu": st.just("200m")}),
+    st.fixed_dictionaries({}, optional={"labels": st.just("a=b,c=d"), "clusterName": words,
+                                        "syncMachineLabels": st.just("^a\nb|c")}),
 )
 policies = st.builds(
     Policy, name=words, mode=st.sampled_from(Mode), scan_interval=st.integers(5, 3600).map(float), kubernetes=access,

@@ -8,6 +8,8 @@ import pytest
 
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Mode, Options, Policy, Webhook
 from chalicelib.policy.load import digest, load
+from chalicelib.policy.providers import PROVIDERS
+from chalicelib.providers.clusterapi.settings import KNOWN, read_settings
 from tests.unit.policy.paper import (
     ARCHITECTURE,
     GOOD,
@@ -184,11 +186,19 @@ def test_a_group_id_that_cannot_match_is_warned_about() -> None:
     )
 
 
-def test_a_management_cluster_without_a_cluster_name_is_warned_about() -> None:
-    (told,) = warnings(with_providers("{clusterapi: {kubeconfigSecret: mgmt}}"))
-    assert told.startswith("policy.yaml:5: spec.providers.clusterapi: a management cluster may hold other clusters'")
-    assert told.endswith("say whose with clusterName")
-    assert warnings(with_providers("{clusterapi: {kubeconfigSecret: mgmt, clusterName: a}}")) == ()
+def test_what_validates_is_what_the_provider_accepts() -> None:
+    section = PROVIDERS["clusterapi"].section
+    assert section is not None
+    assert {field.key for field in section.fields} | set(section.refused) == KNOWN
+    settings = read(with_providers(
+        "{clusterapi: {namespace: a, clusterName: b, labels: {x: y}, reservedCpu: 200m, reservedMemory: 1.5Gi, "
+        "reservedEphemeralStorage: 1e9, syncMachineLabels: ['^team', a|b], scaleZeroDefaultArch: arm64, version: v1beta2}}"
+    )).providers["clusterapi"]
+    taken = read_settings(settings)
+    assert (taken.architecture, taken.version, taken.managed_labels) == ("arm64", "v1beta2", ("^team", "a|b"))
+    assert taken.reserve == {"cpu": 200, "memory": 3 * 2**29, "ephemeral-storage": 10**9}
+    specs = read(with_providers("{clusterapi: {autoDiscovery: ['clusterapi:', 'clusterapi:team=web']}}"))
+    assert len(read_settings(specs.providers["clusterapi"]).specs) == 2
 
 
 def test_the_digest_is_of_the_text_and_not_of_its_line_ends() -> None:

@@ -96,5 +96,5 @@ def test_wrong_settings_come_all_at_once() -> None:
 
 
 def test_a_broken_list_in_a_setting_is_bad_input() -> None:
-    with pytest.raises(BadInput, match="--option startupTaint:2: not YAML"):
+    with pytest.raises(BadInput, match="--option startupTaint:1: not YAML"):
         override(Policy(name="a"), ["startupTaint=[a"])

@@ -10,7 +10,7 @@ from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.providers.clusterapi.identity import Nodes, handle_of, normalise
 from chalicelib.providers.clusterapi.keys import Keys
-from chalicelib.providers.clusterapi.machines import classify, counts_as_running
+from chalicelib.providers.clusterapi.machines import classify
 from tests.contract.clusterapi.objects import as_machine, leaving, machine, node
 
 VMSS = ("azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool/"
@@ -153,20 +153,3 @@ def test_a_reference_to_what_is_no_node_is_no_instance() -> None:
     with_id = instance(machine("m", "ms", node="gone", provider_id="c:///i"))
     assert with_id is not None
     assert with_id.id == "c:///i"
-
-
-@pytest.mark.parametrize(
-    ("obj", "counts"),
-    [
-        (machine("m", "ms", provider_id="c:///i", node="n"), True),
-        (machine("m", "ms", node="bare"), True),
-        (machine("m", "ms"), False),
-        (leaving(machine("m", "ms", node="n")), False),
-        (machine("m", "ms", phase="Failed", failureMessage="x"), False),
-        (machine("m", "ms", node="gone", phase="Failed", failureMessage="x"), False),
-    ],
-)
-def test_what_a_smaller_size_must_spare(obj: dict[str, Any], counts: bool) -> None:
-    found = instance(obj, node("n", "c:///i"), node("bare", ""))
-    assert found is not None
-    assert counts_as_running(found) is counts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -26,17 +27,23 @@ def dynamodb() -> Iterator[str]:
         yield aws.endpoint
 
 
+@pytest.fixture(scope="session")
+def connected(dynamodb: str) -> Any:
+    """One client for all stores: making one takes longer than most of these tests."""
+    return client("dynamodb", dynamodb)
+
+
 @pytest.fixture(scope="module")
-def table(dynamodb: str) -> str:
+def table(connected: Any) -> str:
     """A table of the module's own: moto copies the whole table for every transaction."""
     name = f"outscaler-{uuid.uuid4().hex}"
-    create_table(client("dynamodb", dynamodb), name)
+    create_table(connected, name)
     return name
 
 
 @pytest.fixture
-def bench(dynamodb: str, table: str, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(dynamodb: str, connected: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Stores, a clock and faults, for a cluster that no other test knows."""
     for name, value in environment(dynamodb).items():
         monkeypatch.setenv(name, value)
-    return Bench(table, f"cluster-{uuid.uuid4().hex[:12]}", ManualClock(START), Faults())
+    return Bench(table, f"cluster-{uuid.uuid4().hex[:12]}", connected, ManualClock(START), Faults())

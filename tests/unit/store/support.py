@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from chalicelib.model.memory import Backoff, GroupMemory, LearntTemplate, Memory, NodeMemory, ScaleUpRequest
 from chalicelib.model.node import Node, Taint
-from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.operation import Kind, Operation
 from chalicelib.store import Lease, Store
 from infra.local.aws_faults import Faults
 from infra.local.controllers.clock import ManualClock
@@ -27,6 +27,7 @@ class Bench:
 
     table: str
     cluster: str
+    client: Any
     clock: ManualClock
     faults: Faults
     waits: list[float] = field(default_factory=list)
@@ -42,7 +43,7 @@ class Bench:
     def fresh(self, *, faults: Faults | None = None) -> Store:
         """A store with nothing remembered in the process. It waits by noting how long."""
         return Store(self.table, clock=self.clock, sleep=self.waits.append, chance=lambda: 0.5,
-                     wrap=(faults or self.faults).wrap)
+                     client=self.client, wrap=(faults or self.faults).wrap)
 
     def lease(self, owner: str = "reconcile-1") -> Lease:
         """The cluster's lease, for a minute."""
@@ -73,13 +74,24 @@ class Bench:
 
 
 class Counter:
-    """Counts what really goes to DynamoDB, by botocore's own event, from now on."""
+    """Counts what really goes to DynamoDB, by botocore's own events: `with Counter(bench) as counter:`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, bench: Bench) -> None:
         self.requests: list[tuple[str, dict[str, Any]]] = []
         self.items_read = 0
-        store.table.client.meta.events.register("provide-client-params.dynamodb.*", self._sent)
-        store.table.client.meta.events.register("after-call.dynamodb.*", self._answered)
+        self._events = bench.client.meta.events
+        self._hooks: dict[str, Callable[..., None]] = {
+            "provide-client-params.dynamodb.*": self._sent, "after-call.dynamodb.*": self._answered,
+        }
+
+    def __enter__(self) -> Counter:
+        for event, hook in self._hooks.items():
+            self._events.register(event, hook)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for event, hook in self._hooks.items():
+            self._events.unregister(event, hook)
 
     @property
     def items_written(self) -> int:

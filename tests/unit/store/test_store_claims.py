@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tests.unit.store.support import Bench, Counter, all_at_once
 
 
@@ -17,7 +19,7 @@ def test_each_of_two_clusters_is_told_who_has_what_it_wanted(bench: Bench) -> No
 
 def test_of_two_clusters_that_claim_at_once_one_gets_it_and_the_other_learns_whose_it_is(bench: Bench) -> None:
     group, clusters = ("clusterapi", f"{bench.cluster}/g"), [f"{bench.cluster}-{n}" for n in range(6)]
-    results = all_at_once([lambda name=name: bench.store.claims.claim_groups(name, [group]) for name in clusters])
+    results = all_at_once([partial(bench.store.claims.claim_groups, name, [group]) for name in clusters])
     assert results.count({}) == 1
     owner = clusters[results.index({})]
     assert results.count({group: owner}) == 5
@@ -41,6 +43,6 @@ def test_only_the_owner_gives_a_group_back(bench: Bench) -> None:
 def test_what_is_claimed_already_costs_no_write(bench: Bench) -> None:
     groups = [("clusterapi", f"{bench.cluster}/{n}") for n in range(3)]
     bench.store.claims.claim_groups(bench.cluster, groups)
-    counter = Counter(bench.store)
-    bench.store.claims.claim_groups(bench.cluster, groups)
+    with Counter(bench) as counter:
+        bench.store.claims.claim_groups(bench.cluster, groups)
     assert (counter.items_written, len(counter.requests)) == (0, 1)

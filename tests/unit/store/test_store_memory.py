@@ -52,18 +52,19 @@ def test_a_quiet_pass_writes_at_most_five_items_and_reads_at_most_25(bench: Benc
     nodes = {f"ip-10-0-{n // 256}-{n % 256}": NodeMemory(START - n, START) for n in range(count)}
     groups = {f"g{n}": GroupMemory(target=n) for n in range(8)}
     template = full_memory().templates["workers"]
-    bench.save(Memory(), Memory(nodes=nodes, groups=groups, templates=dict.fromkeys(groups, template), first_seen=START))
+    templates = dict.fromkeys(groups, template)
+    bench.save(Memory(), Memory(nodes=nodes, groups=groups, templates=templates, first_seen=START))
     bench.clock.advance(60)
-    counter = Counter(bench.store)
-
-    bench.store.schedule.mark_queued(bench.cluster, bench.clock() + 120)
-    lease = bench.lease("quiet")
-    before = bench.load()
-    confirmed = {name: replace(node, confirmed_at=bench.clock()) for name, node in before.nodes.items()}
-    younger = {name: replace(each, learnt_at=bench.clock()) for name, each in before.templates.items()}
-    after = replace(before, nodes=confirmed, templates=younger)
-    bench.store.memory.save(bench.cluster, before, after, (), lease)
-    bench.store.leases.release(lease, passed_at=bench.clock())
+    with Counter(bench) as counter:
+        bench.store.schedule.due(bench.cluster)
+        bench.store.schedule.mark_queued(bench.cluster, bench.clock() + 120)
+        lease = bench.lease("quiet")
+        before = bench.load()
+        confirmed = {name: replace(node, confirmed_at=bench.clock()) for name, node in before.nodes.items()}
+        younger = {name: replace(each, learnt_at=bench.clock()) for name, each in before.templates.items()}
+        after = replace(before, nodes=confirmed, templates=younger)
+        bench.store.memory.save(bench.cluster, before, after, (), lease)
+        bench.store.leases.release(lease, passed_at=bench.clock())
 
     assert counter.items_written <= 4      # which leaves one for a journal entry
     assert counter.items_read <= 25
@@ -75,8 +76,8 @@ def test_only_what_changed_is_written(bench: Bench) -> None:
     before = bench.load()
     after = replace(before, groups=before.groups | {"workers": GroupMemory(target=9)})
     lease = bench.lease()
-    counter = Counter(bench.store)
-    bench.store.memory.save(bench.cluster, before, after, (), lease)
+    with Counter(bench) as counter:
+        bench.store.memory.save(bench.cluster, before, after, (), lease)
     assert counter.items_written == 1
     assert bench.load() == after
 
@@ -85,8 +86,8 @@ def test_nothing_is_written_where_nothing_changed(bench: Bench) -> None:
     bench.save(Memory(), full_memory())
     before = bench.load()
     lease = bench.lease()
-    counter = Counter(bench.store)
-    bench.store.memory.save(bench.cluster, before, before, (), lease)
+    with Counter(bench) as counter:
+        bench.store.memory.save(bench.cluster, before, before, (), lease)
     assert counter.items_written == 0
 
 

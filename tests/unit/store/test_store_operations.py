@@ -186,8 +186,8 @@ def test_listing_what_is_open_does_not_read_what_is_over(bench: Bench) -> None:
         operation = claimed(bench, name)
         bench.store.operations.advance(operation, replace(operation, state=State.SUCCEEDED), "act-1")
     bench.planned(bench.operation("d"))
-    counter = Counter(bench.store)
-    assert [each.id for each in bench.store.operations.list_open(bench.cluster)] == ["grow-d"]
+    with Counter(bench) as counter:
+        assert [each.id for each in bench.store.operations.list_open(bench.cluster)] == ["grow-d"]
     assert [name for name, _ in counter.requests].count("Query") == 1
     assert counter.items_read == 3      # the operation, and the gate before and after
 

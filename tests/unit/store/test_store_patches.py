@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 import pytest
 
@@ -27,7 +29,8 @@ def growing(bench: Bench, name: str = "a", **values: object) -> Operation:
     before = bench.load()
     group = GroupMemory(target=2, request=ScaleUpRequest(1, START, START + 900))
     operation = bench.operation(name, **values)
-    bench.save(before, replace(before, groups=before.groups | {operation.group: group}, first_seen=START - 9), operation)
+    after = replace(before, groups=before.groups | {operation.group: group}, first_seen=START - 9)
+    bench.save(before, after, operation)
     return bench.store.operations.claim(bench.cluster, operation.id, f"act-{name}", 30)
 
 
@@ -128,6 +131,6 @@ def test_six_executors_patch_the_same_group_and_none_is_lost(bench: Bench) -> No
             operation, replace(operation, state=State.SUCCEEDED), operation.claimed_by, patch, scaled_up
         )
 
-    results = all_at_once([lambda operation=operation: end(operation) for operation in operations])
+    results = all_at_once([partial(end, operation) for operation in operations])
     assert [result for result in results if isinstance(result, Exception)] == []
     assert bench.load().groups["workers"].erred == tuple(f"i-grow-{name}" for name in "abcdef")

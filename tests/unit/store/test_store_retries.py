@@ -16,7 +16,8 @@ AFTER = Memory(groups={"g": GroupMemory(target=3)})
 BUSY = [
     cancelled("None", "TransactionConflict"), cancelled("ThrottlingError", "None"),
     cancelled("None", "ProvisionedThroughputExceeded"), busy("ThrottlingException"),
-    busy("ProvisionedThroughputExceededException"), busy("TransactionInProgressException"), busy("RequestLimitExceeded"),
+    busy("ProvisionedThroughputExceededException"), busy("TransactionInProgressException"),
+    busy("RequestLimitExceeded"),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from threading import Event
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,15 +14,16 @@ from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation, State
 from chalicelib.store import Store
 from chalicelib.store.errors import Fenced, Stale, StoreError, StoreUnavailable
-from infra.local.aws import client, create_table
+from infra.local.aws import create_table
 from infra.local.aws_faults import Faults, lost_answer
 from tests.unit.store.support import START, Bench, all_at_once
 
+
 @pytest.fixture
-def table(dynamodb: str) -> str:
+def table(connected: Any) -> str:
     """One per test: moto copies the table for every item of a transaction, so it must be small."""
     name = f"outscaler-{uuid.uuid4().hex}"
-    create_table(client("dynamodb", dynamodb), name)
+    create_table(connected, name)
     return name
 
 
@@ -154,7 +156,7 @@ def test_four_that_finish_the_same_save_at_once_do_no_harm(bench: Bench) -> None
     faults.instead("transact_write_items", None, lost_answer())
     with pytest.raises(StoreUnavailable):
         save(bench, bench.fresh(faults=faults))
-    results = all_at_once([lambda: bench.load()] * 4)
+    results = all_at_once([bench.load] * 4)
     assert [result for result in results if isinstance(result, StoreError)] == []
     assert all(isinstance(result, Memory) and len(result.operations) == GROUPS for result in results)
 

@@ -1,0 +1,164 @@
+"""A simulated API server with Cluster API objects in it, the real client in front, and a look at what was written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from chalicelib.kube.client import Cluster
+from chalicelib.kube.connect import connect
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.policy import GroupPolicy, KubernetesAccess
+from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.registry import build
+from infra.local.controllers.capi.controller import ClusterApi
+from infra.local.controllers.clock import ManualClock
+from infra.local.kube.auth import MASTERS, Rule, User
+from infra.local.kube.faults import Fault
+from infra.local.kube.server import ApiServer
+from infra.local.kube.store import ObjectStore
+from tests.contract.clusterapi.objects import GROUP, Json, deployment, machine, machine_set, node
+
+NOW = 1_800_000_000.0
+PLURALS = {"MachineDeployment": "machinedeployments", "MachineSet": "machinesets", "MachinePool": "machinepools",
+           "Machine": "machines"}
+LIMITED = "system:serviceaccount:outscaler:outscaler"
+
+
+class Management:
+    """The server, its store and one provider's view of it."""
+
+    def __init__(self, rules: Sequence[Rule] | None = None, crds: Path | None = None) -> None:
+        self.clock = ManualClock(NOW)
+        self.store = ObjectStore(self.clock)
+        users = (User("admin", "token-of-admin", (MASTERS,)), User(LIMITED, "token-of-limited"))
+        more: dict[str, Any] = {} if crds is None else {"crd_directory": crds}
+        self.server = ApiServer(self.store, users=users, rbac={LIMITED: rules or ()}, **more)
+        self.user = "admin" if rules is None else LIMITED
+        self.controllers = ClusterApi(self.store, self.clock)
+        self._seen = 0
+
+    def add(self, *objects: Json) -> None:
+        """Put Cluster API objects as they are."""
+        for obj in objects:
+            self.store.load(PLURALS[obj["kind"]], [obj], GROUP)
+
+    def join(self, *nodes: Node) -> None:
+        """Put Nodes."""
+        for each in nodes:
+            meta = {"name": each.name, "annotations": dict(each.annotations)}
+            self.store.load("nodes", [{"metadata": meta, "spec": {"providerID": each.provider_id}}])
+
+    def kube(self) -> Cluster:
+        """The real client, which never waits."""
+        access = KubernetesAccess(kubeconfig_secret="kubeconfig")
+        config = self.server.kubeconfig(self.user)
+        return connect(access, lambda _: config, clock=self.clock, sleep=lambda _: None, jitter=lambda: 0.5)
+
+    def provider(self, policies: Sequence[GroupPolicy] = (), **settings: str) -> Provider:
+        """As a pass builds it."""
+        connection = Connection("test", settings, tuple(policies), lambda name: name, self.kube(), self.clock)
+        return build("clusterapi", connection)
+
+    def fault(self, method: str, path: str, status: int = 0, **more: Any) -> None:
+        """Something goes wrong with the next request of that kind. path: a regular expression."""
+        reason = {403: "Forbidden", 404: "NotFound", 409: "Conflict", 429: "TooManyRequests"}.get(status, "")
+        body = {"kind": "Status", "status": "Failure", "message": "by the test", "reason": reason, "code": status}
+        text = json.dumps(body).encode() if status else b""
+        self.server.faults.add(Fault(method, path, status=status, body=text, **more))
+
+    def requests(self) -> list[str]:
+        """The requests since the last look: `GET machinedeployments/md-0/scale 200`, shortened."""
+        logged = self.server.requests[self._seen :]
+        self._seen += len(logged)
+        return [f"{each.method} {_short(each.path)} {each.status}" for each in logged]
+
+    def writes(self) -> list[str]:
+        """Those of the requests that change something."""
+        return [each for each in self.requests() if not each.startswith("GET ")]
+
+    def size(self, name: str = "md-0", kind: str = "MachineDeployment") -> int:
+        found = self.store.get(PLURALS[kind], name, "default", GROUP)
+        assert found is not None
+        replicas: int = found["spec"]["replicas"]
+        return replicas
+
+    def resize(self, size: int, name: str = "md-0") -> None:
+        """As a person with kubectl scale would."""
+        found = self.store.get("machinedeployments", name, "default", GROUP)
+        assert found is not None
+        self.store.update("machinedeployments", {**found, "spec": {**found["spec"], "replicas": size}}, GROUP)
+
+    def touch(self, name: str = "md-0") -> None:
+        """A change of status, as controllers make all the time."""
+        found = self.store.get("machinedeployments", name, "default", GROUP)
+        assert found is not None
+        changed = {**found.get("status", {}), "observedGeneration": found.get("status", {}).get("observedGeneration", 0) + 1}
+        self.store.update("machinedeployments", {**found, "status": changed}, GROUP)
+
+    def marked(self) -> dict[str, str]:
+        """Machine -> its delete-machine mark."""
+        return {
+            each["metadata"]["name"]: each["metadata"]["annotations"][f"{GROUP}/delete-machine"]
+            for each in self.store.list("machines", group=GROUP)
+            if f"{GROUP}/delete-machine" in (each["metadata"].get("annotations") or {})
+        }
+
+    def work(self) -> None:
+        """Let the controllers do what there is to do."""
+        for _ in range(3):
+            self.controllers.step()
+
+    def machines(self) -> list[str]:
+        """Names of those whose deletion has not begun."""
+        found = self.store.list("machines", group=GROUP)
+        return sorted(each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"])
+
+    def begin_deletion(self, name: str) -> None:
+        """As the MachineSet controller or kubectl delete does."""
+        self.store.delete("machines", name, "default", GROUP)
+
+
+def _short(path: str) -> str:
+    bare = path.partition("?")[0].removeprefix(f"/apis/{GROUP}")
+    return bare.removeprefix("/v1beta2/").removeprefix("namespaces/default/") or "discovery"
+
+
+@contextmanager
+def management(rules: Sequence[Rule] | None = None, crds: Path | None = None) -> Iterator[Management]:
+    """A running server."""
+    made = Management(rules, crds)
+    with made.server:
+        yield made
+
+
+def fill(there: Management, size: int, *, joined: int | None = None, name: str = "md-0", **more: Any) -> list[Node]:
+    """A MachineDeployment with one MachineSet, `size` Machines m-0…, and Nodes n-0… for the first `joined`; the Nodes."""
+    there.add(deployment(name, replicas=size, **more), machine_set(f"{name}-ms", of=name, replicas=size))
+    nodes = []
+    for index in range(size):
+        here = joined is None or index < joined
+        there.add(finalized(machine(f"m-{index}", f"{name}-ms", provider_id=f"c:///i-{index}" if here else "",
+                                    node=f"n-{index}" if here else "")))
+        if here:
+            nodes.append(node(f"n-{index}", f"c:///i-{index}", of=f"m-{index}"))
+    there.join(*nodes)
+    return nodes
+
+
+def finalized(obj: Json) -> Json:
+    """With the finalizer that keeps a Machine until its server is gone."""
+    return {**obj, "metadata": {**obj["metadata"], "finalizers": [f"machine.{GROUP}"]}}
+
+
+def operation(kind: Kind, start: int, end: int, *indices: int, op: str = "op", group: str = "") -> Operation:
+    """An operation on md-0; indices: of the machines it removes."""
+    targets = tuple(Target(f"n-{at}", f"c:///i-{at}", f"default/m-{at}") for at in indices)
+    return Operation(
+        id=op, cluster="test", provider="clusterapi", group=group or "MachineDeployment/default/md-0", kind=kind,
+        plan="plan", created_at=NOW, from_size=start, to_size=end, targets=targets,
+    )

@@ -1,0 +1,171 @@
+"""Reading everything through the real client: clusterapi.md §1.2, §2, §4; cases 2, 3, 4, 7 and 24 of §11."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.errors import InvalidRequest, Transient, Unauthorized
+from infra.local.kube.auth import Rule
+from tests.contract.clusterapi.management import fill, management
+from tests.contract.clusterapi.objects import (
+    GROUP,
+    bounds,
+    capacity,
+    deployment,
+    leaving,
+    machine,
+    machine_set,
+    node,
+    resource,
+)
+from tests.shared import SHARED, needs_shared
+
+OURS = [node("cp", "c:///cp")]
+
+
+def test_a_group_as_the_planner_gets_it() -> None:
+    annotations = {**bounds(1, 5), **capacity(cpu="4", memory="8Gi"),
+                   f"{GROUP}/autoscaling-options-scaledownunneededtime": "5m"}
+    with management() as there:
+        nodes = fill(there, 3, joined=2, annotations=annotations)
+        observed = there.provider([GroupPolicy("clusterapi", "md-0", max=8, priority=3)]).observe(nodes)
+    assert observed.gaps == ()
+    [group] = observed.groups
+    assert (group.id, group.provider) == ("MachineDeployment/default/md-0", "clusterapi")
+    assert (group.min, group.max, group.target, group.priority) == (1, 8, 3, 3)
+    assert [(each.id, each.state, each.node) for each in group.instances] == [
+        ("c:///i-0", InstanceState.RUNNING, "n-0"),
+        ("c:///i-1", InstanceState.RUNNING, "n-1"),
+        ("pending-machine-default_m-2", InstanceState.CREATING, ""),
+    ]
+    assert group.options.scale_down_unneeded_time == 300.0
+    assert group.template is not None
+    assert group.template.allocatable == {"cpu": 4000, "memory": 8 * 2**30, "pods": 110}
+    assert group.error == ""
+
+
+@pytest.mark.parametrize("count", [1, 25])
+def test_D12_the_number_of_calls_does_not_grow_with_groups_or_nodes(count: int) -> None:
+    with management() as there:
+        nodes = fill(there, count)
+        for index in range(count):
+            there.add(deployment(f"more-{index}"), machine_set(f"more-{index}-ms", of=f"more-{index}"))
+        assert len(there.provider().observe(nodes).groups) == count + 1
+        assert [each.split()[1] for each in there.requests()] == [
+            "discovery", "/v1beta2", "machinesets", "machinedeployments", "machinepools", "machines",
+        ]
+
+
+def test_CAPI_2_the_preferred_version_is_used_unless_one_is_set() -> None:
+    with management() as there:
+        fill(there, 1)
+        there.provider().observe(OURS)
+        assert f"/apis/{GROUP}/v1beta2/machines" in _paths(there.server.requests)
+        there.provider(version="v1beta1").observe(OURS)
+        assert f"/apis/{GROUP}/v1beta1/machines" in _paths(there.server.requests)
+
+
+def _paths(requests: list[object]) -> set[str]:
+    return {str(getattr(each, "path", "")).partition("?")[0] for each in requests}
+
+
+@pytest.mark.parametrize("settings", [{"group": "not.here"}, {"version": "v9"}])
+def test_CAPI_2_a_group_or_version_that_is_not_served_is_a_mistake_of_the_settings(settings: dict[str, str]) -> None:
+    with management() as there, pytest.raises(InvalidRequest, match=r"providers\.clusterapi\."):
+        there.provider(**settings).observe(OURS)
+
+
+def test_CAPI_2_without_machine_pools_the_rest_works() -> None:
+    with management() as there:
+        there.store.resources.drop("machinepools", GROUP)
+        nodes = fill(there, 1)
+        observed = there.provider().observe(nodes)
+    assert (len(observed.groups), observed.gaps) == (1, ())
+
+
+def test_CAPI_4_D5_two_namespaces_are_both_read_and_nothing_is_there_twice() -> None:
+    specs = "clusterapi:namespace=default\nclusterapi:namespace=second,color=red\nclusterapi:namespace=default,color=red"
+    with management() as there:
+        there.add(deployment("md-0", labels={"color": "red"}), deployment("md-1"),
+                  deployment("md-2", namespace="second", labels={"color": "red"}),
+                  deployment("md-3", namespace="second"), deployment("md-4", namespace="third"))
+        first = there.provider(autoDiscovery=specs).observe(OURS)
+        second = there.provider(autoDiscovery=specs).observe([node("cp", namespace="second")])
+    assert [group.id for group in first.groups] == ["MachineDeployment/default/md-0", "MachineDeployment/default/md-1"]
+    assert [group.id for group in second.groups] == ["MachineDeployment/second/md-2"]
+
+
+def test_CAPI_3_a_group_of_its_own() -> None:
+    own = "test.k8s.io"
+    with management() as there:
+        served = there.store.resources.stored("machinedeployments", GROUP)
+        del served
+        # Cluster API is not served there: the group is asked for under its own name, and not found
+        with pytest.raises(InvalidRequest, match=r"test\.k8s\.io"):
+            there.provider(group=own).observe(OURS)
+
+
+def test_one_malformed_object_is_a_gap() -> None:
+    broken = machine("broken", "md-0-ms")
+    broken["status"] = {"nodeRef": "n-9"}
+    with management() as there:
+        nodes = fill(there, 2)
+        there.add(broken)
+        observed = there.provider().observe(nodes)
+    assert len(observed.groups[0].instances) == 2
+    [gap] = observed.gaps
+    assert (gap.kind, gap.name) == ("Machine", "default/broken")
+
+
+def test_a_truncated_list_is_an_error_of_that_list_only() -> None:
+    with management() as there:
+        nodes = fill(there, 2)
+        there.add(machine_set("alone"))
+        there.fault("GET", "/machinedeployments", truncate=40, times=-1)
+        observed = there.provider().observe(nodes)
+    assert [group.id for group in observed.groups] == ["MachineSet/default/alone"]
+    assert [gap.kind for gap in observed.gaps] == ["MachineDeployment"]
+
+
+def test_machines_that_may_not_be_listed_leave_groups_that_say_so() -> None:
+    readable = Rule(verbs=("get", "list"), groups=(GROUP,), resources=("machinedeployments", "machinesets"))
+    urls = Rule(verbs=("get",), urls=("/apis/*",))
+    with management([readable, urls]) as there:
+        nodes = fill(there, 1)
+        observed = there.provider().observe(nodes)
+    [group] = observed.groups
+    assert "Machines could not be listed" in group.error
+    assert "forbidden" in group.error
+    assert sorted(gap.kind for gap in observed.gaps) == ["Machine", "MachinePool"]
+
+
+def test_nothing_readable_at_all_is_an_error() -> None:
+    with management([Rule(verbs=("get",), urls=("/apis/*",))]) as there, pytest.raises(Unauthorized):
+        there.provider().observe(OURS)
+    with management() as there:
+        there.fault("GET", "/apis/", 503, times=-1)
+        with pytest.raises(Transient):
+            there.provider().observe(OURS)
+
+
+def test_deleting_machines_keep_their_node_and_pools_are_reported() -> None:
+    with management() as there:
+        nodes = fill(there, 1)
+        there.add(leaving(machine("old", "md-0-ms", provider_id="c:///i-9", node="n-9")), resource("MachinePool", "mp"))
+        observed = there.provider().observe([*nodes, node("n-9", "c:///i-9", of="old")])
+    [group] = observed.groups
+    assert [(each.id, each.node) for each in group.instances] == [
+        ("c:///i-0", "n-0"), ("deleting-machine-default_old", "n-9"),
+    ]
+    assert [gap.kind for gap in observed.gaps] == ["MachinePool"]
+
+
+@needs_shared
+def test_the_real_definitions_of_cluster_api_are_served_the_same_way() -> None:
+    with management(crds=SHARED / "data" / "capi-crds") as there:
+        nodes = fill(there, 2)
+        observed = there.provider().observe(nodes)
+    assert [len(group.instances) for group in observed.groups] == [2]
+    assert observed.gaps == ()

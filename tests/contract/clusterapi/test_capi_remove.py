@@ -1,0 +1,293 @@
+"""Removing named machines, also after a crash and beside others: clusterapi.md §4.3; cases 12, 13, 14 and 16 of §11."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.base import Provider
+from chalicelib.providers.clusterapi.marks import FORGOTTEN_AFTER
+from chalicelib.providers.errors import Conflict, Transient, Unauthorized
+from tests.contract.clusterapi.management import NOW, Management, fill, finalized, management, operation
+from tests.contract.clusterapi.objects import (
+    bounds,
+    deployment,
+    machine,
+    machine_set,
+    owner,
+)
+
+SCALE = "machinedeployments/md-0/scale"
+
+
+def removal(start: int, *indices: int, op: str = "op") -> Operation:
+    return operation(Kind.REMOVE, start, start - len(indices), *indices, op=op)
+
+
+def marks(*names: str) -> list[str]:
+    return [f"PATCH machines/{name} 200" for name in names]
+
+
+def failed(outcome: Outcome) -> tuple[str, str]:
+    assert isinstance(outcome, Failed), outcome
+    return outcome.cls, outcome.message
+
+
+def finish(there: Management, provider: Provider, wanted: Operation) -> Done:
+    """Ask, let the controllers work, ask again, until it is done."""
+    outcome = provider.remove(wanted)
+    for _ in range(5):
+        if isinstance(outcome, Done):
+            return outcome
+        assert isinstance(outcome, Pending), outcome
+        there.work()
+        outcome = provider.poll(msgspec.structs.replace(wanted, step=outcome.step, data=outcome.data))
+    raise AssertionError(f"still {outcome}")
+
+
+def test_CAPI_12_five_of_ten_are_marked_then_the_size_is_lowered_once() -> None:
+    with management() as there:
+        fill(there, 10)
+        provider, wanted = there.provider(), removal(10, 1, 3, 5, 7, 9)
+        assert isinstance(provider.remove(wanted), Pending)
+        names = ["m-1", "m-3", "m-5", "m-7", "m-9"]
+        assert there.writes() == [*marks(*names), f"PATCH {SCALE} 200"]
+        assert there.marked() == dict.fromkeys(names, f"outscaler/op/{int(NOW)}")
+        assert there.size() == 5
+        assert finish(there, provider, wanted).facts["to"] == 5
+        assert there.machines() == ["m-0", "m-2", "m-4", "m-6", "m-8"]
+
+
+def test_CAPI_12_a_machine_of_another_group_stops_it_before_any_write() -> None:
+    with management() as there:
+        fill(there, 3)
+        there.add(deployment("md-1"), machine_set("md-1-ms", of="md-1"), machine("other", "md-1-ms"),
+                  machine("cp", "", owners=(owner("KubeadmControlPlane", "cp"),)))
+        for name in ("default/other", "default/cp", "elsewhere/m-2"):
+            wanted = msgspec.structs.replace(
+                removal(3, 0, 1), targets=(Target("n-0", "c:///i-0", "default/m-0"), Target("n", "i", name))
+            )
+            cls, message = failed(there.provider().remove(wanted))
+            assert cls == "InvalidRequest"
+            assert name in message
+        assert there.writes() == []
+
+
+def test_CAPI_12_below_the_minimum_nothing_is_written() -> None:
+    with management() as there:
+        fill(there, 2, annotations=bounds(1, 5))
+        assert failed(there.provider().remove(removal(2, 0, 1)))[0] == "InvalidRequest"
+        assert there.writes() == []
+        assert there.marked() == {}
+
+
+def test_CAPI_13_the_same_again_before_and_after_the_deletion_began() -> None:
+    with management() as there:
+        fill(there, 10)
+        wanted = removal(10, 0, 1, 2)
+        there.provider().remove(wanted)
+        there.requests()
+        for again in (wanted, msgspec.structs.replace(wanted, id="planned-anew")):
+            assert isinstance(there.provider().remove(again), Pending)
+        for name in ("m-0", "m-1", "m-2"):
+            there.begin_deletion(name)
+        assert isinstance(there.provider().remove(wanted), Done)
+        assert there.writes() == []
+        assert there.size() == 7
+
+
+def test_a_machine_that_is_gone_counts_as_removed_and_the_size_is_left_alone() -> None:
+    with management() as there:
+        fill(there, 3)
+        wanted = msgspec.structs.replace(removal(3, 0), targets=(Target("gone", "c:///x", "default/gone"),))
+        assert isinstance(there.provider().remove(wanted), Done)
+        assert there.writes() == []
+
+
+def test_D30_only_machines_that_are_still_to_be_removed_count_against_the_minimum() -> None:
+    with management() as there:
+        fill(there, 4, annotations=bounds(2, 5))
+        there.resize(3)
+        there.begin_deletion("m-0")         # by another: the size accounts for it
+        assert isinstance(there.provider().remove(removal(4, 0, 1)), Pending)
+        assert there.size() == 2
+
+
+def test_CAPI_16_above_its_maximum_a_group_may_shrink() -> None:
+    with management() as there:
+        fill(there, 4, annotations=bounds(0, 2))
+        finish(there, there.provider(), removal(4, 3))
+        assert there.size() == 3
+        assert there.machines() == ["m-0", "m-1", "m-2"]
+
+
+def test_CAPI_14_a_size_conflict_is_read_again_with_the_marks_on() -> None:
+    with management() as there:
+        fill(there, 3)
+        there.fault("PATCH", "/scale", 409, times=2)
+        assert isinstance(there.provider().remove(removal(3, 1)), Pending)
+        assert there.writes() == [*marks("m-1"), *[f"PATCH {SCALE} 409"] * 2, f"PATCH {SCALE} 200"]
+        assert there.size() == 2
+
+
+def test_CAPI_14_after_the_third_conflict_the_marks_come_off() -> None:
+    with management() as there:
+        fill(there, 3)
+        there.fault("PATCH", "/scale", 409, times=-1)
+        with pytest.raises(Conflict):
+            there.provider().remove(removal(3, 1))
+        assert there.writes() == [*marks("m-1"), *[f"PATCH {SCALE} 409"] * 3, *marks("m-1")]
+        assert (there.size(), there.marked()) == (3, {})
+
+
+def test_CAPI_14_a_mark_that_is_refused_leaves_size_and_other_marks_as_they_were() -> None:
+    with management() as there:
+        fill(there, 3)
+        there.fault("PATCH", "/machines/m-2", 409, times=-1)
+        with pytest.raises(Conflict):
+            there.provider().remove(removal(3, 1, 2))
+        assert not any("scale" in each for each in there.writes())
+        assert (there.size(), there.marked()) == (3, {})
+
+
+@pytest.mark.parametrize("path", ["/scale", "/machines/m-1"])
+def test_a_write_that_is_forbidden_leaves_nothing_behind(path: str) -> None:
+    with management() as there:
+        fill(there, 3)
+        there.fault("PATCH", path, 403, times=1)
+        assert failed(there.provider().remove(removal(3, 0, 1)))[0] == Unauthorized.__name__
+        assert (there.size(), there.marked()) == (3, {})
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("path", ["/machines/m-1", "/scale"])
+def test_CAPI_14_D28_cut_off_anywhere_the_next_call_completes_it_once(path: str, late: bool) -> None:
+    with management() as there:
+        fill(there, 4)
+        there.fault("PATCH", path, close=True, late=late)
+        with pytest.raises(Transient):
+            there.provider().remove(removal(4, 0, 1))
+        finish(there, there.provider(), removal(4, 0, 1))
+        assert (there.size(), there.machines()) == (2, ["m-2", "m-3"])
+
+
+def test_D28_a_crash_after_the_change_and_a_growth_before_the_next_call() -> None:
+    """The mark is not used up then, and the size no longer accounts for it: it is lowered again, and only once."""
+    with management() as there:
+        fill(there, 4)
+        there.provider().remove(removal(4, 1))
+        there.resize(6)
+        assert isinstance(there.provider().remove(removal(4, 1)), Pending)
+        assert there.size() == 6                          # machines are still to be made: not now
+        there.work()
+        finish(there, there.provider(), removal(4, 1))
+        assert there.size() == 5
+        assert "m-1" not in there.machines()
+        assert {"m-0", "m-2", "m-3"} <= set(there.machines())
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+def test_removals_side_by_side_each_take_their_own(order: tuple[int, ...]) -> None:
+    """Planned together, so each was planned from 5 to 4; whoever comes first."""
+    with management() as there:
+        fill(there, 5)
+        wanted = {index: removal(5, index, op=f"op-{index}") for index in order}
+        provider = there.provider()
+        for index in order:
+            assert isinstance(provider.remove(wanted[index]), Pending)
+        assert there.size() == 2
+        for index in order:
+            finish(there, provider, wanted[index])
+        assert (there.size(), there.machines()) == (2, ["m-3", "m-4"])
+
+
+def test_a_mark_of_a_removal_that_runs_beside_is_counted_whoever_lowers_first() -> None:
+    with management() as there:
+        fill(there, 5)
+        there.fault("PATCH", "/scale", close=True)
+        with pytest.raises(Transient):
+            there.provider().remove(removal(5, 0, op="first"))       # stopped between mark and size
+        assert isinstance(there.provider().remove(removal(5, 1, op="second")), Pending)
+        assert there.size() == 3
+        there.work()
+        assert there.machines() == ["m-2", "m-3", "m-4"]
+        for op, index in (("first", 0), ("second", 1)):
+            assert isinstance(there.provider().remove(removal(5, index, op=op)), Done)
+        assert there.size() == 3
+
+
+def test_D28_a_forgotten_mark_does_not_kill_its_machine_later() -> None:
+    with management() as there:
+        fill(there, 5)
+        there.fault("PATCH", "/scale", close=True)
+        with pytest.raises(Transient):
+            there.provider().remove(removal(5, 0, op="given-up"))
+        there.clock.advance(FORGOTTEN_AFTER + 1)
+        finish(there, there.provider(), removal(5, 1, op="later"))
+        assert there.machines() == ["m-0", "m-2", "m-3", "m-4"]
+        assert "m-0" not in there.marked()
+
+
+def test_a_mark_of_somebody_else_is_not_risked() -> None:
+    with management() as there:
+        fill(there, 2)
+        there.add(finalized(machine("theirs", "md-0-ms", node="n", mark="by hand")))
+        there.resize(3)
+        cls, message = failed(there.provider().remove(removal(3, 0)))
+        assert cls == "Conflict"
+        assert "default/theirs" in message
+        assert there.marked() == {"theirs": "by hand"}
+        # on a target it does the same as ours, and stays as it is
+        own = msgspec.structs.replace(removal(3, 0), targets=(Target("n", "", "default/theirs"),))
+        finish(there, there.provider(), own)
+        assert there.machines() == ["m-0", "m-1"]
+
+
+def test_D15_nothing_is_removed_while_a_rollout_runs() -> None:
+    with management() as there:
+        fill(there, 3)
+        there.add(machine_set("older", of="md-0", revision="0", replicas=1))
+        cls, message = failed(there.provider().remove(removal(3, 0)))
+        assert cls == "Conflict"
+        assert "older" in message
+        assert there.writes() == []
+
+
+def test_a_name_that_now_is_another_machine_is_left_alone() -> None:
+    with management() as there:
+        fill(there, 2)
+        wanted = msgspec.structs.replace(removal(2, 0), targets=(Target("n-0", "c:///before", "default/m-0"),))
+        assert failed(there.provider().remove(wanted))[0] == "InvalidRequest"
+        assert there.writes() == []
+
+
+def test_D31_machines_that_never_joined_are_removed_by_placeholder_and_said_so() -> None:
+    with management() as there:
+        fill(there, 3, joined=2)
+        target = Target("", "pending-machine-default_m-2")
+        wanted = msgspec.structs.replace(removal(3, 0), kind=Kind.DISCARD, targets=(target,))
+        done = finish(there, there.provider(), wanted)
+        assert done.facts["never_joined"] == 1
+        assert there.machines() == ["m-0", "m-1"]
+
+
+def test_a_target_that_no_machine_is_known_for_is_refused() -> None:
+    with management() as there:
+        fill(there, 2)
+        wanted = msgspec.structs.replace(removal(2, 0), targets=(Target("n-0", "c:///i-0"),))
+        assert failed(there.provider().remove(wanted))[0] == "InvalidRequest"
+
+
+def test_a_stand_alone_set_loses_the_machine_that_is_named() -> None:
+    with management() as there:
+        there.add(machine_set("alone", replicas=2))
+        there.add(*(finalized(machine(name, "alone", node=name)) for name in ("a", "b")))
+        wanted = operation(Kind.REMOVE, 2, 1, group="MachineSet/default/alone")
+        named: Any = msgspec.structs.replace(wanted, targets=(Target("b", "", "default/b"),))
+        finish(there, there.provider(), named)
+        assert there.machines() == ["a"]
+        assert there.size("alone", "MachineSet") == 1

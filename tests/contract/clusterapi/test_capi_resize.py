@@ -1,0 +1,202 @@
+"""Growing and lowering sizes: clusterapi.md §4.1, §4.2, §4.4; cases 11, 14, 15 and 16 of §11."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.errors import Conflict, Throttled, Transient
+from tests.contract.clusterapi.management import fill, management, operation
+from tests.contract.clusterapi.objects import bounds, deployment, leaving, machine, machine_set, node
+
+SCALE = "machinedeployments/md-0/scale"
+
+
+def grow(start: int, end: int, **more: Any) -> Any:
+    return operation(Kind.GROW, start, end, **more)
+
+
+def shrink(start: int, end: int) -> Any:
+    return operation(Kind.SHRINK, start, end)
+
+
+def failed(outcome: object) -> tuple[str, str]:
+    assert isinstance(outcome, Failed), outcome
+    return outcome.cls, outcome.message
+
+
+def test_grow_writes_the_size_once_however_often_it_is_asked() -> None:
+    with management() as there:
+        fill(there, 2)
+        provider = there.provider()
+        for _ in range(3):
+            assert provider.grow(grow(2, 5)) == Done({"from": 2, "to": 5})
+        assert there.writes() == [f"PATCH {SCALE} 200"]
+        assert there.size() == 5
+        assert provider.poll(grow(2, 5)) == Done({"from": 2, "to": 5})
+
+
+def test_a_size_that_is_neither_is_a_conflict_and_stays() -> None:
+    with management() as there:
+        fill(there, 3)
+        cls, message = failed(there.provider().grow(grow(2, 5)))
+        assert cls == "Conflict"
+        assert "size 3" in message
+        assert there.writes() == []
+
+
+def test_above_the_maximum_nothing_is_written() -> None:
+    with management() as there:
+        fill(there, 2, annotations=bounds(0, 4))
+        assert failed(there.provider().grow(grow(2, 5)))[0] == "InvalidRequest"
+        assert there.provider([GroupPolicy("clusterapi", "md-0", max=5)]).grow(grow(2, 5)) == Done({"from": 2, "to": 5})
+        assert there.size() == 5
+
+
+def test_CAPI_16_D14_below_its_minimum_a_group_may_grow() -> None:
+    with management() as there:
+        fill(there, 2, annotations=bounds(6, 10))
+        assert isinstance(there.provider().grow(grow(2, 4)), Done)
+        assert there.size() == 4
+
+
+def test_CAPI_14_D13_a_conflict_is_read_and_decided_again() -> None:
+    with management() as there:
+        fill(there, 2)
+        there.fault("PATCH", "/scale", 409, times=2)
+        assert isinstance(there.provider().grow(grow(2, 3)), Done)
+        assert there.writes() == [f"PATCH {SCALE} 409"] * 2 + [f"PATCH {SCALE} 200"]
+
+
+def test_CAPI_14_D13_the_third_conflict_ends_it() -> None:
+    with management() as there:
+        fill(there, 2)
+        there.fault("PATCH", "/scale", 409, times=-1)
+        with pytest.raises(Conflict):
+            there.provider().grow(grow(2, 3))
+        assert there.writes() == [f"PATCH {SCALE} 409"] * 3
+
+
+def test_an_answer_that_is_lost_is_asked_about_before_it_is_repeated() -> None:
+    with management() as there:
+        fill(there, 2)
+        there.fault("PATCH", "/scale", close=True, late=True)
+        with pytest.raises(Transient):
+            there.provider().grow(grow(2, 3))
+        assert there.size() == 3                    # it had happened
+        there.requests()
+        assert isinstance(there.provider().grow(grow(2, 3)), Done)
+        assert there.writes() == []
+
+
+def test_throttling_says_when_to_come_back() -> None:
+    with management() as there:
+        fill(there, 2)
+        there.fault("PATCH", "/scale", 429, headers={"Retry-After": "7"}, times=-1)
+        with pytest.raises(Throttled) as raised:
+            there.provider().grow(grow(2, 3))
+        assert raised.value.retry_after == 7.0
+
+
+@pytest.mark.parametrize(
+    ("group", "cls"),
+    [
+        ("MachineDeployment/default/gone", "NotFound"),
+        ("MachineSet/default/md-0-ms", "InvalidRequest"),        # D8: it belongs to a MachineDeployment
+        ("MachineDeployment/default/paused", "Conflict"),
+        ("MachineDeployment/default/bare", "InvalidRequest"),
+        ("MachineDeployment/elsewhere/md-0", "NotFound"),
+        ("MachinePool/default/md-0", "InvalidRequest"),
+        ("md-0", "InvalidRequest"),
+    ],
+)
+def test_what_is_no_group_of_ours_is_not_resized(group: str, cls: str) -> None:
+    with management() as there:
+        fill(there, 2)
+        paused = {**bounds(), "cluster.x-k8s.io/paused": ""}
+        there.add(deployment("paused", annotations=paused), deployment("bare", annotations={}))
+        assert failed(there.provider().grow(grow(2, 3, group=group)))[0] == cls
+        assert there.writes() == []
+
+
+def test_a_group_outside_the_discovery_is_not_resized() -> None:
+    with management() as there:
+        fill(there, 2)
+        assert failed(there.provider(clusterName="c2").grow(grow(2, 3)))[0] == "InvalidRequest"
+
+
+def test_a_stand_alone_set_is_resized_like_a_deployment() -> None:
+    with management() as there:
+        there.add(machine_set("alone", replicas=1))
+        assert isinstance(there.provider().grow(grow(1, 2, group="MachineSet/default/alone")), Done)
+        assert there.size("alone", "MachineSet") == 2
+
+
+def test_CAPI_15_zero_is_sent_and_read() -> None:
+    with management() as there:
+        fill(there, 1, joined=0)
+        assert there.provider().shrink_target(shrink(1, 0)) == Done({"from": 1, "to": 0})
+        assert there.size() == 0
+        assert there.provider().grow(grow(0, 2)) == Done({"from": 0, "to": 2})     # a Scale without replicas is 0
+        assert there.size() == 2
+
+
+@pytest.mark.parametrize(
+    ("size", "running", "odd", "down", "left"),
+    [
+        (4, 3, [], 1, 3),
+        (3, 3, [], 1, None),                                  # would delete a running one
+        (4, 3, ["pending"], 1, 3),
+        (4, 3, ["failed"], 1, 3),
+        (4, 3, ["deleting"], 1, 3),
+        (5, 3, ["pending", "failed"], 2, 3),
+        (5, 2, ["pending", "failed", "deleting"], 3, 2),
+        (5, 3, ["pending", "failed"], 3, None),
+        (4, 3, ["registered"], 1, None),                      # D26: pending to Cluster API, yet its Node is there
+    ],
+)
+def test_CAPI_11_decrease(size: int, running: int, odd: list[str], down: int, left: int | None) -> None:
+    shapes = {
+        "pending": machine("pending", "md-0-ms", provider_id="c:///p"),
+        "failed": machine("failed", "md-0-ms", phase="Failed", failureMessage="no"),
+        "deleting": leaving(machine("deleting", "md-0-ms", provider_id="c:///d", node="gone")),
+        "registered": machine("registered", "md-0-ms", provider_id="c:///r"),
+    }
+    with management() as there:
+        fill(there, running)
+        there.resize(size)
+        there.add(*(shapes[each] for each in odd))
+        there.join(node("r", "c:///r"))
+        outcome = there.provider().shrink_target(shrink(size, size - down))
+        if left is None:
+            assert "existing machines" in failed(outcome)[1]
+            assert there.size() == size
+        else:
+            assert outcome == Done({"from": size, "to": left})
+            assert there.size() == left
+
+
+def test_CAPI_11_machines_without_ids_count_by_their_nodes() -> None:
+    with management() as there:
+        there.add(deployment("md-0", replicas=4), machine_set("md-0-ms", of="md-0", replicas=4))
+        for index in range(3):
+            there.add(machine(f"m-{index}", "md-0-ms", node=f"n-{index}"))
+            there.join(node(f"n-{index}", ""))
+        assert isinstance(there.provider().shrink_target(shrink(4, 3)), Done)
+        assert there.size() == 3
+        assert isinstance(there.provider().shrink_target(shrink(3, 2)), Failed)
+
+
+def test_a_decrease_below_the_minimum_or_beside_marked_machines_is_refused() -> None:
+    with management() as there:
+        fill(there, 3, joined=1, annotations=bounds(2, 5))
+        assert failed(there.provider().shrink_target(shrink(3, 1)))[0] == "InvalidRequest"
+        there.add(machine("marked", "md-0-ms", node="n-0", mark="somebody"))
+        there.resize(4)
+        with pytest.raises(Conflict):
+            there.provider().shrink_target(shrink(4, 3))
+        assert there.writes() == []

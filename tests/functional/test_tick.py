@@ -1,0 +1,194 @@
+"""One tick after the other: what is sent, and what never piles up."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import itertools
+import json
+
+import pytest
+
+from chalicelib.dispatch.messages import decode_act
+from chalicelib.handlers import ticking
+from chalicelib.handlers.pacing import superseded
+from chalicelib.handlers.runtime import install
+from chalicelib.handlers.tick import tick
+from chalicelib.model.memory import Memory
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.store import Store
+from infra.local.aws_faults import Faults, lost_answer
+from tests.functional.desk import Desk, Premises, sample
+
+
+@pytest.fixture
+def desk(premises: Premises) -> Desk:
+    """A desk over a table of the test's own: a tick looks at every cluster there is."""
+    return Premises(premises.aws, premises.clock).desk()
+
+
+def _scans(desk: Desk, name: str) -> list[int]:
+    """Delays of the messages sent for a cluster; they count as sent no more."""
+    delays = [delay for message, delay in desk.outbox.scans() if message.cluster == name]
+    desk.outbox.sent.clear()
+    return delays
+
+
+def _pass(desk: Desk, name: str) -> None:
+    """What a reconcile does to the schedule: takes the lease and gives it back."""
+    lease = desk.store.leases.acquire(name, f"pass-{desk.clock()}", 60)
+    desk.store.leases.release(lease, passed_at=desk.clock())
+
+
+@pytest.mark.parametrize(("interval", "delays"), [("20s", [0, 20, 40]), ("30s", [0, 30]), ("60s", [0]), ("5m", [0])])
+def test_a_scan_interval_below_a_minute_is_delayed_messages(desk: Desk, interval: str, delays: list[int]) -> None:
+    name = desk.cluster(spec={"scanInterval": interval})
+    report = ticking.run(desk.runtime)
+    assert (report.clusters, report.queued, report.failed) == (1, (name,), ())
+    assert [message.at - desk.clock() for message, _ in desk.outbox.scans()] == delays
+    assert _scans(desk, name) == delays
+
+
+def test_a_cluster_that_is_queued_already_is_not_queued_twice(desk: Desk) -> None:
+    name = desk.cluster(spec={"scanInterval": "20s"})
+    for _ in range(3):      # nobody picks anything up: the functions are throttled, say
+        ticking.run(desk.runtime)
+        desk.clock.advance(60)
+    assert _scans(desk, name) == [0, 20, 40]
+    _pass(desk, name)       # the first of the three is picked up at last
+    ticking.run(desk.runtime)
+    assert _scans(desk, name) == [20, 40]
+
+
+def test_late_messages_of_a_standstill_are_one_pass(desk: Desk) -> None:
+    name = desk.cluster(spec={"scanInterval": "20s"})
+    ticking.run(desk.runtime)
+    desk.clock.advance(150)
+    done = 0
+    for message, _ in desk.outbox.scans():
+        if not superseded(message.at, desk.store.schedule.due(name).last_pass, 20.0):
+            _pass(desk, name)
+            done += 1
+    assert done == 1
+
+
+def test_a_lost_message_silences_a_cluster_for_minutes_only(desk: Desk) -> None:
+    name = desk.cluster(spec={"scanInterval": "60s"})
+    ticking.run(desk.runtime)
+    _scans(desk, name)      # and lost
+    heard_after = 0
+    while not _scans(desk, name):
+        desk.clock.advance(60)
+        heard_after += 60
+        ticking.run(desk.runtime)
+    assert heard_after == 240
+
+
+def test_ten_minutes_of_ticks_keep_the_interval(desk: Desk) -> None:
+    name = desk.cluster(spec={"scanInterval": "20s"})
+    passes = []
+    for _ in range(10):
+        ticking.run(desk.runtime)
+        began = desk.clock()
+        for delay in _scans(desk, name):
+            desk.clock.advance(began + delay - desk.clock())
+            _pass(desk, name)
+            passes.append(desk.clock())
+        desk.clock.advance(began + 60 - desk.clock())
+    assert {later - earlier for earlier, later in itertools.pairwise(passes)} == {20.0}
+
+
+def test_an_interval_of_minutes_waits_for_its_time(desk: Desk) -> None:
+    name = desk.cluster(spec={"scanInterval": "3m"})
+    sent = []
+    for _ in range(7):
+        ticking.run(desk.runtime)
+        if _scans(desk, name):
+            sent.append(desk.clock())
+            _pass(desk, name)
+        desk.clock.advance(60)
+    assert [later - sent[0] for later in sent] == [0, 180, 360]
+
+
+def test_a_cluster_that_is_off_is_left_alone(desk: Desk) -> None:
+    desk.cluster(mode="off")
+    shadow = desk.cluster(mode="shadow")
+    assert ticking.run(desk.runtime).queued == (shadow,)
+
+
+def test_one_bad_policy_does_not_stop_the_others(desk: Desk, log: io.StringIO) -> None:
+    bad, good = desk.cluster(), desk.cluster()
+    desk.store_text(bad, "kind: [")
+    report = ticking.run(desk.runtime)
+    assert (report.queued, report.failed) == ((good,), (bad,))
+    assert bad in log.getvalue()
+
+
+def test_one_failing_call_does_not_stop_the_others(desk: Desk) -> None:
+    names = sorted([desk.cluster(), desk.cluster(), desk.cluster()])
+    faults = Faults()
+    store = Store(desk.premises.table, clock=desk.clock, region="us-east-1", endpoint=desk.premises.aws.endpoint,
+                  sleep=lambda _: None, wrap=faults.wrap)
+    faults.instead("get_item", lost_answer())       # the first cluster's pace
+    report = ticking.run(dataclasses.replace(desk.runtime, store=store))
+    assert report.failed == (names[0],)
+    assert report.queued == tuple(names[1:])
+
+
+def test_a_send_that_fails_is_tried_again_by_the_next_tick(desk: Desk) -> None:
+    name = desk.cluster(spec={"scanInterval": "60s"})
+    desk.outbox.full.add("reconcile")
+    assert ticking.run(desk.runtime).failed == (name,)
+    desk.outbox.full.clear()
+    desk.clock.advance(60)
+    assert ticking.run(desk.runtime).queued == (name,)
+
+
+def _planned(desk: Desk, name: str, count: int = 1) -> list[str]:
+    operations = tuple(
+        Operation(f"grow-{number}", name, "clusterapi", f"workers-{number}", Kind.GROW, "p1", desk.clock())
+        for number in range(count)
+    )
+    lease = desk.store.leases.acquire(name, "planner", 60)
+    desk.store.memory.save(name, Memory(), Memory(), operations, lease)
+    desk.store.leases.release(lease, passed_at=desk.clock())
+    return [operation.id for operation in operations]
+
+
+def test_what_was_saved_but_never_sent_is_sent(desk: Desk) -> None:
+    name = desk.cluster()
+    planned = _planned(desk, name, 2)
+    assert ticking.run(desk.runtime).swept == ()
+    desk.clock.advance(60)
+    assert ticking.run(desk.runtime).swept == tuple(planned)
+    sent = [(queue, decode_act(body).operation) for queue, body, _ in desk.outbox.sent if queue != "reconcile"]
+    assert sent == [("act_clusterapi", operation) for operation in planned]
+    desk.clock.advance(60)
+    assert ticking.run(desk.runtime).swept == (), "sent a minute ago: patience"
+
+
+@pytest.mark.parametrize("mode", ["off", "shadow"])
+def test_a_cluster_that_may_not_be_touched_is_not_swept(desk: Desk, mode: str) -> None:
+    name = desk.cluster(mode=mode)
+    _planned(desk, name)
+    desk.clock.advance(600)
+    assert ticking.run(desk.runtime).swept == ()
+
+
+def test_an_act_queue_that_refuses_does_not_stop_the_scan(desk: Desk) -> None:
+    name = desk.cluster()
+    _planned(desk, name)
+    desk.clock.advance(600)
+    desk.outbox.full.add("act_clusterapi")
+    report = ticking.run(desk.runtime)
+    assert (report.queued, report.failed) == ((name,), (name,))
+
+
+def test_the_function_itself_reports_what_it_did(desk: Desk) -> None:
+    name = desk.cluster()
+    install(desk.runtime)
+    try:
+        answer = tick(json.loads(sample("eventbridge-schedule")), None)
+    finally:
+        install(None)
+    assert answer == {"clusters": 1, "queued": [name], "swept": [], "failed": []}

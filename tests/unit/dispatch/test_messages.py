@@ -1,0 +1,61 @@
+"""What travels through the queues."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.dispatch.messages import (
+    PROVIDERS,
+    ActMessage,
+    ReconcileMessage,
+    act_queue,
+    cluster_name_ok,
+    decode_act,
+    decode_reconcile,
+    encode,
+)
+from chalicelib.model.errors import BadInput
+
+
+def test_a_message_reads_back_as_it_was_written() -> None:
+    scan = ReconcileMessage("shop", "webhook", 12.5)
+    step = ActMessage("shop", "grow-1")
+    assert decode_reconcile(encode(scan)) == scan
+    assert decode_act(encode(step).decode()) == step
+
+
+def test_a_person_may_send_the_shortest_form() -> None:
+    assert decode_reconcile('{"cluster": "shop"}') == ReconcileMessage("shop", "schedule", 0.0)
+
+
+@pytest.mark.parametrize("body", [
+    "", "rubbish", "[]", "{}", '{"cluster": 7}', '{"cluster": ""}', '{"cluster": "!policies"}', '{"cluster": "a b"}',
+    '{"cluster": "A"}', '{"cluster": "shop", "at": "now"}', b"\xff\xfe", "[" * 100_000,
+])
+def test_rubbish_is_refused_in_one_line_with_an_example(body: str | bytes) -> None:
+    with pytest.raises(BadInput) as refused:
+        decode_reconcile(body)
+    assert "\n" not in str(refused.value)
+    assert 'send {"cluster": "name"}' in str(refused.value)
+
+
+@pytest.mark.parametrize("body", [
+    '{"cluster": "shop"}', '{"cluster": "shop", "operation": ""}', '{"operation": "grow-1"}',
+])
+def test_a_step_names_cluster_and_operation(body: str) -> None:
+    with pytest.raises(BadInput):
+        decode_act(body)
+
+
+def test_every_provider_has_a_queue_and_nobody_else() -> None:
+    assert [act_queue(name) for name in PROVIDERS] == [f"act_{name}" for name in PROVIDERS]
+    with pytest.raises(BadInput, match="use one of alicloud"):
+        act_queue("acme")
+
+
+@pytest.mark.parametrize(("name", "ok"), [
+    ("shop", True), ("shop-1.eu", True), ("s", True), ("", False), ("-shop", False), ("shop-", False), ("Shop", False),
+    ("shop\n", False), ("a" * 253, True), ("a" * 254, False),
+])
+def test_which_names_a_cluster_can_have(name: str, ok: bool) -> None:
+    assert cluster_name_ok(name) is ok
