@@ -68,7 +68,7 @@ def _policy(args: argparse.Namespace) -> Policy:
         policy, warnings = load(_text(args.policy), place=args.policy.name)
         for warning in warnings:
             warn(warning)
-    return with_options(policy, args.option)
+    return with_options(policy, args.option, warn=warn)
 
 
 def _text(path: Path) -> str:

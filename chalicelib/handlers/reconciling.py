@@ -95,7 +95,7 @@ def run(policy: Policy, lease: Lease, rt: Runtime) -> Plan:
     recorder = Recorder(
         journal=rt.store.journal, events=Board(lambda: kube) if act else None,
         first_use=lambda key, ttl: rt.store.debounce.first_use(policy.name, key, ttl),
-        repeat_events=policy.options.record_duplicated_events,
+        emit=rt.emit, repeat_events=policy.options.record_duplicated_events,
     )
     uids = {pod.key: pod.uid for pod in snapshot.pods if not pod.node}
     unsaid = record_plan(plan, recorder, seconds=time.perf_counter() - started, uids=uids)

@@ -27,7 +27,6 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     cores_total: tuple[int, int] = (0, 320000)
     memory_total: tuple[int, int] = (0, 6400000 * 2**30)
     max_nodes_per_scale_up: int = msgspec.field(default=1000, name="maxNodesPerScaleup")
-    enforce_node_group_min_size: bool = False
     expendable_pods_priority_cutoff: int = -10
     new_pod_scale_up_delay: float = 0.0
     bypassed_scheduler_names: tuple[str, ...] = ()
@@ -35,10 +34,8 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     startup_taint: tuple[str, ...] = ()
     startup_taint_prefix: tuple[str, ...] = ()
     status_taint: tuple[str, ...] = ()
-    force_ds: bool = False
     scale_from_unschedulable: bool = False
     scale_up_from_zero: bool = True
-    max_binpacking_time: float = 300.0
     max_node_provision_time: float = 900.0
     max_node_startup_time: float = 900.0
     initial_node_group_backoff_duration: float = 300.0

@@ -111,6 +111,6 @@ def _options(draft: Draft, report: Report) -> None:
 
 
 CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
-    _one_way_in, _access_details, _bounds, _ids_once, _groups_have_providers, _group_ids, _one_way_to_discover, _mode_given,
-    _options,
+    _one_way_in, _access_details, _bounds, _ids_once, _groups_have_providers, _group_ids, _one_way_to_discover,
+    _mode_given, _options,
 )

@@ -26,7 +26,7 @@ class Store:
     sleep, chance: how retries wait and what spreads them. client: a botocore client to be used instead of a new one.
     wrap: put between the store and that client, for injecting faults. journal_kept: seconds.
 
-    Methods raise StoreError (errors.py) and nothing else on purpose.
+    Methods raise StoreError (errors.py); storing a policy may also raise BadInput.
     """
 
     def __init__(

@@ -127,8 +127,8 @@ def test_one_bad_policy_does_not_stop_the_others(desk: Desk, log: io.StringIO) -
 def test_one_failing_call_does_not_stop_the_others(desk: Desk) -> None:
     names = sorted([desk.cluster(), desk.cluster(), desk.cluster()])
     faults = Faults()
-    store = Store(desk.premises.table, clock=desk.clock, region="us-east-1", endpoint=desk.premises.aws.endpoint,
-                  sleep=lambda _: None, wrap=faults.wrap)
+    store = Store(desk.premises.table, clock=desk.clock, sleep=lambda _: None,
+                  client=faults.wrap(desk.premises.aws.client("dynamodb")))
     faults.instead("get_item", lost_answer())       # the first cluster's pace
     report = ticking.run(dataclasses.replace(desk.runtime, store=store))
     assert report.failed == (names[0],)

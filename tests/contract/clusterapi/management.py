@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,9 @@ class Management:
         config = self.server.kubeconfig(self.user)
         return connect(access, lambda _: config, clock=self.clock, sleep=lambda _: None, jitter=lambda: 0.5)
 
-    def provider(self, policies: Sequence[GroupPolicy] = (), **settings: str) -> Provider:
+    def provider(self, policies: Sequence[GroupPolicy] = (), settings: Mapping[str, str] | None = None) -> Provider:
         """As a pass builds it."""
+        settings = settings or {}
         connection = Connection("test", settings, tuple(policies), lambda name: name, self.kube(), self.clock)
         return build("clusterapi", connection)
 
@@ -97,7 +98,8 @@ class Management:
         """A change of status, as controllers make all the time."""
         found = self.store.get("machinedeployments", name, "default", GROUP)
         assert found is not None
-        changed = {**found.get("status", {}), "observedGeneration": found.get("status", {}).get("observedGeneration", 0) + 1}
+        status = found.get("status") or {}
+        changed = {**status, "observedGeneration": status.get("observedGeneration", 0) + 1}
         self.store.update("machinedeployments", {**found, "status": changed}, GROUP)
 
     def marked(self) -> dict[str, str]:
@@ -137,7 +139,7 @@ def management(rules: Sequence[Rule] | None = None, crds: Path | None = None) ->
 
 
 def fill(there: Management, size: int, *, joined: int | None = None, name: str = "md-0", **more: Any) -> list[Node]:
-    """A MachineDeployment with one MachineSet, `size` Machines m-0…, and Nodes n-0… for the first `joined`; the Nodes."""
+    """A MachineDeployment with one MachineSet and the Machines m-0…; returns the Nodes n-0… of the first `joined`."""
     there.add(deployment(name, replicas=size, **more), machine_set(f"{name}-ms", of=name, replicas=size))
     nodes = []
     for index in range(size):

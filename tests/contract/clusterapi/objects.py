@@ -56,11 +56,13 @@ def resource(
     status: Json | None = None,
 ) -> Json:
     """A MachineDeployment, MachineSet or MachinePool, bounded by 0 and 10 unless annotations are given."""
+    of = owners[0]["name"] if owners else name
+    labelled = {"of": of, **((template or {}).get("labels") or {})}
     spec: Json = {
         "clusterName": cluster,
         "selector": {"matchLabels": {"of": name}},
         "template": {
-            "metadata": {"labels": {"of": owners[0]["name"] if owners else name, **((template or {}).get("labels") or {})}},
+            "metadata": {"labels": labelled},
             "spec": {
                 "clusterName": cluster,
                 "bootstrap": {"dataSecretName": "b"},

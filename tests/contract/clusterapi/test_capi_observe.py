@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
 import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.errors import InvalidRequest, Transient, Unauthorized
+from infra.local.kube import crds
+from infra.local.kube.api import Logged
 from infra.local.kube.auth import Rule
 from tests.contract.clusterapi.management import fill, management
 from tests.contract.clusterapi.objects import (
     GROUP,
+    Json,
     bounds,
     capacity,
     deployment,
@@ -63,18 +71,18 @@ def test_CAPI_2_the_preferred_version_is_used_unless_one_is_set() -> None:
         fill(there, 1)
         there.provider().observe(OURS)
         assert f"/apis/{GROUP}/v1beta2/machines" in _paths(there.server.requests)
-        there.provider(version="v1beta1").observe(OURS)
+        there.provider(settings={"version": "v1beta1"}).observe(OURS)
         assert f"/apis/{GROUP}/v1beta1/machines" in _paths(there.server.requests)
 
 
-def _paths(requests: list[object]) -> set[str]:
-    return {str(getattr(each, "path", "")).partition("?")[0] for each in requests}
+def _paths(requests: Iterable[Logged]) -> set[str]:
+    return {each.path.partition("?")[0] for each in requests}
 
 
 @pytest.mark.parametrize("settings", [{"group": "not.here"}, {"version": "v9"}])
 def test_CAPI_2_a_group_or_version_that_is_not_served_is_a_mistake_of_the_settings(settings: dict[str, str]) -> None:
     with management() as there, pytest.raises(InvalidRequest, match=r"providers\.clusterapi\."):
-        there.provider(**settings).observe(OURS)
+        there.provider(settings=settings).observe(OURS)
 
 
 def test_CAPI_2_without_machine_pools_the_rest_works() -> None:
@@ -86,25 +94,42 @@ def test_CAPI_2_without_machine_pools_the_rest_works() -> None:
 
 
 def test_CAPI_4_D5_two_namespaces_are_both_read_and_nothing_is_there_twice() -> None:
-    specs = "clusterapi:namespace=default\nclusterapi:namespace=second,color=red\nclusterapi:namespace=default,color=red"
+    lines = ("namespace=default", "namespace=second,color=red", "namespace=default,color=red")
+    settings = {"autoDiscovery": "\n".join(f"clusterapi:{line}" for line in lines)}
     with management() as there:
         there.add(deployment("md-0", labels={"color": "red"}), deployment("md-1"),
                   deployment("md-2", namespace="second", labels={"color": "red"}),
                   deployment("md-3", namespace="second"), deployment("md-4", namespace="third"))
-        first = there.provider(autoDiscovery=specs).observe(OURS)
-        second = there.provider(autoDiscovery=specs).observe([node("cp", namespace="second")])
+        first = there.provider(settings=settings).observe(OURS)
+        second = there.provider(settings=settings).observe([node("cp", namespace="second")])
     assert [group.id for group in first.groups] == ["MachineDeployment/default/md-0", "MachineDeployment/default/md-1"]
     assert [group.id for group in second.groups] == ["MachineDeployment/second/md-2"]
 
 
-def test_CAPI_3_a_group_of_its_own() -> None:
+def test_CAPI_3_an_api_group_of_its_own_with_the_keys_that_follow_it(tmp_path: Path) -> None:
     own = "test.k8s.io"
-    with management() as there:
-        served = there.store.resources.stored("machinedeployments", GROUP)
-        del served
-        # Cluster API is not served there: the group is asked for under its own name, and not found
-        with pytest.raises(InvalidRequest, match=r"test\.k8s\.io"):
-            there.provider(group=own).observe(OURS)
+    for path in crds.OWN.glob("m*.yaml"):
+        (tmp_path / path.name).write_text(path.read_text().replace(GROUP, own))
+
+    def renamed(obj: Json) -> Json:
+        made: Json = json.loads(json.dumps(obj).replace(GROUP, own))
+        return made
+
+    here = node("n-0", "c:///i-0")
+    named = {f"{own}/machine": "m-0", f"{own}/cluster-name": "c1", f"{own}/cluster-namespace": "default"}
+    with management(crds=tmp_path) as there:
+        there.store.load("machinedeployments", [renamed(deployment("md-0", annotations=bounds(2, 4)))], own)
+        there.store.load("machinesets", [renamed(machine_set("ms", of="md-0"))], own)
+        there.store.load("machines", [renamed(machine("m-0", "ms"))], own)
+        provider = there.provider(settings={"group": own})
+        [group] = provider.observe([msgspec.structs.replace(here, annotations=named)]).groups
+        assert (group.min, group.max) == (2, 4)
+        assert [each.node for each in group.instances] == ["n-0"]
+        paused = deployment("md-0", annotations={**bounds(2, 4), "cluster.x-k8s.io/paused": "", "x": ""})
+        kept = renamed(paused)
+        kept["metadata"]["annotations"]["cluster.x-k8s.io/paused"] = ""      # this key is the same in every group
+        there.store.load("machinedeployments", [kept], own)
+        assert provider.observe([msgspec.structs.replace(here, annotations=named)]).groups == ()
 
 
 def test_one_malformed_object_is_a_gap() -> None:

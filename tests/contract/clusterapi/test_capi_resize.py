@@ -9,6 +9,8 @@ import pytest
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.clusterapi.api import Api
+from chalicelib.providers.clusterapi.keys import Keys
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.contract.clusterapi.management import fill, management, operation
 from tests.contract.clusterapi.objects import bounds, deployment, leaving, machine, machine_set, node
@@ -81,6 +83,17 @@ def test_CAPI_14_D13_the_third_conflict_ends_it() -> None:
         assert there.writes() == [f"PATCH {SCALE} 409"] * 3
 
 
+def test_D13_a_size_is_only_written_over_the_version_that_was_read() -> None:
+    with management() as there:
+        fill(there, 2)
+        api = Api(there.kube(), Keys(), "v1beta2")
+        version = api.scale("MachineDeployment", "default", "md-0").metadata.resource_version
+        there.touch()
+        with pytest.raises(Conflict):
+            api.set_scale("MachineDeployment", "default", "md-0", 9, version)
+        assert there.size() == 2
+
+
 def test_an_answer_that_is_lost_is_asked_about_before_it_is_repeated() -> None:
     with management() as there:
         fill(there, 2)
@@ -126,7 +139,7 @@ def test_what_is_no_group_of_ours_is_not_resized(group: str, cls: str) -> None:
 def test_a_group_outside_the_discovery_is_not_resized() -> None:
     with management() as there:
         fill(there, 2)
-        assert failed(there.provider(clusterName="c2").grow(grow(2, 3)))[0] == "InvalidRequest"
+        assert failed(there.provider(settings={"clusterName": "c2"}).grow(grow(2, 3)))[0] == "InvalidRequest"
 
 
 def test_a_stand_alone_set_is_resized_like_a_deployment() -> None:

@@ -53,7 +53,8 @@ groups = st.lists(
     max_size=3, unique_by=lambda group: group.id,
 ).map(tuple)
 settings_of = st.one_of(
-    st.fixed_dictionaries({"autoDiscovery": st.just("clusterapi:\nclusterapi:a=b")}, optional={"reservedCpu": st.just("200m")}),
+    st.fixed_dictionaries({"autoDiscovery": st.just("clusterapi:\nclusterapi:a=b")},
+                          optional={"reservedCpu": st.just("200m")}),
     st.fixed_dictionaries({}, optional={"labels": st.just("a=b,c=d"), "clusterName": words,
                                         "syncMachineLabels": st.just("^a\nb|c")}),
 )

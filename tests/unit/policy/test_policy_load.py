@@ -191,8 +191,8 @@ def test_what_validates_is_what_the_provider_accepts() -> None:
     assert section is not None
     assert {field.key for field in section.fields} | set(section.refused) == KNOWN
     settings = read(with_providers(
-        "{clusterapi: {namespace: a, clusterName: b, labels: {x: y}, reservedCpu: 200m, reservedMemory: 1.5Gi, "
-        "reservedEphemeralStorage: 1e9, syncMachineLabels: ['^team', a|b], scaleZeroDefaultArch: arm64, version: v1beta2}}"
+        "{clusterapi: {namespace: a, clusterName: b, labels: {x: y}, scaleZeroDefaultArch: arm64, version: v1beta2, "
+        "reservedCpu: 200m, reservedMemory: 1.5Gi, reservedEphemeralStorage: 1e9, syncMachineLabels: ['^team', a|b]}}"
     )).providers["clusterapi"]
     taken = read_settings(settings)
     assert (taken.architecture, taken.version, taken.managed_labels) == ("arm64", "v1beta2", ("^team", "a|b"))

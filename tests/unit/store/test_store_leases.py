@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.store import Lease
-from chalicelib.store.errors import Fenced, LeaseHeld
+from chalicelib.store.errors import Fenced, LeaseHeld, StoreUnavailable
 from infra.local.aws_faults import lost_answer
 from tests.unit.store.support import Bench, all_at_once
 
@@ -91,8 +91,6 @@ def test_when_the_answer_is_lost_the_owner_finds_that_he_has_it(bench: Bench) ->
 
 
 def test_a_lost_answer_is_reported_as_such(bench: Bench) -> None:
-    from chalicelib.store.errors import StoreUnavailable
-
     bench.faults.after("update_item", lost_answer())
     with pytest.raises(StoreUnavailable):
         bench.lease("a")

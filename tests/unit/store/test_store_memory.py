@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 import pytest
 
 from chalicelib.model.memory import GroupMemory, Memory, NodeMemory
+from chalicelib.store.delta import Times
 from chalicelib.store.errors import Fenced, Stale
-from chalicelib.store.tables import GROUPS, HEAD
+from chalicelib.store.tables import GROUPS, HEAD, HeadRow, MemoryRow
 from tests.unit.store.support import START, Bench, Counter, full_memory
 
 replace = msgspec.structs.replace
@@ -141,8 +144,6 @@ def test_an_overtaken_pass_leaves_no_operations_behind(bench: Bench) -> None:
 
 def test_very_many_nodes_are_kept_in_several_pieces_and_fewer_again_in_one(bench: Bench) -> None:
     def nodes(count: int) -> dict[str, NodeMemory]:
-        import hashlib
-
         names = (hashlib.sha256(str(n).encode()).hexdigest() for n in range(count))    # as good as incompressible
         return {name: NodeMemory(START + at * 1.37, START) for at, name in enumerate(names)}
 
@@ -157,9 +158,6 @@ def test_very_many_nodes_are_kept_in_several_pieces_and_fewer_again_in_one(bench
 
 def test_rows_of_another_release_can_be_read_and_written_over(bench: Bench) -> None:
     """A field that this release does not know is passed over; the next save must not be stale for ever."""
-    from chalicelib.store.delta import Times
-    from chalicelib.store.tables import HeadRow, MemoryRow
-
     table = bench.store.table
     table.write(table.put(MemoryRow(bench.cluster, f"{GROUPS}g", text='{"target":3,"hue":"red"}', version="other")))
     table.write(table.put(HeadRow(bench.cluster, HEAD, text='{"last_scale_up":5,"mood":1}', version="other")))

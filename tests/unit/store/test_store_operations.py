@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.operation import Operation, State
-from chalicelib.store.errors import IllegalStep, NotDue, Over, Stale, Taken
+from chalicelib.store.errors import IllegalStep, NotDue, Over, Stale, StoreUnavailable, Taken
 from chalicelib.store.operation_rows import KEPT
 from chalicelib.store.tables import OVER
 from infra.local.aws_faults import lost_answer
@@ -194,8 +194,6 @@ def test_listing_what_is_open_does_not_read_what_is_over(bench: Bench) -> None:
 
 @pytest.mark.parametrize("after", [State.WAITING, State.SUCCEEDED])
 def test_a_step_whose_answer_was_lost_is_recognised_when_it_is_repeated(bench: Bench, after: State) -> None:
-    from chalicelib.store.errors import StoreUnavailable
-
     operation = claimed(bench)
     bench.faults.after("update_item", lost_answer())
     bench.faults.after("transact_write_items", lost_answer())

@@ -10,6 +10,7 @@ import pytest
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import Operation, State
 from chalicelib.store.errors import Stale, Taken
+from infra.local.aws_faults import Faults
 from tests.unit.store.support import START, Bench, all_at_once
 
 replace = msgspec.structs.replace
@@ -97,8 +98,6 @@ def test_a_plan_saved_under_way_is_patched_and_not_overwritten(bench: Bench) -> 
         lease = other.leases.acquire(bench.cluster, "reconcile-2", 60)
         after = replace(seen, groups={"workers": replace(seen.groups["workers"], target=7)}, last_scale_down=START)
         other.memory.save(bench.cluster, seen, after, (), lease)
-
-    from infra.local.aws_faults import Faults
 
     faults = Faults()
     faults.before("transact_write_items", plan)

@@ -7,7 +7,7 @@ import pytest
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.store import Store
 from chalicelib.store.client import ATTEMPTS, LONGEST_WAIT
-from chalicelib.store.errors import StoreThrottled, StoreUnavailable
+from chalicelib.store.errors import Fenced, StoreThrottled, StoreUnavailable
 from infra.local.aws_faults import busy, cancelled
 from tests.unit.store.support import Bench
 
@@ -50,8 +50,6 @@ def test_it_is_not_tried_for_ever(bench: Bench) -> None:
 
 
 def test_a_condition_that_failed_is_an_answer_even_among_conflicts(bench: Bench) -> None:
-    from chalicelib.store.errors import Fenced
-
     bench.faults.instead("transact_write_items", cancelled("ConditionalCheckFailed", "TransactionConflict"))
     lease = bench.lease()
     with pytest.raises(Fenced):

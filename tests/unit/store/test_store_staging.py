@@ -14,6 +14,7 @@ from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation, State
 from chalicelib.store import Store
 from chalicelib.store.errors import Fenced, Stale, StoreError, StoreUnavailable
+from chalicelib.store.tables import STAGED
 from infra.local.aws import create_table
 from infra.local.aws_faults import Faults, lost_answer
 from tests.unit.store.support import START, Bench, all_at_once
@@ -59,7 +60,7 @@ def test_a_large_save_comes_back_as_it_was(bench: Bench) -> None:
     _, expected = save(bench, bench.store)
     assert bench.load() == expected
     assert bench.store.operations.list_open(bench.cluster) == expected.operations
-    assert list(bench.store.table.query(bench.cluster, "staged#")) == []
+    assert list(bench.store.table.query(bench.cluster, STAGED)) == []
 
 
 @pytest.mark.parametrize("call", ["put_item", "transact_write_items"])
@@ -70,6 +71,7 @@ def test_a_crash_before_it_is_decided_leaves_the_old_view(bench: Bench, call: st
     with pytest.raises(StoreUnavailable):
         save(bench, bench.fresh(faults=faults))
     assert bench.load() == before
+    assert all("expires_at" in raw for raw in bench.store.table.query(bench.cluster, STAGED))
     assert bench.store.operations.list_open(bench.cluster) == ()
     assert bench.store.operations.get(bench.cluster, "grow-07") is None
     bench.clock.advance(61)
@@ -95,6 +97,9 @@ def test_a_crash_after_it_is_decided_is_finished_by_whoever_comes_first(
     faults.instead("transact_write_items", *[None] * (1 + carried_out), lost_answer())
     with pytest.raises(StoreUnavailable):
         save(bench, bench.fresh(faults=faults))
+    parts = list(bench.store.table.query(bench.cluster, STAGED))
+    assert parts
+    assert not any("expires_at" in raw for raw in parts), "what is decided must not be tidied away"
     assert READERS[reader](bench)
     memory = bench.load()
     assert (len(memory.groups), len(memory.operations), memory.last_scale_up) == (GROUPS + 1, GROUPS, START)

@@ -1,0 +1,173 @@
+"""What `chalice package` and the merge template make: every function, queue and permission of the deployment."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from chalicelib.dispatch.messages import PROVIDERS
+from chalicelib.store.tables import definition, time_to_live
+from infra.aws.check import lint, translate
+from infra.aws.package import PackagingFailed, package
+from tests.functional.artifact import artifact
+
+Template = dict[str, Any]
+
+ACT = {f"Act{provider.capitalize()}": f"act_{provider}" for provider in PROVIDERS}
+QUEUED = {"Reconcile": "reconcile", **ACT}
+HANDLERS = {
+    "APIHandler": "app.app",
+    "Tick": "chalicelib.handlers.tick.tick",
+    "Reconcile": "chalicelib.handlers.reconcile.reconcile",
+    **{logical: f"chalicelib.handlers.act.{name}" for logical, name in ACT.items()},
+}
+
+STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])
+
+
+def _properties(template: Template, logical: str) -> Template:
+    properties: Template = template["Resources"][logical]["Properties"]
+    return properties
+
+
+def _of_type(template: Template, kind: str) -> dict[str, Template]:
+    return {name: one for name, one in template["Resources"].items() if one["Type"] == kind}
+
+
+@STAGES
+def test_the_translated_template_passes_cfn_lint(stage: str) -> None:
+    assert lint(translate(artifact(stage).sam)) == []
+
+
+def test_the_linter_would_have_said_something() -> None:
+    broken = translate(artifact("prod").sam)
+    _properties(broken, "ReconcileQueue")["VisibilityTimeout"] = 10
+    assert any("E3505" in finding for finding in lint(broken))
+
+
+@STAGES
+def test_every_function_is_there_with_its_handler(stage: str) -> None:
+    functions = _of_type(artifact(stage).sam, "AWS::Serverless::Function")
+    assert {name: one["Properties"]["Handler"] for name, one in functions.items()} == HANDLERS
+
+
+@STAGES
+def test_every_function_knows_the_table_and_the_queues(stage: str) -> None:
+    wanted = {"OUTSCALER_TABLE": {"Ref": "StateTable"}, "OUTSCALER_QUEUE_RECONCILE": {"Ref": "ReconcileQueue"}} | {
+        f"OUTSCALER_QUEUE_{name.upper()}": {"Ref": f"{logical}Queue"} for logical, name in ACT.items()}
+    translated = translate(artifact(stage).sam)
+    for function in HANDLERS:
+        variables = _properties(translated, function)["Environment"]["Variables"]
+        assert wanted.items() <= variables.items(), function
+        assert variables["POWERTOOLS_SERVICE_NAME"] == "outscaler"
+
+
+@STAGES
+@pytest.mark.parametrize("function", QUEUED)
+def test_a_queue_function_has_its_own_queue_and_a_dead_letter_queue(stage: str, function: str) -> None:
+    template = translate(artifact(stage).sam)
+    [source] = [one["Properties"] for one in _of_type(template, "AWS::Lambda::EventSourceMapping").values()
+                if one["Properties"]["FunctionName"] == {"Ref": function}]
+    queue = f"{function}Queue"
+    assert source["EventSourceArn"] == {"Fn::GetAtt": [queue, "Arn"]}
+    assert (source["BatchSize"], source["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
+    properties = _properties(template, queue)
+    assert properties["VisibilityTimeout"] >= 6 * _properties(template, function)["Timeout"]
+    assert properties["RedrivePolicy"]["deadLetterTargetArn"] == {"Fn::GetAtt": [f"{function}DeadLetters", "Arn"]}
+    kept = properties["RedrivePolicy"]["maxReceiveCount"] * properties["VisibilityTimeout"]
+    assert properties["MessageRetentionPeriod"] > kept, "a message would expire before it is given up"
+    assert _properties(template, f"{function}DeadLetters")["MessageRetentionPeriod"] == 14 * 86400
+
+
+@STAGES
+def test_the_tick_is_never_repeated(stage: str) -> None:
+    template = translate(artifact(stage).sam)
+    [rule] = _of_type(template, "AWS::Events::Rule").values()
+    [target] = rule["Properties"]["Targets"]
+    assert rule["Properties"]["ScheduleExpression"] == "rate(1 minute)"
+    assert target["RetryPolicy"]["MaximumRetryAttempts"] == 0
+    assert target["DeadLetterConfig"] == {"Arn": {"Fn::GetAtt": ["TickDeadLetters", "Arn"]}}
+    assert _properties(template, "TickEventInvokeConfig")["MaximumRetryAttempts"] == 0
+
+
+@STAGES
+def test_logs_are_kept_for_a_while_and_under_the_functions_names(stage: str) -> None:
+    groups = _of_type(artifact(stage).sam, "AWS::Logs::LogGroup")
+    names = sorted(one["Properties"]["LogGroupName"]["Fn::Sub"] for one in groups.values())
+    assert names == sorted(f"/aws/lambda/${{{function}}}" for function in HANDLERS)
+    assert {one["Properties"]["RetentionInDays"] for one in groups.values()} == {7 if stage == "dev" else 30}
+
+
+@STAGES
+def test_the_table_is_the_stores_and_is_not_lost(stage: str) -> None:
+    resource = artifact(stage).sam["Resources"]["StateTable"]
+    properties = dict(resource["Properties"])
+    assert properties.pop("PointInTimeRecoverySpecification") == {"PointInTimeRecoveryEnabled": True}
+    assert properties.pop("TimeToLiveSpecification") == time_to_live()
+    shape = definition("any")
+    del shape["TableName"]
+    assert properties == shape
+    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
+
+
+@STAGES
+def test_every_function_has_a_role_of_its_own_with_the_least_it_needs(stage: str) -> None:
+    template = artifact(stage).sam
+    roles = [one["Properties"]["Role"]["Fn::GetAtt"][0] for one in _of_type(template, "AWS::Serverless::Function").values()]
+    assert len(set(roles)) == len(HANDLERS)
+    for role in roles:
+        for statement in _statements(template, role):
+            actions, resources = statement["Action"], statement["Resource"]
+            assert not [action for action in actions if "*" in action], role
+            for resource in resources if isinstance(resources, list) else [resources]:
+                assert resource != "*", f"{role} {statement['Sid']}"
+                assert isinstance(resource, dict), f"{role}: ARNs are made from the stack's own resources"
+
+
+def _statements(template: Template, role: str) -> list[Template]:
+    return [statement for policy in _properties(template, role)["Policies"]
+            for statement in policy["PolicyDocument"]["Statement"]]
+
+
+@pytest.mark.parametrize("function", HANDLERS)
+def test_a_function_takes_from_its_own_queue_only_and_sends_where_it_must(function: str) -> None:
+    template = artifact("prod").sam
+    role = _properties(template, function)["Role"]["Fn::GetAtt"][0]
+    statements = {one["Sid"]: one for one in _statements(template, role)}
+    taken = statements.get("TakeMessages", {}).get("Resource")
+    assert taken == ({"Fn::GetAtt": [f"{function}Queue", "Arn"]} if function in QUEUED else None)
+    sent = {one["Fn::GetAtt"][0] for one in statements["SendMessages"]["Resource"]}
+    every = {f"{one}Queue" for one in QUEUED}
+    assert sent == {"APIHandler": {"ReconcileQueue"}, "Tick": every, "Reconcile": every}.get(
+        function, {"ReconcileQueue", f"{function}Queue"})
+    assert ("ReadSecrets" in statements) is (function != "Tick")
+    log = statements["WriteOwnLog"]["Resource"]["Fn::Sub"]
+    assert log.endswith(f"log-group:/aws/lambda/${{AWS::StackName}}-{function}-*")
+
+
+def _security(stage: str) -> dict[str, list[Any]]:
+    paths = artifact(stage).sam["Resources"]["RestAPI"]["Properties"]["DefinitionBody"]["paths"]
+    return {f"{verb} {path}": one.get("security", []) for path, verbs in paths.items() for verb, one in verbs.items()}
+
+
+def test_the_read_routes_ask_for_a_signed_request_in_prod_and_for_a_key_in_dev() -> None:
+    reads = ("get /clusters", "get /clusters/{name}", "get /clusters/{name}/decisions")
+    for stage, scheme in (("prod", "sigv4"), ("dev", "api_key")):
+        security = _security(stage)
+        assert set(security) == {*reads, "post /clusters/{name}/events", "get /healthz"}
+        for read in reads:
+            assert security[read] == [{scheme: []}]
+        assert security["get /healthz"] == security["post /clusters/{name}/events"] == []
+    keys = {stage: len(_of_type(artifact(stage).sam, "AWS::ApiGateway::ApiKey")) for stage in ("prod", "dev")}
+    assert keys == {"prod": 0, "dev": 1}
+
+
+def test_a_stage_that_nobody_configured_is_refused() -> None:
+    with pytest.raises(PackagingFailed, match="--stage test: not in .chalice/config.json; use one of dev, prod"):
+        package("test", artifact("prod").zip.parent)
+
+
+def test_the_template_is_json_without_anchors() -> None:
+    assert json.loads(json.dumps(artifact("prod").sam))["Transform"] == "AWS::Serverless-2016-10-31"

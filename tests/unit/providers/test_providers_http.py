@@ -1,0 +1,257 @@
+"""The HTTP helper against a real socket: what is repeated, what is refused, and what an error may show."""
+
+from __future__ import annotations
+
+import email.utils
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import Secret
+from chalicelib.providers import errors
+from chalicelib.providers.http import Answer, Call, Http, Limits, retry_after
+from chalicelib.providers.statuses import class_for
+from infra.local.certificates import Authority
+from infra.local.http_script import HttpScript, Reply
+
+NOW = 1_800_000_000.0
+KEY = "not-to-be-seen"
+
+
+class Thing(msgspec.Struct):
+    name: str
+
+
+class Waits:
+    """Stands in for sleeping."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def __call__(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+
+def client(waits: Waits | None = None, **more: Any) -> Http:
+    made: dict[str, Any] = {"sleep": waits or Waits(), "chance": lambda: 1.0, "clock": lambda: NOW, **more}
+    return Http(**made)
+
+
+def get(server: HttpScript, path: str = "/things", *, safe: bool = True, **more: Any) -> Call:
+    return Call("GET", server.url + path, safe=safe, **more)
+
+
+def test_an_answer_comes_back_whole() -> None:
+    with HttpScript([Reply(200, {"name": "a"}, {"X-Request-Id": "r-1"})]) as server:
+        answer = client().send(get(server, params={"zone": "z 1"}, headers={"X-Key": "v"}))
+        assert answer.read(Thing) == Thing("a")
+        assert (answer.status, answer.headers["x-request-id"]) == (200, "r-1")
+        [seen] = server.requests
+        assert (seen.path, dict(seen.query), seen.headers["x-key"]) == ("/things", {"zone": "z 1"}, "v")
+
+
+@pytest.mark.parametrize("trouble", [Reply(503), Reply(hang_up=True), Reply(429), Reply(200, {"name": "a"}, cut=3)])
+def test_a_safe_call_is_repeated_with_growing_pauses(trouble: Reply) -> None:
+    waits = Waits()
+    with HttpScript([trouble, trouble, Reply(200, {"name": "a"})]) as server:
+        assert client(waits).send(get(server)).read(Thing) == Thing("a")
+        assert len(server.requests) == 3
+    assert waits.seconds == [0.25, 0.5]
+
+
+def test_a_safe_call_is_not_repeated_for_ever() -> None:
+    with HttpScript(lambda _: Reply(503)) as server:
+        with pytest.raises(errors.Transient):
+            client(limits=Limits(attempts=4)).send(get(server))
+        assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("trouble", [Reply(503), Reply(hang_up=True), Reply(429), Reply(200, {"name": "a"}, cut=3)])
+def test_a_call_that_is_not_marked_safe_is_sent_once(trouble: Reply) -> None:
+    with HttpScript(lambda _: trouble) as server:
+        with pytest.raises((errors.Transient, errors.Throttled)):
+            client().send(Call("POST", server.url + "/things", body=b"{}"))
+        assert len(server.requests) == 1
+
+
+def test_a_refusal_is_not_repeated() -> None:
+    with HttpScript(lambda _: Reply(403)) as server:
+        with pytest.raises(errors.Unauthorized):
+            client().send(get(server))
+        assert len(server.requests) == 1
+
+
+def test_jitter_takes_up_to_half_of_a_pause() -> None:
+    waits = Waits()
+    with HttpScript([Reply(503), Reply(200)]) as server:
+        client(waits, chance=lambda: 0.0).send(get(server))
+    assert waits.seconds == [0.125]
+
+
+@pytest.mark.parametrize("header", ["4", email.utils.formatdate(NOW + 4, usegmt=True)])
+def test_a_short_retry_after_is_waited_for(header: str) -> None:
+    waits = Waits()
+    with HttpScript([Reply(429, headers={"Retry-After": header}), Reply(200)]) as server:
+        client(waits).send(get(server))
+    assert waits.seconds == [4.0]
+
+
+def test_a_long_retry_after_is_passed_on() -> None:
+    waits = Waits()
+    with HttpScript(lambda _: Reply(429, headers={"Retry-After": "120"})) as server:
+        with pytest.raises(errors.Throttled) as raised:
+            client(waits).send(get(server))
+        assert len(server.requests) == 1
+    assert raised.value.retry_after == 120.0
+    assert waits.seconds == []
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("7", 7.0),
+        (" 7 ", 7.0),
+        (email.utils.formatdate(NOW + 90, usegmt=True), 90.0),
+        (email.utils.formatdate(NOW - 90, usegmt=True), 0.0),
+        ("", 0.0),
+        ("soon", 0.0),
+        ("-5", 0.0),
+        ("1.5", 0.0),
+        ("Fri, 99 Nov 2026 00:00:00 GMT", 0.0),
+    ],
+)
+def test_retry_after(text: str, seconds: float) -> None:
+    assert retry_after(text, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("status", "cls"),
+    [
+        (None, "Transient"), (0, "Transient"), (302, "Unknown"), (400, "InvalidRequest"), (401, "Unauthorized"),
+        (403, "Unauthorized"), (404, "NotFound"), (408, "Transient"), (409, "Conflict"), (412, "Conflict"),
+        (418, "Unknown"), (422, "InvalidRequest"), (423, "Conflict"), (429, "Throttled"), (500, "Transient"),
+        (501, "InvalidRequest"), (502, "Transient"), (599, "Transient"),
+    ],
+)
+def test_status_table(status: int | None, cls: str) -> None:
+    assert class_for(status).__name__ == cls
+
+
+def test_a_vendors_own_code_goes_before_the_status() -> None:
+    def explain(answer: Answer) -> errors.ProviderError | None:
+        return errors.OutOfStock("none left", code="Sold.Out") if b"Sold.Out" in answer.body else None
+
+    with HttpScript([Reply(403, {"code": "Sold.Out"}), Reply(403, {"code": "Other"})]) as server:
+        http = client(explain=explain)
+        with pytest.raises(errors.OutOfStock) as raised:
+            http.send(get(server))
+        assert raised.value.code == "Sold.Out"
+        with pytest.raises(errors.Unauthorized):
+            http.send(get(server))
+
+
+@pytest.mark.parametrize(
+    ("reply", "cls"),
+    [
+        (Reply(200, "<html>maintenance</html>", {"Content-Type": "text/html; charset=utf-8"}), errors.Transient),
+        (Reply(200, '{"name": "a'), errors.Transient),
+        (Reply(200, ""), errors.Transient),
+        (Reply(200, {"title": "a"}), errors.Unknown),
+    ],
+)
+def test_what_is_no_proper_answer(reply: Reply, cls: type[errors.ProviderError]) -> None:
+    with HttpScript(lambda _: reply) as server, pytest.raises(cls):
+        client().send(get(server, safe=False)).read(Thing)
+
+
+def test_an_answer_without_end_is_cut_off() -> None:
+    with HttpScript(lambda _: Reply(200, b"x" * 5000)) as server, pytest.raises(errors.Transient, match="larger"):
+        client(limits=Limits(bytes=1000)).send(get(server, safe=False))
+
+
+def test_an_answer_that_drips_is_cut_off() -> None:
+    moments = iter([NOW, NOW + 31, NOW + 62])
+    with HttpScript(lambda _: Reply(200, b"x")) as server, pytest.raises(errors.Transient, match="longer"):
+        client(clock=lambda: next(moments)).send(get(server, safe=False))
+
+
+def test_a_redirect_is_not_followed() -> None:
+    with HttpScript(lambda seen: Reply(302, headers={"Location": "/elsewhere"})) as server:
+        with pytest.raises(errors.Unknown):
+            client().send(get(server))
+        assert [seen.path for seen in server.requests] == ["/things"]
+
+
+def test_every_attempt_is_signed_anew() -> None:
+    stamps = iter(["first", "second"])
+
+    def sign(call: Call) -> Call:
+        return msgspec.structs.replace(call, headers={**call.headers, "X-Stamp": next(stamps)})
+
+    with HttpScript([Reply(503), Reply(200)]) as server:
+        client(sign=sign).send(get(server))
+        assert [seen.headers["x-stamp"] for seen in server.requests] == ["first", "second"]
+
+
+def vendor_echo(seen: object) -> Reply:
+    del seen
+    return Reply(400, f"wrong signature for {KEY} " + "x" * 1000)
+
+
+def echoed(answer: Answer) -> errors.ProviderError:
+    return errors.InvalidRequest(answer.body.decode())
+
+
+@pytest.mark.parametrize(
+    ("script", "explain"),
+    [(vendor_echo, echoed), (lambda _: Reply(hang_up=True), lambda _: None), (lambda _: Reply(500), lambda _: None)],
+)
+def test_no_error_shows_a_secret(
+    script: Callable[[object], Reply], explain: Callable[[Answer], errors.ProviderError | None]
+) -> None:
+    with HttpScript(script) as server:
+        http = client(secrets=(Secret(KEY),), explain=explain)
+        call = get(server, safe=False, params={"Signature": KEY}, headers={"Authorization": KEY}, body=KEY.encode())
+        with pytest.raises(errors.ProviderError) as raised:
+            http.send(call)
+    shown: list[BaseException] = [raised.value]
+    while (cause := shown[-1].__cause__) is not None:
+        shown.append(cause)
+    assert not [each for each in shown if KEY in f"{each} {each!r} {vars(each)}"]
+    assert raised.value.__suppress_context__ or raised.value.__context__ is None
+    assert len(raised.value.message) <= 300
+
+
+@pytest.mark.parametrize("url", ["http://api.example.com/x", "ftp://api.example.com/x", "api.example.com", "https:///x"])
+def test_only_tls_leaves_this_machine(url: str) -> None:
+    with pytest.raises(BadInput, match="https"):
+        client().send(Call("GET", url))
+
+
+def test_a_certificate_nobody_vouches_for_is_refused_whatever_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority()
+    bundle = tmp_path / "ca.pem"
+    bundle.write_bytes(authority.certificate)
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+        monkeypatch.setenv(name, str(bundle))
+    with HttpScript(lambda _: Reply(200), tls=authority.server("127.0.0.1")) as server:
+        with pytest.raises(errors.Transient, match="SSLError"):
+            client().send(get(server, safe=False))
+        assert server.requests == []
+
+
+def test_netrc_and_proxies_of_the_environment_are_not_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    with HttpScript([Reply(200)]) as server:
+        client().send(get(server))
+        assert server.requests[0].credential == ""

@@ -1,0 +1,57 @@
+"""From a name to a provider, and nothing loaded that was not asked for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.providers.base import Connection
+from chalicelib.providers.registry import build, names
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def connection(kube: object | None = None, **settings: str) -> Connection:
+    return Connection("test", settings, (), lambda name: name, kube, lambda: 0.0)
+
+
+def test_a_provider_is_built_by_its_name() -> None:
+    assert names() == ("clusterapi",)
+    assert build("clusterapi", connection(kube=object())).name == "clusterapi"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("exoscale", "not available in this version"), ("aws", "is no provider"), ("", "is no provider")]
+)
+def test_a_name_that_cannot_be_built_is_refused_with_those_that_can(name: str, problem: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        build(name, connection())
+    assert raised.value.place == f"providers.{name}"
+    assert problem in raised.value.problem
+    assert "clusterapi" in raised.value.remedy
+
+
+def test_settings_and_connection_are_checked_before_anything_is_asked() -> None:
+    with pytest.raises(BadInput, match="no connection"):
+        build("clusterapi", connection())
+    with pytest.raises(BadInput, match="autoDiscovery"):
+        build("clusterapi", connection(kube=object(), autoDiscovery="asg:x"))
+
+
+def test_the_registry_loads_no_provider_and_no_http() -> None:
+    code = (
+        "import sys, chalicelib.providers.registry; "
+        "print([m for m in sys.modules if m.startswith(('chalicelib.providers.clusterapi', 'requests', 'urllib3'))])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
+
+
+def test_cluster_api_needs_no_http_client_of_its_own() -> None:
+    code = "import sys, chalicelib.providers.clusterapi.provider; print('requests' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"

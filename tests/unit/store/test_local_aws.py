@@ -1,0 +1,102 @@
+"""The emulated AWS: it loses nothing under concurrent transactions, and it needs no global settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from infra.local.aws import LocalAws, Queue
+from infra.local.dynamodb_local import main
+from tests.unit.store.support import all_at_once
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[LocalAws]:
+    with LocalAws() as local:
+        yield local
+
+
+def test_concurrent_transactions_lose_no_update(aws: LocalAws) -> None:
+    dynamodb = aws.client("dynamodb")
+    aws.create_table("counted")
+    key = {"cluster": {"S": "c"}, "item": {"S": "counter"}}
+    dynamodb.put_item(TableName="counted", Item=key | {"v": {"N": "0"}})
+    up = {"TableName": "counted", "Key": key, "UpdateExpression": "SET v = v + :one",
+          "ExpressionAttributeValues": {":one": {"N": "1"}}}
+
+    def count(worker: int) -> None:
+        for turn in range(10):
+            row = {"cluster": {"S": "c"}, "item": {"S": f"{worker}-{turn}"}}
+            dynamodb.transact_write_items(TransactItems=[
+                {"Update": up}, {"Put": {"TableName": "counted", "Item": row}}])
+
+    results = all_at_once([partial(count, worker) for worker in range(8)])
+    assert results == [None] * 8
+    assert dynamodb.get_item(TableName="counted", Key=key)["Item"]["v"] == {"N": "80"}
+    assert dynamodb.scan(TableName="counted", Select="COUNT")["Count"] == 81
+
+
+def test_a_cancelled_transaction_drops_nobody_elses_rows(aws: LocalAws) -> None:
+    dynamodb = aws.client("dynamodb")
+    aws.create_table("cancelled")
+    impossible = {"ConditionCheck": {"TableName": "cancelled", "Key": {"cluster": {"S": "c"}, "item": {"S": "x"}},
+                                     "ConditionExpression": "attribute_exists(item)"}}
+
+    def fail() -> None:
+        for _ in range(40):
+            with pytest.raises(dynamodb.exceptions.TransactionCanceledException):
+                dynamodb.transact_write_items(TransactItems=[impossible])
+
+    def put() -> None:
+        for number in range(80):
+            row = {"cluster": {"S": "c"}, "item": {"S": f"row-{number}"}}
+            dynamodb.put_item(TableName="cancelled", Item=row)
+
+    assert all_at_once([fail, fail, put]) == [None] * 3
+    assert dynamodb.scan(TableName="cancelled", Select="COUNT")["Count"] == 80
+
+
+def test_queues_have_a_dead_letter_queue_each(aws: LocalAws) -> None:
+    urls = aws.create_queues({"reconcile": Queue(visibility=90, max_receives=3), "act_clusterapi": Queue()})
+    assert set(urls) == {"reconcile", "act_clusterapi"}
+    sqs = aws.client("sqs")
+    attributes = sqs.get_queue_attributes(QueueUrl=urls["reconcile"], AttributeNames=["All"])["Attributes"]
+    redrive = json.loads(attributes["RedrivePolicy"])
+    assert (attributes["VisibilityTimeout"], int(redrive["maxReceiveCount"])) == ("90", 3)
+    assert redrive["deadLetterTargetArn"].endswith(":reconcile-dead")
+
+
+def test_a_secret_can_be_put_and_changed(aws: LocalAws) -> None:
+    for text in ("first", "second"):
+        aws.put_secret("outscaler/geneva/webhook", text)
+        secrets = aws.client("secretsmanager")
+        assert secrets.get_secret_value(SecretId="outscaler/geneva/webhook")["SecretString"] == text
+
+
+def test_another_process_finds_it_through_the_environment_alone(aws: LocalAws) -> None:
+    aws.create_table("found")
+    program = ("import time; from chalicelib.store import Store; "
+               "print(Store('found', clock=time.time).leases.acquire('c', 'me', 60).token)")
+    ran = subprocess.run([sys.executable, "-c", program], env=os.environ | aws.env, capture_output=True, text=True,
+                         check=True)
+    assert ran.stdout.strip() == "1"
+    assert os.environ.get("AWS_ENDPOINT_URL") != aws.endpoint
+
+
+def test_without_npm_the_strict_run_is_skipped_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert main(["--", "true"]) == 0
+    assert capsys.readouterr().out == "skipped: npm is not installed\n"
+
+
+def test_the_strict_run_without_a_command_says_how_to_call_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--"]) == 2
+    assert "usage:" in capsys.readouterr().err

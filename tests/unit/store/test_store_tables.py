@@ -1,0 +1,25 @@
+"""The table is what store/tables.py says, and only tidying is left to DynamoDB's own expiry."""
+
+from __future__ import annotations
+
+from chalicelib.store.tables import TTL_ATTRIBUTE, Row, definition, time_to_live
+from tests.unit.store.support import Bench
+
+
+def test_the_table_in_use_has_the_stated_shape(bench: Bench) -> None:
+    real = bench.client.describe_table(TableName=bench.table)["Table"]
+    stated = definition(bench.table)
+    assert real["KeySchema"] == stated["KeySchema"]
+    assert sorted(map(str, real["AttributeDefinitions"])) == sorted(map(str, stated["AttributeDefinitions"]))
+    assert real["BillingModeSummary"]["BillingMode"] == stated["BillingMode"]
+
+
+def test_the_expiry_attribute_is_switched_on(bench: Bench) -> None:
+    real = bench.client.describe_time_to_live(TableName=bench.table)["TimeToLiveDescription"]
+    assert (real["AttributeName"], real["TimeToLiveStatus"]) == (TTL_ATTRIBUTE, "ENABLED")
+    assert time_to_live() == {"AttributeName": TTL_ATTRIBUTE, "Enabled": True}
+
+
+def test_every_row_has_the_tables_keys_and_the_expiry_attribute() -> None:
+    names = {schema["AttributeName"] for schema in definition("t")["KeySchema"]} | {TTL_ATTRIBUTE}
+    assert {attribute.attr_name for attribute in Row.get_attributes().values()} == names
