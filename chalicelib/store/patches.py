@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 from pynamodb.expressions.update import Action
 
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.store.client import Cancelled, Refused, Table, Write
 from chalicelib.store.codec import decode
-from chalicelib.store.delta import Times, row_change, times_change
+from chalicelib.store.delta import ABSENT, Change, Times, row_change, times_change
 from chalicelib.store.errors import Stale
 from chalicelib.store.rows import change_write, head_actions, is_version
 from chalicelib.store.staging import TRIES, Staging, is_closed
@@ -61,7 +62,8 @@ class Patches:
         after = patch(before or GroupMemory())
         if after == (before or GroupMemory()):
             return []
-        return [change_write(self._table, cluster, row_change(GROUPS + group, before, after, GroupMemory))]
+        change = _based_on(row, row_change(GROUPS + group, before, after, GroupMemory))
+        return [change_write(self._table, cluster, change)]
 
     def _head(self, cluster: str, patch: MemoryPatch | None, *, count: bool) -> list[Write]:
         """The cluster-wide instants and the count, in one update of the head row; count: something else was patched."""
@@ -77,10 +79,15 @@ class Patches:
         after = before if patch is None else Times.of(patch(_as_memory(before)))
         if after == before:
             return [self._table.update(cluster, HEAD, actions, gate_is_open)] if count else []
-        change = times_change(before, after)
+        change = _based_on(row, times_change(before, after))
         unchanged = is_version(change.expected)
         assert unchanged is not None
         return [self._table.update(cluster, HEAD, actions + head_actions(change), gate_is_open & unchanged)]
+
+
+def _based_on(row: MemoryRow | None, change: Change) -> Change:
+    """The row is at hand, so its own version is what the change replaces, whichever release wrote it (rows.py)."""
+    return msgspec.structs.replace(change, expected=row.version or ABSENT) if row is not None else change
 
 
 def _as_memory(times: Times) -> Memory:

@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from threading import Barrier, BrokenBarrierError
 
 import pytest
 
 from infra.local.aws import LocalAws, Queue
+from infra.local.aws_server import one_at_a_time
 from infra.local.dynamodb_local import main
 from tests.unit.store.support import all_at_once
 
@@ -20,6 +22,27 @@ from tests.unit.store.support import all_at_once
 def aws() -> Iterator[LocalAws]:
     with LocalAws() as local:
         yield local
+
+
+@pytest.mark.parametrize(
+    ("target", "together"), [("DynamoDB_20120810.PutItem", False), ("AmazonSQS.SendMessage", True)]
+)
+def test_only_dynamodbs_requests_wait_for_each_other(target: str, *, together: bool) -> None:
+    met = Barrier(2)
+
+    def app(environ: object, start_response: object) -> list[bytes]:
+        try:
+            met.wait(timeout=30 if together else 0.2)
+        except BrokenBarrierError:
+            return [b"alone"]
+        return [b"together"]
+
+    locked = one_at_a_time(app)
+
+    def call() -> list[bytes]:
+        return list(locked({"HTTP_X_AMZ_TARGET": target}, lambda *_: lambda _: None))
+
+    assert all_at_once([call, call]) == [[b"together" if together else b"alone"]] * 2
 
 
 def test_concurrent_transactions_lose_no_update(aws: LocalAws) -> None:
@@ -46,7 +69,8 @@ def test_a_cancelled_transaction_drops_nobody_elses_rows(aws: LocalAws) -> None:
     dynamodb = aws.client("dynamodb")
     aws.create_table("cancelled")
     impossible = {"ConditionCheck": {"TableName": "cancelled", "Key": {"cluster": {"S": "c"}, "item": {"S": "x"}},
-                                     "ConditionExpression": "attribute_exists(item)"}}
+                                     "ConditionExpression": "attribute_exists(#item)",
+                                     "ExpressionAttributeNames": {"#item": "item"}}}
 
     def fail() -> None:
         for _ in range(40):

@@ -72,6 +72,15 @@ def test_a_dead_executor_that_wakes_up_writes_nothing(bench: Bench) -> None:
     assert bench.store.operations.get(bench.cluster, "grow-a") == now_held
 
 
+def test_an_attempt_is_not_taken_for_a_later_one_of_the_same_name(bench: Bench) -> None:
+    first = claimed(bench, owner="same")
+    bench.clock.advance(31)
+    second = bench.store.operations.claim(bench.cluster, "grow-a", "same", 30)
+    with pytest.raises(Stale):
+        bench.store.operations.advance(first, replace(first, state=State.FAILED), "same")
+    assert bench.store.operations.get(bench.cluster, "grow-a") == second
+
+
 def test_waiting_and_claiming_again_until_it_is_done(bench: Bench) -> None:
     operation = claimed(bench)
     waiting = replace(operation, state=State.WAITING, step="confirm", data={"request": "r-1"}, due_at=START + 20)

@@ -10,6 +10,7 @@ import pytest
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import Operation, State
 from chalicelib.store.errors import Stale, Taken
+from chalicelib.store.tables import GROUPS, HEAD, HeadRow, MemoryRow
 from infra.local.aws_faults import Faults
 from tests.unit.store.support import START, Bench, all_at_once
 
@@ -115,6 +116,17 @@ def test_a_save_does_not_touch_operations_that_went_on_meanwhile(bench: Bench) -
     stored = bench.store.operations.advance(operation, waiting, "act-a")
     bench.save(seen, replace(seen, last_scale_down=START), bench.operation("b"), owner="reconcile-2")
     assert bench.load().operations == (stored, bench.operation("b"))
+
+
+def test_rows_that_another_release_wrote_can_be_patched(bench: Bench) -> None:
+    operation = growing(bench)
+    table = bench.store.table
+    table.write(table.put(MemoryRow(bench.cluster, f"{GROUPS}workers", text='{"target":3,"hue":1}', version="other")))
+    table.write(table.put(HeadRow(bench.cluster, HEAD, text='{"first_seen":5,"mood":1}', version="other")))
+    bench.store.operations.advance(operation, replace(operation, state=State.FAILED), "act-a", back_off, scaled_up)
+    memory = bench.load()
+    assert memory.groups["workers"] == GroupMemory(target=3, backoff=BACKOFF, last_failure=START)
+    assert (memory.last_scale_up, memory.first_seen) == (START, 5.0)
 
 
 def test_six_executors_patch_the_same_group_and_none_is_lost(bench: Bench) -> None:

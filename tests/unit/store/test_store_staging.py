@@ -188,6 +188,54 @@ def test_a_sleeper_does_not_bring_back_what_is_over(bench: Bench) -> None:
     assert len(memory.operations) == GROUPS - 1
 
 
+def test_a_sleeper_does_not_bring_back_what_was_forgotten(bench: Bench) -> None:
+    """As before, but meanwhile everything went back to what it was: only the gate can tell him."""
+    groups = Memory(groups={f"g{n:03d}": GroupMemory(target=n + 1) for n in range(105)})
+    faults = Faults()
+    faults.instead("transact_write_items", None, lost_answer())
+    lease = bench.lease()
+    with pytest.raises(StoreUnavailable):
+        bench.fresh(faults=faults).memory.save(bench.cluster, Memory(), groups, (), lease)
+
+    def meanwhile() -> None:
+        seen = bench.load()
+        assert seen == groups
+        bench.store.memory.save(bench.cluster, seen, Memory(), (), lease)
+
+    sleeper = Faults()
+    sleeper.before("transact_write_items", meanwhile)
+    assert bench.fresh(faults=sleeper).memory.load(bench.cluster) == Memory()
+
+
+def test_a_save_decided_while_an_executor_is_about_to_write_is_not_lost(bench: Bench) -> None:
+    before = small(bench)
+    bench.save(before, before, bench.operation("old", group="g0"))
+    mine = bench.store.operations.claim(bench.cluster, "grow-old", "act", 30)
+
+    def decide() -> None:
+        faults = Faults()
+        faults.instead("transact_write_items", None, lost_answer())
+        with pytest.raises(StoreUnavailable):
+            save(bench, bench.fresh(faults=faults))
+
+    executor = Faults()
+    executor.before("transact_write_items", decide)
+    bench.fresh(faults=executor).operations.advance(
+        mine, replace(mine, state=State.FAILED), "act", lambda group: replace(group, last_failure=START)
+    )
+    assert bench.load().groups["g0"] == GroupMemory(target=1, last_add=START, last_failure=START)
+
+
+def test_a_list_of_several_pages_is_read_again_if_a_save_was_decided_in_between(bench: Bench) -> None:
+    many = tuple(bench.operation(f"{n:02d}-old", step="x" * 25_000) for n in range(60))     # 1.5 MB, a page is 1 MB
+    bench.save(Memory(), Memory(), *many)
+    faults = Faults()
+    faults.before("query", lambda: None, lambda: save(bench, bench.store))
+    listed = bench.fresh(faults=faults).operations.list_open(bench.cluster)
+    assert faults.calls.count("query") > 2
+    assert len(listed) == len(many) + GROUPS
+
+
 def test_readers_never_see_a_part_of_it(bench: Bench) -> None:
     small(bench)
     done = Event()
