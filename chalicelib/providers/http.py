@@ -2,8 +2,8 @@
 
 A call is bounded in time, size and number of attempts. It is repeated only where the caller says that repeating does no
 harm; whether a change got through after a lost answer is for the provider to find out, not for this module to assume.
-Nothing of the environment is obeyed (no proxies, no .netrc, no REQUESTS_CA_BUNDLE): what a call does is decided by what
-it was given. Redirects are not followed, because credentials would follow them too.
+Nothing of the environment is obeyed (no proxies, no .netrc, no REQUESTS_CA_BUNDLE) and no cookie is kept: what a call
+does is decided by what it was given. Redirects are not followed, because credentials would follow them too.
 
 No error carries a header, a query, a body that was sent, or a known secret: signatures live in all three.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from http.cookiejar import DefaultCookiePolicy
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -21,7 +22,7 @@ import requests
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
-from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unknown
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown
 from chalicelib.providers.statuses import class_for
 
 T = TypeVar("T")
@@ -103,6 +104,7 @@ class Http:
         self._limits = limits or Limits()
         self._session = requests.Session()
         self._session.trust_env = False
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
 
     def send(self, call: Call) -> Answer:
         """The answer, with a status below 300 and no HTML. Raises ProviderError, or BadInput for an address without TLS
@@ -144,8 +146,11 @@ class Http:
             ) as response:
                 body = self._body(response, name, started)
         except requests.RequestException as error:
-            # Its text holds the whole address, with the query: only the kind of failure is shown.
-            raise Transient(f"{name}: no answer ({type(error).__name__})") from None
+            # Its text holds the whole address, with the query: only the kind of failure is shown. Those that are
+            # ValueErrors too were never sent: an address or a header that cannot be.
+            unsendable = isinstance(error, ValueError)
+            kind = type(error).__name__
+            raise (InvalidRequest if unsendable else Transient)(f"{name}: no answer ({kind})") from None
         headers = {key.lower(): value for key, value in response.headers.items()}
         return self._checked(Answer(name, response.status_code, headers, body))
 

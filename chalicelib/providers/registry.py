@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import Policy
 from chalicelib.providers.base import Connection, Provider
 
 
@@ -33,3 +34,14 @@ def build(name: str, connection: Connection) -> Provider:
         problem = "is not available in this version" if name in _PLANNED else "is no provider"
         raise BadInput(f"providers.{name}", f"{name!r} {problem}", f"available: {', '.join(names())}")
     return make(connection)
+
+
+def providers(
+    policy: Policy, kube: object | None, read_secret: Callable[[str], str], now: Callable[[], float]
+) -> tuple[Provider, ...]:
+    """All providers that a policy names, for one pass; raises BadInput at the first that cannot be built."""
+    made = []
+    for name, settings in policy.providers.items():
+        groups = tuple(group for group in policy.node_groups if group.provider == name)
+        made.append(build(name, Connection(policy.name, settings, groups, read_secret, kube, now)))
+    return tuple(made)

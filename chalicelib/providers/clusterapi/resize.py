@@ -31,7 +31,7 @@ def grow(context: Context, operation: Operation) -> Outcome:
     """from_size -> to_size; raises ProviderError."""
     if operation.to_size <= operation.from_size:
         raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no growth")
-    return _resize(context, operation, lambda _, subject, asked: check_maximum(subject, asked.to_size))
+    return _resize(context, operation, _may_grow)
 
 
 def shrink(context: Context, operation: Operation) -> Outcome:
@@ -61,6 +61,16 @@ def _resize(context: Context, operation: Operation, check: Check) -> Outcome:
             continue
         return Done({"from": size, "to": wanted})
     raise conflict
+
+
+def _may_grow(context: Context, subject: Subject, operation: Operation) -> None:
+    """Raises above the maximum; and, for a moment, while MachineSets have yet to delete marked Machines: a size raised
+    now would let those live on, and their removal would lower it again."""
+    check_maximum(subject, operation.to_size)
+    machines, _ = machines_of(context.api, subject, machine_sets(context.api, subject))
+    stands = standing(operation.from_size, machines, (), context.settings.keys)
+    if stands.others and stands.excess > 0:
+        raise Conflict(f"{subject.group}: the deletion of marked machines has not begun")
 
 
 def _spares_the_running(context: Context, subject: Subject, operation: Operation) -> None:

@@ -115,6 +115,18 @@ def test_throttling_says_when_to_come_back() -> None:
         assert raised.value.retry_after == 7.0
 
 
+def test_growth_waits_until_a_removal_has_taken_its_machines() -> None:
+    with management() as there:
+        fill(there, 3)
+        provider = there.provider()
+        provider.remove(operation(Kind.REMOVE, 3, 2, 0))
+        with pytest.raises(Conflict):
+            provider.grow(grow(2, 4))
+        there.work()
+        assert isinstance(provider.grow(grow(2, 4)), Done)
+        assert (there.size(), "m-0" in there.machines()) == (4, False)
+
+
 @pytest.mark.parametrize(
     ("group", "cls"),
     [

@@ -232,12 +232,20 @@ def test_only_tls_leaves_this_machine(url: str) -> None:
         client().send(Call("GET", url))
 
 
+def test_a_call_that_cannot_be_sent_is_our_mistake_and_not_repeated() -> None:
+    with HttpScript([]) as server:
+        with pytest.raises(errors.InvalidRequest) as raised:
+            client().send(get(server, headers={"X-Key": f"{KEY}\nX-More: 1"}))
+        assert server.requests == []
+    assert KEY not in str(raised.value)
+
+
 def test_a_certificate_nobody_vouches_for_is_refused_whatever_the_environment_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority()
     bundle = tmp_path / "ca.pem"
-    bundle.write_bytes(authority.certificate)
+    bundle.write_bytes(authority.pem)
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.setenv(name, str(bundle))
     with HttpScript(lambda _: Reply(200), tls=authority.server("127.0.0.1")) as server:

@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import GroupPolicy, Policy
 from chalicelib.providers.base import Connection
-from chalicelib.providers.registry import build, names
+from chalicelib.providers.registry import build, names, providers
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -25,7 +27,7 @@ def test_a_provider_is_built_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"), [("exoscale", "not available in this version"), ("aws", "is no provider"), ("", "is no provider")]
+    ("name", "problem"), [("exoscale", "not available in this version"), ("aws", "is no provider"), ("", "no provider")]
 )
 def test_a_name_that_cannot_be_built_is_refused_with_those_that_can(name: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
@@ -40,6 +42,16 @@ def test_settings_and_connection_are_checked_before_anything_is_asked() -> None:
         build("clusterapi", connection())
     with pytest.raises(BadInput, match="autoDiscovery"):
         build("clusterapi", connection(kube=object(), autoDiscovery="asg:x"))
+
+
+def test_a_policys_providers_get_their_own_settings_and_groups() -> None:
+    policy = Policy("prod", providers={"clusterapi": {"namespace": "n"}}, node_groups=(
+        GroupPolicy("clusterapi", "md-0"), GroupPolicy("exoscale", "pool"),
+    ))
+    [made] = providers(policy, object(), lambda name: name, lambda: 0.0)
+    assert made.name == "clusterapi"
+    with pytest.raises(BadInput, match="exoscale"):
+        providers(msgspec.structs.replace(policy, providers={"exoscale": {}}), None, lambda name: name, lambda: 0.0)
 
 
 def test_the_registry_loads_no_provider_and_no_http() -> None:

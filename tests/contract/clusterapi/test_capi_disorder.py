@@ -1,0 +1,91 @@
+"""Removals side by side with lost answers, conflicts, controllers and growth in between, in an order drawn by a seed.
+
+Whatever happens: no machine is lost that was not to go, all that were to go are gone, and the size has gone down by as
+many (clusterapi.md D13, D28).
+"""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Pending
+from chalicelib.providers.errors import Conflict, ProviderError
+from tests.contract.clusterapi.management import Management, fill, management, operation
+from tests.contract.clusterapi.objects import bounds
+
+SIZE, ROUNDS = 8, 400
+
+
+def disturb(there: Management, rng: random.Random) -> int:
+    """Something that happens to a cluster; by how many machines it was grown."""
+    match rng.randrange(6):
+        case 0 | 1:
+            there.controllers.step()
+        case 2:
+            there.fault("PATCH", rng.choice(["/scale", "/machines/"]), close=True, late=rng.random() < 0.5)
+        case 3:
+            there.fault("PATCH", rng.choice(["/scale", "/machines/"]), 409)
+        case 4:
+            there.touch()
+        case 5 if rng.random() < 0.3:
+            return grown(there)
+    return 0
+
+
+def grown(there: Management) -> int:
+    """By one, by a growth planned a moment ago and repeated until it is known what came of it."""
+    size, provider = there.size(), there.provider()
+    for _ in range(20):
+        try:
+            return int(isinstance(provider.grow(operation(Kind.GROW, size, size + 1)), Done))
+        except Conflict:
+            return 0                # nothing was written; the next pass would plan it again
+        except ProviderError:
+            continue
+    return 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_machine_is_lost_that_was_not_to_go(seed: int) -> None:
+    rng = random.Random(seed)
+    with management() as there:
+        fill(there, SIZE, annotations=bounds(0, 50))
+        going = rng.sample(range(SIZE), 4)
+        todo: dict[str, Operation] = {
+            f"op-{at}": operation(Kind.REMOVE, SIZE, SIZE - 1, at, op=f"op-{at}") for at in going
+        }
+        staying = {f"m-{at}" for at in range(SIZE) if at not in going}
+        provider, added = there.provider(), 0
+        for turn in range(ROUNDS):
+            if turn < ROUNDS // 4:
+                added += disturb(there, rng)
+            else:
+                there.server.faults.clear()
+                there.controllers.step()
+            there.clock.advance(1.0)
+            name = rng.choice(sorted(todo))
+            try:
+                outcome = provider.remove(todo[name])
+            except ProviderError:
+                continue
+            assert isinstance(outcome, Done | Pending), outcome
+            if isinstance(outcome, Pending):
+                todo[name] = msgspec.structs.replace(todo[name], data=outcome.data)
+                continue
+            del todo[name]
+            assert staying <= set(there.machines())
+            if not todo:
+                break
+        there.server.faults.clear()
+        there.work()
+        there.clock.advance(60.0)       # those that are leaving are gone, and missing ones are made
+        there.work()
+        assert not todo
+        assert staying <= set(there.machines())
+        assert not {f"m-{at}" for at in going} & set(there.machines())
+        assert there.size() == SIZE - len(going) + added
+        assert len(there.machines()) == there.size()
