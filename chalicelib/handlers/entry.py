@@ -17,10 +17,10 @@ from chalicelib.handlers.runtime import Runtime, runtime
 from chalicelib.model.errors import OutscalerError
 
 
-def preload(blueprint: str, *rooms: str) -> None:
-    """Import rooms and build the runtime now, if Lambda enters this blueprint; do nothing anywhere else."""
-    if os.environ.get("_HANDLER", "").startswith(f"{blueprint}."):
-        for room in rooms:
+def preload(module: str, *rooms: str) -> None:
+    """Import rooms and build the runtime now, if Lambda enters this module; do nothing anywhere else."""
+    if os.environ.get("_HANDLER", "").startswith(f"{module}."):
+        for room in (*rooms, "chalicelib.policy.load"):     # every function begins by reading a policy
             importlib.import_module(room)
         runtime()
 

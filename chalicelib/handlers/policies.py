@@ -23,11 +23,11 @@ def in_force(stored: StoredPolicy) -> Policy:
 
 
 def read(text: str, name: str, version: int) -> Policy:
-    """The policy in this text; name and version are for messages and for the record. Raises BadInputs."""
+    """The policy in this text, under the name and version it was stored as. Raises BadInputs."""
     from chalicelib.policy.load import load
 
     policy, _warnings = load(text, place=f"policy {name}, version {version}")
-    return msgspec.structs.replace(policy, version=version)
+    return msgspec.structs.replace(policy, name=name, version=version)
 
 
 def current(name: str, rt: Runtime) -> Policy | None:

@@ -61,14 +61,15 @@ def run(rt: Runtime) -> Report:
         policy: Policy | None = None
         with _contained(stored.name, "policy", failed):
             policy = in_force(stored)
-        if policy is None or not permitted(policy).plan:
+        if policy is None:
             continue
-        with _contained(stored.name, "schedule", failed):
-            if queue_scans(policy, rt):
-                queued.append(policy.name)
-        if permitted(policy).act:
-            with _contained(stored.name, "sweep", failed):
-                swept.extend(sweep(policy.name, rt))
+        if permitted(policy).plan:
+            with _contained(stored.name, "schedule", failed):
+                if queue_scans(policy, rt):
+                    queued.append(policy.name)
+        # In every mode: what was begun before the mode was changed is called off and rolled back by its executor.
+        with _contained(stored.name, "sweep", failed):
+            swept.extend(sweep(policy.name, rt))
     report = Report(len(documents), tuple(queued), tuple(swept), tuple(sorted(failed)))
     logger.info("tick", clusters=report.clusters, queued=len(queued), swept=swept, failed=report.failed)
     return report

@@ -186,7 +186,7 @@ class Cluster:
             except SecretUnavailable as error:
                 raise Unavailable(clean(str(error))) from None
             except OutscalerError as error:
-                raise Unauthorized(clean(str(error))) from None
+                raise Unauthorized(clean(str(error)), status=401) from None
 
     def _renew(self, refused: Credential) -> str:
         """Read the credential again unless another thread has; the problem in one line if that fails."""

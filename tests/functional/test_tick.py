@@ -168,11 +168,12 @@ def test_what_was_saved_but_never_sent_is_sent(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("mode", ["off", "shadow"])
-def test_a_cluster_that_may_not_be_touched_is_not_swept(desk: Desk, mode: str) -> None:
+def test_what_was_begun_before_the_mode_changed_is_swept_so_that_its_executor_calls_it_off(
+        desk: Desk, mode: str) -> None:
     name = desk.cluster(mode=mode)
-    _planned(desk, name)
+    planned = _planned(desk, name)
     desk.clock.advance(600)
-    assert ticking.run(desk.runtime).swept == ()
+    assert ticking.run(desk.runtime).swept == tuple(planned)
 
 
 def test_an_act_queue_that_refuses_does_not_stop_the_scan(desk: Desk) -> None:
