@@ -17,7 +17,10 @@ from chalice.app import Chalice, IAMAuthorizer, Request, Response
 
 from chalicelib.handlers import act, hook, query, reconcile, tick
 from chalicelib.handlers.answer import Answer, answered
+from chalicelib.handlers.entry import preload
 from chalicelib.handlers.runtime import runtime
+
+preload(__name__)
 
 app = Chalice(app_name="outscaler")
 for _module in (tick, reconcile, act):

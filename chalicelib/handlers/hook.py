@@ -32,6 +32,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 
 MAX_BODY = 256 * 1024
+MAX_GAPS = 20
 
 _NOT_ACCEPTED = (
     "Authorization: not accepted; sign timestamp.body into X-Outscaler-Timestamp and X-Outscaler-Signature: sha256=…, "
@@ -42,8 +43,9 @@ _NOT_ACCEPTED = (
 def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -> Answer:
     """POST /clusters/{cluster}/events. headers: names in any case. body: the bytes as sent.
 
-    202 {"accepted": n, "matched": m, "woken": bool} and "gaps" where some of several events could not be read; raises
-    Refused for 401, 404 and 413, BadInput for 400, StoreError and NotSent where the table or the queue fails.
+    202 {"accepted": n, "matched": m, "woken": bool}; where some of several events could not be read also "unread": how
+    many, and "gaps": a line each for the first of them. Raises Refused for 401, 404 and 413, BadInput for 400,
+    StoreError and NotSent where the table or the queue fails.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     _check_size(lower, body)
@@ -58,7 +60,7 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
     matched = sum(matters(signal, policy.webhook.reasons) for signal in heard.signals)
     woken = matched > 0 and permitted(policy).plan and _wake(policy, rt)
     logger.info("webhook", cluster=policy.name, accepted=len(heard.signals), matched=matched, woken=woken)
-    gaps = {"gaps": list(heard.gaps)} if heard.gaps else {}
+    gaps = {"gaps": list(heard.gaps[:MAX_GAPS]), "unread": len(heard.gaps)} if heard.gaps else {}
     return Answer(202, {"accepted": len(heard.signals), "matched": matched, "woken": woken, **gaps})
 
 

@@ -42,8 +42,8 @@ from chalicelib.snapshot.observe import observe
 from chalicelib.store.errors import LeaseHeld, Stale, StoreError
 from chalicelib.store.leases import Lease
 
-LEASE_FOR = 300.0
-"""Seconds a pass may take; the function's own timeout is shorter (.chalice/config.json)."""
+LEASE_FOR = 150.0
+"""Seconds until another may take over from a pass that died: longer than the function lives (120, .chalice/config)."""
 
 _TRIES = 3
 

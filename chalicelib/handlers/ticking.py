@@ -54,21 +54,19 @@ class Report(msgspec.Struct, frozen=True):
 def run(rt: Runtime) -> Report:
     """One tick over all clusters; raises StoreError only if not even the list of clusters can be read."""
     documents = rt.store.policies.all_current()
+    policies: list[Policy] = []
     queued: list[str] = []
     swept: list[str] = []
     failed: set[str] = set()
     for stored in documents:
-        policy: Policy | None = None
         with _contained(stored.name, "policy", failed):
-            policy = in_force(stored)
-        if policy is None:
-            continue
-        if permitted(policy).plan:
-            with _contained(stored.name, "schedule", failed):
-                if queue_scans(policy, rt):
-                    queued.append(policy.name)
+            policies.append(in_force(stored))
+    for policy in policies:
+        with _contained(policy.name, "schedule", failed):
+            if permitted(policy).plan and queue_scans(policy, rt):
+                queued.append(policy.name)
         # In every mode: what was begun before the mode was changed is called off and rolled back by its executor.
-        with _contained(stored.name, "sweep", failed):
+        with _contained(policy.name, "sweep", failed):
             swept.extend(sweep(policy.name, rt))
     report = Report(len(documents), tuple(queued), tuple(swept), tuple(sorted(failed)))
     logger.info("tick", clusters=report.clusters, queued=len(queued), swept=swept, failed=report.failed)

@@ -14,6 +14,7 @@ from chalicelib.plan.grow import grow
 from chalicelib.plan.intent import intend
 from chalicelib.plan.place import build, place
 from chalicelib.plan.recall import recall
+from chalicelib.plan.requests import settled
 from chalicelib.plan.shrink import shrink
 from chalicelib.plan.table import Columns
 from chalicelib.plan.world import observe
@@ -25,7 +26,7 @@ def decide(snapshot: Snapshot, policy: Policy, memory: Memory, now: float, seed:
 
     assume_unneeded_for: for a what-if; treats every node found unneeded as unneeded for so many seconds.
     """
-    world = observe(snapshot, policy, memory, now)
+    world = settled(observe(snapshot, policy, memory, now))
     pending = held_back(world, gather(world))
     columns = Columns([*snapshot.nodes, *(f.template.node for f in world.groups.values() if f.template)],
                       snapshot.classes)

@@ -35,7 +35,7 @@ _DROPPED = re.compile(
         r"^bin/",
         r"^boto3/(data|examples)/",
         rf"^botocore/data/(?!({_WANTED_DATA})/)[^/]+/",
-        r"^numpy/(f2py|distutils|_pyinstaller|typing|doc)/",
+        r"^numpy/(f2py|distutils|_pyinstaller|doc)/",
     ))
 )
 _DATE = (1980, 1, 1, 0, 0, 0)

@@ -36,19 +36,27 @@ class PackagingFailed(Exception):
 
 def package(stage: str, out: Path) -> dict[str, Any]:
     """Build a stage of .chalice/config.json into `out`; returns the SAM template. Raises PackagingFailed."""
+    copy_sources(out / "project")
+    made = template(stage, out, out / "project")
+    rewrite(out / "deployment.zip")
+    return made
+
+
+def template(stage: str, out: Path, project: Path) -> dict[str, Any]:
+    """sam.json, and deployment.zip as Chalice makes it, of the sources in `project`. Raises PackagingFailed.
+
+    For another stage of the same folder Chalice does not fetch the dependencies again.
+    """
     config = json.loads((ROOT / ".chalice" / "config.json").read_text())
     if stage not in config["stages"]:
         raise PackagingFailed(f"--stage {stage}: not in .chalice/config.json; use one of {', '.join(config['stages'])}")
     out.mkdir(parents=True, exist_ok=True)
-    project = out / "project"
-    _copy_sources(project)
     merge = out / "merge.json"
     merge.write_text(json.dumps(merge_template(config["stages"][stage]), indent=2))
     _run_chalice(project, stage, merge, out)
-    rewrite(out / "deployment.zip")
-    template: dict[str, Any] = json.loads((out / "sam.json").read_text())
-    (out / "sam.json").write_text(json.dumps(template, indent=2, sort_keys=True) + "\n")
-    return template
+    made: dict[str, Any] = json.loads((out / "sam.json").read_text())
+    (out / "sam.json").write_text(json.dumps(made, indent=2, sort_keys=True) + "\n")
+    return made
 
 
 def merge_template(stage: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +69,7 @@ def merge_template(stage: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def _copy_sources(project: Path) -> None:
+def copy_sources(project: Path) -> None:
     """Chalice packs all of chalicelib; the command line and whatever else lies about is no business of Lambda's."""
     shutil.rmtree(project / "chalicelib", ignore_errors=True)
     shutil.copytree(ROOT / "chalicelib", project / "chalicelib", ignore=_LEFT_OUT)

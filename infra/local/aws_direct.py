@@ -38,10 +38,13 @@ class DirectWay:
         return client
 
     def _answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        given: Any = request.body   # bytes or text, whatever the stubs say
-        body = given.encode() if isinstance(given, str) else given or b""
         headers = {name: value.decode() if isinstance(value, bytes) else str(value)
                    for name, value in request.headers.items()}
-        made = self._web.open(request.url, method=request.method, headers=headers, data=body)
+        made = self._web.open(request.url, method=request.method, headers=headers, data=_bytes(request.body))
         fields: Any = made.headers  # read like a mapping; the stubs ask for botocore's own kind
         return AWSResponse(request.url, made.status_code, fields, _Body(made.get_data()))
+
+
+def _bytes(body: Any) -> bytes:
+    """The body that botocore prepared, which is text or bytes or nothing."""
+    return body.encode() if isinstance(body, str) else body or b""

@@ -1,4 +1,4 @@
-"""The artifact under test: built once per state of the sources, whoever of the parallel workers comes first.
+"""The artifact under test: built once per state of the sources, by whoever of the parallel workers comes first.
 
 Packaging takes a quarter of a minute, so its result is kept in build/.cache under a fingerprint of everything that goes
 into it, and a lock lets the other workers wait for the first.
@@ -15,57 +15,75 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import chalice
-from infra.aws.package import ROOT, package
+
+from infra.aws.package import ROOT, package, template
 
 CACHE = ROOT / "build" / ".cache"
-KEPT = 3        # artifacts of earlier states
+KEPT = 2        # artifacts of earlier states
 
 
 class Artifact:
-    """What infra.aws.package made of one stage, and the zip's contents where Lambda would put them."""
+    """What infra.aws.package made: templates by stage, the zip, and its contents where Lambda would put them."""
 
     def __init__(self, folder: Path) -> None:
-        self.zip = folder / "deployment.zip"
-        self.task = folder / "task"
-        self.sam: dict[str, Any] = json.loads((folder / "sam.json").read_text())
+        self.folder, self.zip, self.task = folder, folder / "deployment.zip", folder / "task"
+
+    def sam(self, stage: str) -> dict[str, Any]:
+        """The SAM template of a stage."""
+        made: dict[str, Any] = json.loads((self.folder / f"{stage}.json").read_text())
+        return made
 
 
-def artifact(stage: str) -> Artifact:
-    """The artifact of a stage, built now if the sources have changed."""
+@lru_cache(maxsize=1)
+def artifact() -> Artifact:
+    """The artifact of the sources as they are; both stages have the same code."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    folder = CACHE / f"{stage}-{_fingerprint()}"
-    with _locked(CACHE / "lock"):
-        if not (folder / "task").is_dir():
-            _forget_old(stage)
-            package(stage, folder)
-            with zipfile.ZipFile(folder / "deployment.zip") as archive:
-                archive.extractall(folder / "task.part")
-            (folder / "task.part").rename(folder / "task")
+    folder = CACHE / _fingerprint()
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            _forget_old()
+            with _all_or_nothing(folder) as part:
+                _build(part)
     return Artifact(folder)
+
+
+def _build(folder: Path) -> None:
+    package("prod", folder)
+    (folder / "sam.json").rename(folder / "prod.json")
+    template("dev", folder / "dev", folder / "project")
+    (folder / "dev" / "sam.json").rename(folder / "dev.json")
+    with zipfile.ZipFile(folder / "deployment.zip") as archive:
+        archive.extractall(folder / "task")
+    shutil.rmtree(folder / "dev")
+    shutil.rmtree(folder / "project")
 
 
 def _fingerprint() -> str:
     digest = hashlib.sha256(f"{sys.version_info[:2]} {chalice.__version__}".encode())
-    sources = [ROOT / "app.py", ROOT / "requirements.txt"]
-    sources += [*(ROOT / "chalicelib").rglob("*.py"), *(ROOT / ".chalice").glob("*.json")]
-    sources += [*(ROOT / "infra" / "aws").glob("*")]
-    for source in sorted(path for path in sources if path.is_file()):
+    sources = [ROOT / "app.py", ROOT / "requirements.txt", *(ROOT / ".chalice").glob("*.json")]
+    sources += [*(ROOT / "chalicelib").rglob("*.py"), *(ROOT / "infra" / "aws").glob("*.*")]
+    for source in sorted(sources):
         digest.update(str(source.relative_to(ROOT)).encode() + b"\0" + source.read_bytes() + b"\0")
     return digest.hexdigest()[:20]
 
 
-def _forget_old(stage: str) -> None:
-    old = sorted(CACHE.glob(f"{stage}-*"), key=os.path.getmtime)[:-KEPT]
-    for folder in old:
+def _forget_old() -> None:
+    folders = [path for path in CACHE.iterdir() if path.is_dir()]
+    for folder in sorted(folders, key=os.path.getmtime)[:-KEPT]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+def _all_or_nothing(folder: Path) -> Iterator[Path]:
+    """A folder that appears under its name only when it is complete."""
+    part = folder.with_suffix(".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    yield part
+    part.rename(folder)

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.store.tables import definition, time_to_live
 from infra.aws.check import lint, translate
 from infra.aws.package import PackagingFailed, package
 from tests.functional.artifact import artifact
+from tests.functional.stack import ACT, HANDLERS, QUEUED
 
 Template = dict[str, Any]
-
-ACT = {f"Act{provider.capitalize()}": f"act_{provider}" for provider in PROVIDERS}
-QUEUED = {"Reconcile": "reconcile", **ACT}
-HANDLERS = {
-    "APIHandler": "app.app",
-    "Tick": "chalicelib.handlers.tick.tick",
-    "Reconcile": "chalicelib.handlers.reconcile.reconcile",
-    **{logical: f"chalicelib.handlers.act.{name}" for logical, name in ACT.items()},
-}
 
 STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])
 
@@ -38,18 +29,18 @@ def _of_type(template: Template, kind: str) -> dict[str, Template]:
 
 @STAGES
 def test_the_translated_template_passes_cfn_lint(stage: str) -> None:
-    assert lint(translate(artifact(stage).sam)) == []
+    assert lint(translate(artifact().sam(stage))) == []
 
 
 def test_the_linter_would_have_said_something() -> None:
-    broken = translate(artifact("prod").sam)
+    broken = translate(artifact().sam("prod"))
     _properties(broken, "ReconcileQueue")["VisibilityTimeout"] = 10
     assert any("E3505" in finding for finding in lint(broken))
 
 
 @STAGES
 def test_every_function_is_there_with_its_handler(stage: str) -> None:
-    functions = _of_type(artifact(stage).sam, "AWS::Serverless::Function")
+    functions = _of_type(artifact().sam(stage), "AWS::Serverless::Function")
     assert {name: one["Properties"]["Handler"] for name, one in functions.items()} == HANDLERS
 
 
@@ -57,7 +48,7 @@ def test_every_function_is_there_with_its_handler(stage: str) -> None:
 def test_every_function_knows_the_table_and_the_queues(stage: str) -> None:
     wanted = {"OUTSCALER_TABLE": {"Ref": "StateTable"}, "OUTSCALER_QUEUE_RECONCILE": {"Ref": "ReconcileQueue"}} | {
         f"OUTSCALER_QUEUE_{name.upper()}": {"Ref": f"{logical}Queue"} for logical, name in ACT.items()}
-    translated = translate(artifact(stage).sam)
+    translated = translate(artifact().sam(stage))
     for function in HANDLERS:
         variables = _properties(translated, function)["Environment"]["Variables"]
         assert wanted.items() <= variables.items(), function
@@ -67,7 +58,7 @@ def test_every_function_knows_the_table_and_the_queues(stage: str) -> None:
 @STAGES
 @pytest.mark.parametrize("function", QUEUED)
 def test_a_queue_function_has_its_own_queue_and_a_dead_letter_queue(stage: str, function: str) -> None:
-    template = translate(artifact(stage).sam)
+    template = translate(artifact().sam(stage))
     [source] = [one["Properties"] for one in _of_type(template, "AWS::Lambda::EventSourceMapping").values()
                 if one["Properties"]["FunctionName"] == {"Ref": function}]
     queue = f"{function}Queue"
@@ -83,7 +74,7 @@ def test_a_queue_function_has_its_own_queue_and_a_dead_letter_queue(stage: str, 
 
 @STAGES
 def test_the_tick_is_never_repeated(stage: str) -> None:
-    template = translate(artifact(stage).sam)
+    template = translate(artifact().sam(stage))
     [rule] = _of_type(template, "AWS::Events::Rule").values()
     [target] = rule["Properties"]["Targets"]
     assert rule["Properties"]["ScheduleExpression"] == "rate(1 minute)"
@@ -94,7 +85,7 @@ def test_the_tick_is_never_repeated(stage: str) -> None:
 
 @STAGES
 def test_logs_are_kept_for_a_while_and_under_the_functions_names(stage: str) -> None:
-    groups = _of_type(artifact(stage).sam, "AWS::Logs::LogGroup")
+    groups = _of_type(artifact().sam(stage), "AWS::Logs::LogGroup")
     names = sorted(one["Properties"]["LogGroupName"]["Fn::Sub"] for one in groups.values())
     assert names == sorted(f"/aws/lambda/${{{function}}}" for function in HANDLERS)
     assert {one["Properties"]["RetentionInDays"] for one in groups.values()} == {7 if stage == "dev" else 30}
@@ -102,7 +93,7 @@ def test_logs_are_kept_for_a_while_and_under_the_functions_names(stage: str) -> 
 
 @STAGES
 def test_the_table_is_the_stores_and_is_not_lost(stage: str) -> None:
-    resource = artifact(stage).sam["Resources"]["StateTable"]
+    resource = artifact().sam(stage)["Resources"]["StateTable"]
     properties = dict(resource["Properties"])
     assert properties.pop("PointInTimeRecoverySpecification") == {"PointInTimeRecoveryEnabled": True}
     assert properties.pop("TimeToLiveSpecification") == time_to_live()
@@ -114,8 +105,8 @@ def test_the_table_is_the_stores_and_is_not_lost(stage: str) -> None:
 
 @STAGES
 def test_every_function_has_a_role_of_its_own_with_the_least_it_needs(stage: str) -> None:
-    template = artifact(stage).sam
-    roles = [one["Properties"]["Role"]["Fn::GetAtt"][0] for one in _of_type(template, "AWS::Serverless::Function").values()]
+    template = artifact().sam(stage)
+    roles = [_properties(template, function)["Role"]["Fn::GetAtt"][0] for function in HANDLERS]
     assert len(set(roles)) == len(HANDLERS)
     for role in roles:
         for statement in _statements(template, role):
@@ -133,7 +124,7 @@ def _statements(template: Template, role: str) -> list[Template]:
 
 @pytest.mark.parametrize("function", HANDLERS)
 def test_a_function_takes_from_its_own_queue_only_and_sends_where_it_must(function: str) -> None:
-    template = artifact("prod").sam
+    template = artifact().sam("prod")
     role = _properties(template, function)["Role"]["Fn::GetAtt"][0]
     statements = {one["Sid"]: one for one in _statements(template, role)}
     taken = statements.get("TakeMessages", {}).get("Resource")
@@ -148,7 +139,7 @@ def test_a_function_takes_from_its_own_queue_only_and_sends_where_it_must(functi
 
 
 def _security(stage: str) -> dict[str, list[Any]]:
-    paths = artifact(stage).sam["Resources"]["RestAPI"]["Properties"]["DefinitionBody"]["paths"]
+    paths = artifact().sam(stage)["Resources"]["RestAPI"]["Properties"]["DefinitionBody"]["paths"]
     return {f"{verb} {path}": one.get("security", []) for path, verbs in paths.items() for verb, one in verbs.items()}
 
 
@@ -160,14 +151,10 @@ def test_the_read_routes_ask_for_a_signed_request_in_prod_and_for_a_key_in_dev()
         for read in reads:
             assert security[read] == [{scheme: []}]
         assert security["get /healthz"] == security["post /clusters/{name}/events"] == []
-    keys = {stage: len(_of_type(artifact(stage).sam, "AWS::ApiGateway::ApiKey")) for stage in ("prod", "dev")}
+    keys = {stage: len(_of_type(artifact().sam(stage), "AWS::ApiGateway::ApiKey")) for stage in ("prod", "dev")}
     assert keys == {"prod": 0, "dev": 1}
 
 
-def test_a_stage_that_nobody_configured_is_refused() -> None:
-    with pytest.raises(PackagingFailed, match="--stage test: not in .chalice/config.json; use one of dev, prod"):
-        package("test", artifact("prod").zip.parent)
-
-
-def test_the_template_is_json_without_anchors() -> None:
-    assert json.loads(json.dumps(artifact("prod").sam))["Transform"] == "AWS::Serverless-2016-10-31"
+def test_a_stage_that_nobody_configured_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PackagingFailed, match=r"--stage test: not in \.chalice/config\.json; use one of dev, prod"):
+        package("test", tmp_path)

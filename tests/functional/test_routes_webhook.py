@@ -122,7 +122,7 @@ def test_404_for_a_cluster_that_nobody_stored(desk: Desk, name: str) -> None:
     (BODY[:200], "body: Input data was truncated", "post an Event"),
     (b'{"kind": "Pod", "apiVersion": "v1"}', "body: v1 Pod is no event", "post an Event"),
     (b'{"reason": "FailedScheduling"}', "body: no apiVersion no kind is no event", "post an Event"),
-    (b'{"kind": "Event", "apiVersion": "v1", "reason": 7}', "body.reason: Expected `str`, got `int`", "post an Event"),
+    (b'{"kind": "Event", "apiVersion": "v1", "reason": 7}', "body.reason: Expected `str | null`", "post an Event"),
     (b'{"kind": "Event", "apiVersion": "v2", "reason": "x"}', "body: v2 Event is no event", "post an Event"),
     (b'{"kind": "PodList", "apiVersion": "v1", "items": []}', "body.kind: 'PodList' with items", "post an Event"),
     (b'[{"involvedObject": {"kind": 1}, "reason": "x"}]', "body[0].involvedObject.kind: Expected", "post an Event"),
@@ -138,6 +138,11 @@ def test_400_names_the_place_and_what_would_be_right(desk: Desk, body: bytes, pl
     assert desk.outbox.sent == []
 
 
+@pytest.mark.parametrize("body", [b"[]", b'{"kind": "EventList", "apiVersion": "v1", "items": null}'])
+def test_nothing_to_tell_is_accepted_as_nothing(desk: Desk, body: bytes) -> None:
+    assert desk.post(desk.cluster(), body).json_body == {"accepted": 0, "matched": 0, "woken": False}
+
+
 def test_one_unreadable_event_among_many_is_listed_and_the_others_count(desk: Desk) -> None:
     body = b'[{"involvedObject": {}, "reason": 7}, ' + BODY + b"]"
     answer = desk.post(desk.cluster(), body)
@@ -145,7 +150,8 @@ def test_one_unreadable_event_among_many_is_listed_and_the_others_count(desk: De
     assert {key: answer.json_body[key] for key in ("accepted", "matched", "woken")} == {
         "accepted": 1, "matched": 1, "woken": True}
     [gap] = answer.json_body["gaps"]
-    assert gap.startswith("body[0].reason: Expected `str`, got `int`")
+    assert answer.json_body["unread"] == 1
+    assert gap.startswith("body[0].reason: Expected `str | null`, got `int`")
 
 
 @pytest.mark.parametrize("name", ["known", "no-such-cluster"])

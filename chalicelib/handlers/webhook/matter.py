@@ -48,10 +48,10 @@ def _node_deleted(audit: Audit) -> bool:
 
 
 AUDIT: dict[str, Callable[[Audit], bool]] = {
-    "audit:PodUnschedulable": _unschedulable,
-    "audit:PodCreated": _created,
-    "audit:PodEvicted": _evicted,
-    "audit:NodeDeleted": _node_deleted,
+    "AuditPodUnschedulable": _unschedulable,
+    "AuditPodCreated": _created,
+    "AuditPodEvicted": _evicted,
+    "AuditNodeDeleted": _node_deleted,
 }
 
 DEFAULT_REASONS = (*EVENT_REASONS, *AUDIT)

@@ -76,7 +76,7 @@ class _Source(msgspec.Struct, frozen=True):
 
 
 class _Event(msgspec.Struct, frozen=True, rename="camel"):
-    reason: str
+    reason: str | None = None
     involved_object: _Reference | None = None
     regarding: _Reference | None = None
     source: _Source | None = None
@@ -123,10 +123,10 @@ def parse(body: bytes) -> Heard:
     if body.lstrip()[:1] == b"[":
         return _several(_decoded(body, list[msgspec.Raw], "body"), "body", "")
     envelope = _decoded(body, _Envelope, "body")
+    if envelope.kind in _LISTS:
+        return _several(envelope.items or [], "body.items", envelope.api_version or "")
     if envelope.items is not None:
-        if envelope.kind not in _LISTS:
-            raise BadInput("body.kind", f"{envelope.kind!r} with items", _SINGLE)
-        return _several(envelope.items, "body.items", envelope.api_version or "")
+        raise BadInput("body.kind", f"{envelope.kind!r} with items", _SINGLE)
     return Heard((_one(body, envelope, "body", ""),))
 
 
@@ -171,7 +171,7 @@ def _event(event: _Event, form: str) -> Signal:
     source = event.source or event.deprecated_source or _Source()
     return Signal(
         form=form,
-        reason=event.reason,
+        reason=event.reason or "",
         component=event.reporting_component or event.reporting_controller or source.component or "",
         instance=event.reporting_instance or "",
         kind=about.kind or "",

@@ -60,6 +60,6 @@ def test_the_list_of_the_policy_replaces_the_default() -> None:
     failed = Signal(CORE, reason="FailedScheduling")
     assert matters(failed, ("FailedScheduling",))
     assert not matters(deleted, ("FailedScheduling",))
-    assert matters(deleted, ("audit:NodeDeleted",))
-    assert not matters(failed, ("audit:NodeDeleted",))
+    assert matters(deleted, ("AuditNodeDeleted",))
+    assert not matters(failed, ("AuditNodeDeleted",))
     assert len(set(DEFAULT_REASONS)) == len(DEFAULT_REASONS)

@@ -1,0 +1,111 @@
+"""What happened in the story, counted; and what should have happened, as a table that is checked at its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+
+QUIET_WRITES = 5
+"""Items that a quiet pass may write at most (architecture §10)."""
+
+
+@dataclass
+class Ledger:
+    """Instants are virtual epoch seconds; (at, wall) pairs add the wall's seconds since the beginning.
+
+    asked: changes of a group's size (group, from, to). planned: what plans wanted of each group. bought: Machines that
+    came to be after the beginning. refused, starved: (virtual, wall) of the first pod refused and the first answer to it.
+    """
+
+    asked: list[tuple[str, int, int]] = field(default_factory=list)
+    planned: Counter[str] = field(default_factory=Counter)
+    bought: Counter[str] = field(default_factory=Counter)
+    joined: Counter[str] = field(default_factory=Counter)
+    gone: Counter[str] = field(default_factory=Counter)
+    killed: list[str] = field(default_factory=list)
+    ended: Counter[str] = field(default_factory=Counter)
+    swept: int = 0
+    woken: int = 0
+    evicted: int = 0
+    refused_evictions: int = 0
+    least_room: int = 0
+    invocations: Counter[str] = field(default_factory=Counter)
+    cold_starts: int = 0
+    errors: list[str] = field(default_factory=list)
+    aws_requests: int = 0
+    kube_requests: Counter[str] = field(default_factory=Counter)
+    quiet_writes: list[int] = field(default_factory=list)
+    pending_at: tuple[float, float] | None = None
+    answered_at: tuple[float, float] | None = None
+    why_not: list[str] = field(default_factory=list)
+    unneeded: set[str] = field(default_factory=set)
+    dead_letters: dict[str, int] = field(default_factory=dict)
+    open_operations: int = 0
+    sizes: dict[str, int] = field(default_factory=dict)
+    unfinished: str = ""
+
+    @property
+    def writes_per_quiet_pass(self) -> float:
+        """The median; 0 where there was no such pass."""
+        return median(self.quiet_writes) if self.quiet_writes else 0.0
+
+    @property
+    def reaction(self) -> tuple[float, float] | None:
+        """(virtual, wall) seconds from the first refused pod to the first call at the provider."""
+        if self.pending_at is None or self.answered_at is None:
+            return None
+        return self.answered_at[0] - self.pending_at[0], self.answered_at[1] - self.pending_at[1]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """words: what should have happened; met; seen: what did."""
+
+    words: str
+    met: bool
+    seen: str
+
+
+Check = Callable[[Ledger], tuple[bool, str]]
+
+
+def _grown_once(ledger: Ledger) -> tuple[bool, str]:
+    calls = Counter(group for group, before, after in ledger.asked if after > before)
+    bought = {group: number for group, number in ledger.bought.items() if number}
+    right = bool(bought) and bought == dict(ledger.planned) and set(calls.values()) == {1}
+    return right, f"planned {_amounts(ledger.planned)}; bought {_amounts(ledger.bought)}"
+
+
+def _amounts(counts: Counter[str]) -> str:
+    return ", ".join(f"{group} +{number}" for group, number in sorted(counts.items())) or "nothing"
+
+
+def expectations(kills: int, smallest: dict[str, int]) -> tuple[tuple[str, Check], ...]:
+    """The story's. kills: how often the act function should have died; smallest: sizes at the end."""
+    return (
+        ("the story came to its end", lambda led: (not led.unfinished, led.unfinished or "it did")),
+        ("the webhook asked for a pass", lambda led: (led.woken > 0, f"{led.woken} times")),
+        (f"the act function was killed between provider call and record, {kills} times",
+         lambda led: (len(led.killed) == kills, f"{len(led.killed)} times")),
+        ("nothing was bought twice", _grown_once),
+        ("every machine became a node", lambda led: (led.joined == led.bought, _amounts(led.joined))),
+        ("the pod that fits nowhere got a reason", lambda led: (bool(led.why_not), "; ".join(led.why_not[:1]))),
+        ("what was bought was given back", lambda led: (led.gone == led.bought and led.sizes == smallest,
+                                                         ", ".join(f"{g} {n}" for g, n in led.sizes.items()))),
+        ("the disruption budget was kept", lambda led: (
+            led.least_room >= 0, f"{led.evicted} evictions, {led.refused_evictions} refused for now")),
+        ("every operation ended well", lambda led: (
+            not led.open_operations and set(led.ended) == {"succeeded"},
+            ", ".join(f"{number} {state}" for state, number in led.ended.items()))),
+        ("no dead letters, no function failed", lambda led: (
+            not led.dead_letters and not led.errors, led.errors[0] if led.errors else "none")),
+        (f"a quiet pass writes at most {QUIET_WRITES} items", lambda led: (
+            bool(led.quiet_writes) and led.writes_per_quiet_pass <= QUIET_WRITES, f"{led.writes_per_quiet_pass:g}")),
+    )
+
+
+def checked(ledger: Ledger, kills: int, smallest: dict[str, int]) -> tuple[Expectation, ...]:
+    """Every expectation with what was seen."""
+    return tuple(Expectation(words, *check(ledger)) for words, check in expectations(kills, smallest))

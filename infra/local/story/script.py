@@ -1,0 +1,156 @@
+"""The chapters: what a person does, what is then waited for, and how long that may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.local.controllers import seed
+from infra.local.live.emulation import Emulation
+from infra.local.story import scene
+from infra.local.story.deciding import Narrator
+from infra.local.story.ledger import Ledger
+from infra.local.story.telling import Account, span
+from infra.local.story.watching import Watcher
+
+ACT = "act_clusterapi"
+LOOK_EVERY = 0.15       # seconds of the wall
+NARRATE_EVERY = 0.4     # …: asking the table costs more
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Everything that a chapter plays with. elapsed: (virtual, wall) seconds; kills: how often the act function dies."""
+
+    emulation: Emulation
+    account: Account
+    ledger: Ledger
+    watcher: Watcher
+    narrator: Narrator
+    elapsed: Callable[[], tuple[float, float]]
+    kills: int
+    wall_limit: float
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """begin: what a person does; over: whether it has come to its end; limit: virtual seconds it may take."""
+
+    title: str
+    words: str
+    begin: Callable[[Stage], None]
+    over: Callable[[Stage], bool]
+    limit: float
+
+
+def play(stage: Stage, chapters: Sequence[Chapter]) -> bool:
+    """All chapters in order; False, with the reason in the ledger, where one does not come to its end."""
+    for number, chapter in enumerate(chapters, 1):
+        stage.account.chapter(number, chapter.title, chapter.words)
+        began, _ = stage.elapsed()
+        chapter.begin(stage)
+        last_told = float("-inf")
+        while True:
+            virtual, wall = stage.elapsed()
+            stage.watcher.look()
+            if wall - last_told >= NARRATE_EVERY:
+                last_told = wall
+                stage.narrator.look()
+                stage.account.status(_status(stage))
+                if chapter.over(stage):
+                    break
+            if virtual - began > chapter.limit or wall > stage.wall_limit:
+                stage.ledger.unfinished = f"chapter {number} did not end within {span(virtual - began)} of virtual time"
+                return False
+            stage.emulation.kube.wait(stage.emulation.kube.version, LOOK_EVERY)
+    return True
+
+
+def _status(stage: Stage) -> list[tuple[str, str]]:
+    running, other, pending = stage.watcher.pods()
+    sizes = "   ".join(f"{name} {ready}/{size}" for name, (size, ready) in stage.watcher.sizes().items())
+    operations = ", ".join(f"{op.kind.value} {op.group.rsplit('/', 1)[-1]} {op.state.value} {op.step}".strip()
+                           for op in stage.narrator.memory.operations)
+    timers = ", ".join(f"{name} {span(seconds)}" for name, seconds in stage.narrator.timers()[:4])
+    return [("nodes ready/asked", sizes), ("pods", f"{running} run, {other} start or end, {pending} without a node"),
+            ("operations", operations or "none"), ("unneeded for", timers or "—"),
+            ("cooldown", span(stage.narrator.cooldown()))]
+
+
+def chapters() -> tuple[Chapter, ...]:
+    """The story."""
+    return (
+        Chapter("The cluster starts",
+                "Three node groups of Cluster API: system 1–2 nodes, workers 1–8, batch 0–3 and empty, its nodes carry a "
+                "taint. Some pods, a policy in force, the functions listening.",
+                _start, _started, 400.0),
+        Chapter("The sale begins",
+                "shop-front, cart and reports are scaled up; forecast asks for 64 CPUs, which nobody has. The function "
+                "that calls the provider is killed right after its first calls, before it can write down that it called.",
+                _sale, _all_run, 1200.0),
+        Chapter("The sale is over",
+                "Most pods go. Nodes become unneeded; nothing happens before they have been for 2 minutes, nor before "
+                "3 minutes have passed since the last growth.",
+                _over, _removing, 900.0),
+        Chapter("Nodes go",
+                "Empty ones first, the others one at a time: taint, evict as the disruption budget of cart allows, wait, "
+                "delete that very machine.",
+                _nothing, _small_again, 1500.0),
+    )
+
+
+def _scale(stage: Stage, wanted: Mapping[str, int]) -> None:
+    words = ", ".join(f"{name} {number}" for name, number in wanted.items())
+    stage.account.say("you", f"kubectl scale: {words}")
+    for name, number in wanted.items():
+        stage.emulation.scale(name, number)
+
+
+def _start(stage: Stage) -> None:
+    seed.apply(stage.emulation.kube, *scene.node_groups(), *scene.workloads())
+    version = stage.emulation.apply_policy(scene.POLICY)
+    stage.account.say("you", f"outscaler apply: policy of cluster {scene.CLUSTER} in force, version {version}, mode active")
+    stage.emulation.begin()
+
+
+def _started(stage: Stage) -> bool:
+    _, other, pending = stage.watcher.pods()
+    sizes = stage.watcher.sizes()
+    return not other and not pending and stage.narrator.plans > 0 and all(a == b for a, b in sizes.values())
+
+
+def _sale(stage: Stage) -> None:
+    stage.watcher.counting = True
+    stage.ledger.pending_at = None
+    stage.emulation.functions.deaths[ACT] = ["grow:called"] * stage.kills
+    _scale(stage, scene.BUSY)
+
+
+def _all_run(stage: Stage) -> bool:
+    """All that can: forecast never fits. And what was interrupted has been finished."""
+    _, other, pending = stage.watcher.pods()
+    quiet = not stage.narrator.memory.operations and not other
+    return quiet and pending == scene.BUSY[scene.FORECAST] and len(stage.ledger.killed) >= stage.kills
+
+
+def _over(stage: Stage) -> None:
+    running, _, _ = stage.watcher.pods()
+    stage.account.say("cluster", f"{running} pods run on {len(stage.emulation.kube.list('nodes'))} nodes")
+    _scale(stage, scene.LATE)
+
+
+def _removing(stage: Stage) -> bool:
+    return any(operation.kind.value == "remove" for operation in stage.narrator.memory.operations)
+
+
+def _nothing(stage: Stage) -> None:
+    stage.watcher.guarding = True
+
+
+def _small_again(stage: Stage) -> bool:
+    sizes = {name: size for name, (size, _) in stage.watcher.sizes().items()}
+    _, other, pending = stage.watcher.pods()
+    return sizes == SMALLEST and not (stage.narrator.memory.operations or other or pending)
+
+
+SMALLEST = {scene.BATCH: 0, scene.SYSTEM: 1, scene.WORKERS: 1}

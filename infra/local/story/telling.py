@@ -1,0 +1,89 @@
+"""The account on the screen: one line per thing that happened, in virtual and wall time; a status below on a terminal.
+
+Where nobody watches (a pipe, a CI log) there are the lines alone, and nothing that moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+STYLES = {"cluster": "cyan", "outscaler": "green", "provider": "yellow", "you": "bold white", "killed": "bold red",
+          "time": "magenta"}
+
+
+class Account(Protocol):
+    """Where the story is told."""
+
+    def chapter(self, number: int, title: str, words: str) -> None:
+        """A new chapter; words: what is about to be seen."""
+
+    def say(self, who: str, words: str) -> None:
+        """One line. who: one of STYLES."""
+
+    def status(self, lines: Sequence[tuple[str, str]]) -> None:
+        """How things stand, as (what, how)."""
+
+    def table(self, table: Table) -> None:
+        """A table."""
+
+
+def span(seconds: float) -> str:
+    """`04:07`."""
+    return f"{int(seconds) // 60:02d}:{int(seconds) % 60:02d}"
+
+
+class Screen:
+    """An Account on a console. elapsed: (virtual, wall) seconds since the beginning. A context manager."""
+
+    def __init__(self, console: Console, elapsed: Callable[[], tuple[float, float]]) -> None:
+        self._console, self._elapsed = console, elapsed
+        self._lines: Sequence[tuple[str, str]] = ()
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> Screen:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.still()
+
+    def still(self) -> None:
+        """No status any more: from here on there are lines only."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def chapter(self, number: int, title: str, words: str) -> None:
+        """See Account."""
+        self._console.print()
+        self._console.print(Text(f"{number}. {title}", style="bold"))
+        self._console.print(Text(words, style="dim"), width=min(110, self._console.width))
+
+    def say(self, who: str, words: str) -> None:
+        """See Account."""
+        virtual, wall = self._elapsed()
+        line = Text.assemble((f"{span(virtual)} ", "bold"), (f"{wall:5.1f}s ", "dim"),
+                             (f"{who:>9} ", STYLES.get(who, "")), words, no_wrap=False)
+        self._console.print(line, soft_wrap=not self._console.is_terminal)
+
+    def status(self, lines: Sequence[tuple[str, str]]) -> None:
+        """See Account; only where there is a terminal."""
+        if self._live is None or lines == self._lines:
+            return
+        self._lines = lines
+        grid = Table.grid(padding=(0, 2))
+        for what, how in lines:
+            grid.add_row(Text(what, style="dim"), how)
+        self._live.update(Group(Text("─" * 40, style="dim"), grid), refresh=True)
+
+    def table(self, table: Table) -> None:
+        """See Account."""
+        self._console.print()
+        self._console.print(table)

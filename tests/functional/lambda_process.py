@@ -1,0 +1,45 @@
+"""One invocation as Lambda makes it: a new process with the unzipped artifact, the standard library, and nothing else.
+
+Run as a file by a Python that knows no site-packages (`python -I -S`), never imported. Arguments: the folder that
+stands for /var/task, the handler as the template names it, a file with the event. The environment is the function's.
+On the last line of standard output: what the handler returned, and which modules were loaded, and from elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+
+
+class Context:
+    """What Lambda tells a function about its invocation."""
+
+    aws_request_id = "request-for-tests"
+    function_name = "function"
+    memory_limit_in_mb = 512
+    invoked_function_arn = "arn:aws:lambda:us-east-1:000000000000:function:function"
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Plenty."""
+        return 60_000
+
+
+def main(task: str, handler: str, event: str) -> None:
+    """One cold start, one invocation (none if the event is empty: only the cold start)."""
+    given = Path(event).read_text()
+    sys.path.insert(0, task)
+    sys.dont_write_bytecode = True
+    os.chdir(task)
+    os.environ["_HANDLER"] = handler
+    module, _, name = handler.rpartition(".")
+    entered = getattr(importlib.import_module(module), name)
+    answer = entered(json.loads(given), Context()) if given else None
+    foreign = [name for name, one in sys.modules.items() if "site-packages" in (getattr(one, "__file__", None) or "")]
+    print(json.dumps({"answer": answer, "modules": sorted(sys.modules), "foreign": foreign}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,87 @@
+"""The translated stack, created in the emulated account, and its functions run from the artifact."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+from chalicelib.dispatch.messages import PROVIDERS
+from infra.aws.check import translate
+from infra.local.aws import LocalAws, environment
+from tests.functional.artifact import Artifact
+
+#: What moto does not know, cannot make (its RestApi wants a name), or makes badly (mappings receive messages by
+#: themselves and cannot run the function): ecosystem.md §5.
+_NOT_HERE = ("AWS::ApiGateway", "AWS::Lambda::EventSourceMapping", "AWS::Lambda::EventInvokeConfig",
+             "AWS::Lambda::Permission", "AWS::SQS::QueuePolicy")
+_PROCESS = Path(__file__).with_name("lambda_process.py")
+
+Json = dict[str, Any]
+
+#: Logical ids, as the issue names the functions.
+ACT = {f"Act{provider.capitalize()}": f"act_{provider}" for provider in PROVIDERS}
+QUEUED = {"Reconcile": "reconcile", **ACT}
+HANDLERS = {
+    "APIHandler": "app.app",
+    "Tick": "chalicelib.handlers.tick.tick",
+    "Reconcile": "chalicelib.handlers.reconcile.reconcile",
+    **{logical: f"chalicelib.handlers.act.{name}" for logical, name in ACT.items()},
+}
+
+
+class Stack:
+    """A deployment: what CloudFormation made of the template. scratch: a folder for events."""
+
+    def __init__(self, aws: LocalAws, artifact: Artifact, scratch: Path) -> None:
+        self._aws, self._artifact, self._scratch = aws, artifact, scratch
+        name = f"outscaler-{uuid.uuid4().hex[:6]}"
+        template = translate(artifact.sam("prod"))
+        self._resources: Json = {
+            name: one for name, one in template["Resources"].items() if not one["Type"].startswith(_NOT_HERE)
+        }
+        aws.client("s3").create_bucket(Bucket="outscaler-artifacts")
+        aws.client("s3").put_object(Bucket="outscaler-artifacts", Key="deployment.zip", Body=b"not looked at")
+        cloud = aws.client("cloudformation")
+        body = json.dumps({**template, "Resources": self._resources, "Outputs": {}})
+        cloud.create_stack(StackName=name, TemplateBody=body, Capabilities=["CAPABILITY_IAM"])
+        [made] = cloud.describe_stacks(StackName=name)["Stacks"]
+        self.status: str = made["StackStatus"]
+        self.ids: dict[str, str] = {
+            one["LogicalResourceId"]: one["PhysicalResourceId"]
+            for one in cloud.describe_stack_resources(StackName=name)["StackResources"]
+        }
+
+    def environment(self, function: str) -> dict[str, str]:
+        """The function's environment as CloudFormation resolved it."""
+        made = self._aws.client("lambda").get_function_configuration(FunctionName=self.ids[function])
+        variables: dict[str, str] = made["Environment"]["Variables"]
+        return variables
+
+    def invoke(self, function: str, event: Json | None) -> Json:
+        """A cold start and, if there is an event, an invocation, in a process that has only what Lambda provides."""
+        file = self._scratch / "event.json"
+        file.write_text("" if event is None else json.dumps(event))
+        handler = self._resources[function]["Properties"]["Handler"]
+        command = [sys.executable, "-I", "-S", str(_PROCESS), str(self._artifact.task), handler, str(file)]
+        given = {**self.environment(function), **environment(self._aws.endpoint), "PATH": os.environ["PATH"]}
+        done = subprocess.run(command, env=given, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+        result: Json = json.loads(done.stdout.splitlines()[-1])
+        return {**result, "log": done.stdout}
+
+    def messages(self, queue: str) -> list[Json]:
+        """What is visible in a queue now; it stays there."""
+        got = self._aws.client("sqs").receive_message(
+            QueueUrl=self.ids[queue], MaxNumberOfMessages=10, VisibilityTimeout=0)
+        return [json.loads(one["Body"]) for one in got.get("Messages", [])]
+
+    def count(self, queue: str) -> int:
+        """How many messages a queue has, delayed ones too."""
+        counted = self._aws.client("sqs").get_queue_attributes(QueueUrl=self.ids[queue], AttributeNames=["All"])
+        names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesDelayed")
+        return sum(int(counted["Attributes"][name]) for name in names)

@@ -1,0 +1,81 @@
+"""From the artifact alone: a cluster in, a plan out, a group grown. Every function in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chalicelib.policy.load import digest
+from chalicelib.store import Store
+from infra.local.aws import LocalAws
+from infra.local.controllers import seed
+from infra.local.kube.server import ApiServer
+from infra.local.kube.store import ObjectStore
+from tests.functional.artifact import artifact
+from tests.functional.desk import sample
+from tests.functional.stack import Stack
+
+POLICY = """\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: shop}
+spec:
+  mode: active
+  kubernetes: {kubeconfigSecret: outscaler/shop/kubeconfig}
+  providers: {clusterapi: {clusterName: local}}
+"""
+
+
+@pytest.fixture
+def cluster() -> Iterator[ApiServer]:
+    """One full node, a group that could be larger, and a pod that found no place."""
+    store = ObjectStore(time.time)
+    with ApiServer(store) as server:
+        seed.apply(
+            store,
+            seed.node("n1", cpu="1", memory="2Gi"),
+            seed.machine_deployment("workers", replicas=0, min_size=0, max_size=5, cpu="4", memory="16Gi"),
+        )
+        store.create("pods", {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "default"},
+            "spec": {"containers": [{"name": "main", "image": "registry.example/web:1",
+                                     "resources": {"requests": {"cpu": "3", "memory": "1Gi"}}}]},
+        })
+        unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                         "message": "0/1 nodes are available: 1 Insufficient cpu."}
+        path = "/api/v1/namespaces/default/pods/web-1/status"
+        answer = server.handle(
+            "PATCH", path, {**server.headers(), "Content-Type": "application/merge-patch+json"},
+            json.dumps({"status": {"phase": "Pending", "conditions": [unschedulable]}}).encode())
+        assert answer.status == 200, answer.body
+        yield server
+
+
+def _message(body: object) -> dict[str, Any]:
+    event: dict[str, Any] = json.loads(sample("sqs-message"))
+    event["Records"][0]["body"] = json.dumps(body)
+    return event
+
+
+def test_a_pending_pod_becomes_a_larger_group(cluster: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> None:
+    with LocalAws() as aws:
+        stack = Stack(aws, artifact(), tmp_path_factory.mktemp("events"))
+        store = Store(stack.ids["StateTable"], clock=time.time, client=aws.client("dynamodb"))
+        store.policies.put("shop", POLICY, digest(POLICY), None)
+        aws.put_secret("outscaler/shop/kubeconfig", cluster.kubeconfig())
+
+        assert stack.invoke("Tick", json.loads(sample("eventbridge-schedule")))["answer"]["queued"] == ["shop"]
+        [scan] = stack.messages("ReconcileQueue")
+        assert stack.invoke("Reconcile", _message(scan))["answer"] == {"batchItemFailures": []}
+
+        [grow] = stack.messages("ActClusterapiQueue")
+        assert stack.invoke("ActClusterapi", _message(grow))["answer"] == {"batchItemFailures": []}
+        workers = cluster.store.peek("machinedeployments", "workers", "default", group="cluster.x-k8s.io")
+        assert workers is not None
+        assert workers["spec"]["replicas"] == 1
+        assert stack.invoke("Reconcile", _message({**scan, "at": 0}))["answer"] == {"batchItemFailures": []}
+        assert len(stack.messages("ActClusterapiQueue")) == 1, "the same thing is not planned twice"

@@ -1,0 +1,142 @@
+"""The artifact is run as Lambda runs it: unzipped, through the template's Handler names, with nothing else at hand."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import chalicelib
+from chalicelib.handlers.webhook.verify import sign
+from chalicelib.policy.load import digest
+from chalicelib.store import Store
+from infra.aws.artifact import SERVICES, rewrite
+from infra.local.aws import LocalAws
+from tests.functional.artifact import artifact
+from tests.functional.desk import HMAC, sample
+from tests.functional.stack import HANDLERS, Stack
+
+MEGABYTE = 10**6
+
+POLICY = """\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: shop}
+spec:
+  mode: active
+  scanInterval: 20s
+  kubernetes: {kubeconfigSecret: outscaler/shop/kubeconfig}
+  providers: {clusterapi: {namespace: capi}}
+  nodeGroups: [{provider: clusterapi, id: workers, min: 1, max: 9}]
+  webhook: {secret: outscaler/shop/webhook, debounce: 1s}
+"""
+
+#: Never loaded by any function: tools, other people's servers, the packager. And per function, what it has no use for.
+NEVER = {"kubernetes", "moto", "rich", "click", "chalice.cli", "pytest", "pydantic", "aws_xray_sdk"}
+HEAVY = {"numpy", "requests", "chalicelib.plan", "chalicelib.snapshot", "chalicelib.execute", "chalicelib.kube.client"}
+NOT_BY = {"APIHandler": HEAVY, "Tick": HEAVY}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The deployment, with one cluster's policy and secrets."""
+    with LocalAws() as aws:
+        made = Stack(aws, artifact(), tmp_path_factory.mktemp("events"))
+        store = Store(made.ids["StateTable"], clock=lambda: 0.0, client=aws.client("dynamodb"))
+        store.policies.put("shop", POLICY, digest(POLICY), None)
+        aws.put_secret("outscaler/shop/webhook", json.dumps({"hmac": HMAC}))
+        yield made
+
+
+def test_the_zip_is_small() -> None:
+    assert artifact().zip.stat().st_size < 45 * MEGABYTE
+
+
+def test_the_zip_holds_bytecode_and_nothing_that_only_a_build_needs() -> None:
+    names = zipfile.ZipFile(artifact().zip).namelist()
+    modules = {name for name in names if name.endswith(".py")}
+    cached = [name for name in names if name.endswith(".pyc")]
+    compiled = {re.sub(r"__pycache__/(\w+)\.cpython-\d+\.pyc$", r"\1.py", name) for name in cached}
+    assert compiled == modules
+    assert not [name for name in names if re.search(r"(^|/)tests?/|\.pyi$|^chalicelib/cli/|^kubernetes/", name)]
+    assert {"app.py", "chalicelib/handlers/tick.py", "chalice/app.py", "boto3/__init__.py"} <= modules
+
+
+def test_the_same_sources_give_the_same_bytes(tmp_path: Path) -> None:
+    copy = tmp_path / "deployment.zip"
+    copy.write_bytes(artifact().zip.read_bytes())
+    rewrite(copy)
+    assert copy.read_bytes() == artifact().zip.read_bytes()
+
+
+def test_every_aws_service_that_is_called_is_described_in_the_zip() -> None:
+    package = Path(chalicelib.__file__).parent
+    called = {
+        name
+        for path in package.rglob("*.py")
+        for name in re.findall(r"""client\(\s*["']([a-z0-9-]+)["']""", path.read_text())
+    }
+    assert called | {"dynamodb"} <= SERVICES    # dynamodb: by way of PynamoDB
+    shipped = {name.split("/")[2] for name in zipfile.ZipFile(artifact().zip).namelist()
+               if name.startswith("botocore/data/") and name.count("/") > 2}
+    assert shipped == SERVICES
+
+
+def test_the_stack_is_created(stack: Stack) -> None:
+    assert stack.status == "CREATE_COMPLETE"
+    assert set(HANDLERS) <= set(stack.ids)
+
+
+def test_the_tick_queues_the_cluster_and_not_twice(stack: Stack) -> None:
+    event = json.loads(sample("eventbridge-schedule"))
+    first = stack.invoke("Tick", event)
+    assert first["answer"] == {"clusters": 1, "queued": ["shop"], "swept": [], "failed": []}
+    assert stack.count("ReconcileQueue") == 3
+    assert stack.invoke("Tick", event)["answer"]["queued"] == []
+    assert stack.count("ReconcileQueue") == 3
+
+
+def _posted(body: bytes, timestamp: int, key: str = HMAC) -> dict[str, object]:
+    event: dict[str, object] = json.loads(sample("api-gateway-post"))
+    signature = sign(key.encode(), str(timestamp), body)
+    return event | {
+        "body": body.decode(),
+        "headers": {"X-Outscaler-Timestamp": str(timestamp), "X-Outscaler-Signature": signature},
+    }
+
+
+def test_the_webhook_wakes_the_cluster(stack: Stack) -> None:
+    body, now, before = sample("core-v1-failed-scheduling"), int(time.time()), stack.count("ReconcileQueue")
+    answer = stack.invoke("APIHandler", _posted(body, now))["answer"]
+    assert (answer["statusCode"], json.loads(answer["body"])) == (202, {"accepted": 1, "matched": 1, "woken": True})
+    assert stack.count("ReconcileQueue") == before + 1
+    assert stack.invoke("APIHandler", _posted(body, now))["answer"]["statusCode"] == 401
+    assert stack.invoke("APIHandler", _posted(body, now, key="not-the-right-value"))["answer"]["statusCode"] == 401
+
+
+def test_a_reconcile_of_an_unknown_cluster_is_done_with_at_once(stack: Stack) -> None:
+    event = json.loads(sample("sqs-message"))
+    event["Records"][0]["body"] = '{"cluster": "nobody"}'
+    assert stack.invoke("Reconcile", event)["answer"] == {"batchItemFailures": []}
+
+
+@pytest.mark.parametrize("function", ["Reconcile", "ActClusterapi", "ActExoscale"])
+def test_a_message_that_nobody_can_read_goes_back_to_its_queue(stack: Stack, function: str) -> None:
+    event = json.loads(sample("sqs-message"))
+    event["Records"][0]["body"] = "rubbish"
+    failed = stack.invoke(function, event)
+    assert failed["answer"] == {"batchItemFailures": [{"itemIdentifier": event["Records"][0]["messageId"]}]}
+    assert '"message failed"' in failed["log"]
+
+
+@pytest.mark.parametrize("function", HANDLERS)
+def test_a_cold_start_loads_what_the_function_needs_and_no_more(stack: Stack, function: str) -> None:
+    loaded = stack.invoke(function, None)
+    assert loaded["foreign"] == []
+    unwanted = NEVER | NOT_BY.get(function, set())
+    assert [name for name in loaded["modules"] if any(f"{name}.".startswith(f"{one}.") for one in unwanted)] == []

@@ -1,0 +1,37 @@
+"""One emulated AWS per worker; every story once per mode, and a place where the modes' accounts meet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.local.aws import LocalAws
+from tests.scenario.stage import MODES, Stage
+
+
+@pytest.fixture(scope="session")
+def aws() -> Iterator[LocalAws]:
+    """The emulated account; every world has a table of its own in it."""
+    with LocalAws() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def accounts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One directory for all workers of this run (pytest-xdist gives each worker a directory in a common one)."""
+    base = tmp_path_factory.getbasetemp()
+    common = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    made = common / "accounts"
+    made.mkdir(exist_ok=True)
+    return made
+
+
+@pytest.fixture(params=MODES)
+def stage(request: pytest.FixtureRequest, aws: LocalAws, accounts: Path) -> Stage:
+    """Where a story is played."""
+    test = request.node.originalname + "".join(
+        f"-{value}" for name, value in sorted(request.node.callspec.params.items()) if name != "stage")
+    return Stage(aws, test, request.param, accounts)

@@ -1,0 +1,30 @@
+"""Pods arrive and get nodes, once."""
+
+from __future__ import annotations
+
+from infra.local.controllers import seed
+from tests.scenario.policies import document
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+WORKERS = "MachineDeployment/default/workers"
+
+
+@story()
+def test_CA_5769_a_backlog_gets_its_nodes_in_one_pass_and_nothing_is_bought_twice(world: StoryWorld) -> None:
+    world.apply_policy(document())
+    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.minutes(2)
+    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+
+    world.minutes(1)
+
+    assert world.size("workers") == 4                   # 3 pods of 1 core to a node of 3.9
+    assert len(world.nodes()) == 1                      # they are on their way
+
+    world.minutes(4)
+
+    assert world.pending() == ()
+    assert len(world.nodes()) == len(world.machines("workers")) == world.size("workers") == 4
+    assert [(end["from"], end["to"]) for end in world.ended("grow")] == [(1, 4)]
+    assert world.group_memory(WORKERS).request is None  # what was asked for is here

@@ -1,0 +1,75 @@
+"""Functions die at the worst instants; what was asked for exists exactly once."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.local.controllers import seed
+from tests.scenario.policies import document
+from tests.scenario.stage import Stage, story
+from tests.scenario.world import StoryWorld
+
+WORKERS = "MachineDeployment/default/workers"
+
+
+def _pods_wait_for_three_nodes(world: StoryWorld) -> None:
+    world.apply_policy(document())
+    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.minutes(2.5)
+    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+
+
+def _exactly_four_nodes_came(world: StoryWorld) -> None:
+    """One growth, asked of the cluster once, and as many Machines."""
+    assert [(end["from"], end["to"], end["state"]) for end in world.ended("grow")] == [(1, 4, "succeeded")]
+    assert len(world.writes(but="/events")) == 1, world.writes(but="/events")
+    assert len(world.machines("workers")) == len(world.nodes()) == world.size("workers") == 4
+    assert world.pending() == ()
+    assert world.operations() == ()
+
+
+@story(grain=30.0)
+def test_CA_4115_act_dies_twice_between_the_call_and_its_record_and_buys_once(world: StoryWorld) -> None:
+    _pods_wait_for_three_nodes(world)
+    world.kill_at("grow:called", times=2)
+
+    world.minutes(11)
+
+    assert world.deaths() == ["grow:called", "grow:called"]
+    _exactly_four_nodes_came(world)
+    assert world.group_memory(WORKERS).request is None
+
+
+@pytest.mark.parametrize("place", ["reconcile:observed", "reconcile:saved", "reconcile:sent"])
+def test_CA_3753_reconcile_dies_and_the_next_process_goes_on_without_planning_twice(stage: Stage, place: str) -> None:
+    def tell(world: StoryWorld) -> None:
+        _pods_wait_for_three_nodes(world)
+        world.kill_at(place, function="reconcile")
+
+        world.minutes(10)
+
+        assert world.deaths() == [place]
+        _exactly_four_nodes_came(world)
+        planned = {operation["id"] for memory in world.passes for operation in memory["shop"].get("operations", ())}
+        assert len(planned) == 1
+
+    stage.play(tell, grain=30.0)
+
+
+@pytest.mark.parametrize("place", ["act:claimed", "act:stepped", "act:recorded", "act:sent", "taint:called",
+                                   "delete:called"])
+def test_CA_2943_act_dies_in_a_removal_and_the_node_goes_once(stage: Stage, place: str) -> None:
+    def tell(world: StoryWorld) -> None:
+        world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
+        world.seed(seed.machine_deployment("workers", 2, 1, 5))
+        world.kill_at(place, function="act_clusterapi", times=2)
+
+        world.minutes(15)
+
+        assert world.deaths() == [place, place]
+        (removed,) = world.ended("remove")
+        assert (removed["state"], removed["removed"]) == ("succeeded", 1)
+        assert world.size("workers") == len(world.nodes()) == 1
+        assert not any(world.is_marked(name) for name in world.nodes())
+
+    stage.play(tell, grain=30.0)

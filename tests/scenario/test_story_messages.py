@@ -1,0 +1,144 @@
+"""What standard queues may do to messages: bring them twice, late, in another order, or never (ecosystem.md)."""
+
+from __future__ import annotations
+
+from infra.local.controllers import seed
+from infra.local.queues import Message, last, late, lost, twice, untouched
+from tests.scenario.policies import WEBHOOK, document
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+
+def _pods_arrive(world: StoryWorld) -> None:
+    world.apply_policy(document(webhook=WEBHOOK))
+    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.minutes(2.5)
+    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+
+
+def _four_nodes_came(world: StoryWorld) -> None:
+    assert [(end["from"], end["to"], end["state"]) for end in world.ended("grow")] == [(1, 4, "succeeded")]
+    assert len(world.writes(but="/events")) == 1
+    assert len(world.nodes()) == world.size("workers") == 4
+    assert world.pending() == ()
+
+
+@story(grain=30.0)
+def test_every_message_comes_twice(world: StoryWorld) -> None:
+    world.queues.tamper = twice
+    _pods_arrive(world)
+
+    world.minutes(3)
+
+    _four_nodes_came(world)
+    assert all(not invocation.failed_messages for invocation in world.invocations)
+    scheduled = [at for at in world.passed_at() if at % 60.0 == 0.0]
+    assert len(scheduled) == len(set(scheduled)), "the second of two scheduled messages asks for nothing"
+
+
+@story(grain=30.0)
+def test_messages_come_in_the_wrong_order(world: StoryWorld) -> None:
+    """Three scans a minute, of which each tick's come backwards; and the newest of what waits is always served first."""
+    world.queues.pick = last
+    world.queues.tamper = _backwards
+    world.apply_policy(document(scan="20s"))
+    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.minutes(2.5)
+    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+
+    world.minutes(4)
+
+    _four_nodes_came(world)
+    assert world.calls("reconcile") > len(world.passes), "a message older than the last pass is no pass"
+
+
+def _backwards(message: Message) -> list[Message]:
+    """What is due at once comes 50 seconds later, what is due in 20 or 40 seconds comes in time."""
+    return list(late(50.0)(message) if message.visible_at == message.sent_at else untouched(message))
+
+
+@story(grain=30.0)
+def test_messages_of_operations_come_after_ten_minutes(world: StoryWorld) -> None:
+    """The sweeper has sent the operation again by then; the late message finds it over."""
+    world.queues.tamper = lambda message: (late(600.0) if message.queue.startswith("act") else untouched)(message)
+    _pods_arrive(world)
+    world.minutes(1)
+    world.queues.tamper = untouched
+
+    world.minutes(12)
+
+    _four_nodes_came(world)
+    swept = [i.at for i in world.invocations if i.function == "tick" and i.answer["swept"]]
+    assert len(swept) == 1
+    assert world.calls("act_clusterapi") == 2
+
+
+@story(grain=30.0)
+def test_lost_messages_are_made_up_for_when_the_marker_runs_out(world: StoryWorld) -> None:
+    world.apply_policy(document())
+    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.minutes(2.5)
+    before = len(world.passes)
+    world.queues.tamper = lost
+    world.minutes(1)
+    world.queues.tamper = untouched
+    lost_at = world.queues.sent[-1].sent_at
+
+    world.minutes(2)
+    assert len(world.passes) == before, "a message counts as on its way for three minutes"
+    assert [i.answer["queued"] for i in world.invocations if i.function == "tick"][-2:] == [[], []]
+    world.minutes(2)
+
+    assert world.passed_at()[before] - lost_at == 240.0
+    assert len(world.passes) > before
+
+
+@story(grain=30.0)
+def test_two_reconciles_at_once(world: StoryWorld) -> None:
+    """The lease lets one in. The other was a wake-up, and may know of something newer: it comes back when it can."""
+    _pods_arrive(world)
+    wake = '{"cluster":"shop","reason":"webhook","at":%s}'
+    world.at("reconcile:observed", lambda: world.redeliver("reconcile", wake % world.clock()))
+
+    world.minutes(4)
+
+    _four_nodes_came(world)
+    held = [i for i in world.invocations if i.function == "reconcile" and '"webhook"' in i.bodies[0]]
+    assert len(held) == 2
+    assert held[1].at - held[0].at == 5.0, "the one that was turned away came back, once"
+    assert len({line["token"] for line in world.log if line["message"] == "pass"}) == len(world.passes)
+
+
+@story(grain=30.0)
+def test_a_reconcile_that_was_overtaken_cannot_act(world: StoryWorld) -> None:
+    """It sleeps for longer than its lease after it has looked, and wakes up believing: another has planned meanwhile."""
+    _pods_arrive(world)
+
+    def sleep_while_another_works() -> None:
+        world.clock.advance(301.0)
+        world.redeliver("reconcile", '{"cluster":"shop","reason":"webhook","at":%s}' % world.clock())
+
+    world.at("reconcile:observed", sleep_while_another_works)
+    world.minutes(8)
+
+    _four_nodes_came(world)
+    fenced = [line for line in world.log if line["message"] == "message failed"]
+    assert [line["error"] for line in fenced] == ["Fenced"]
+
+
+@story(grain=30.0)
+def test_a_storm_of_a_thousand_events_is_one_pass(world: StoryWorld) -> None:
+    _pods_arrive(world)
+    event = {"apiVersion": "v1", "kind": "Event", "type": "Warning", "reason": "FailedScheduling",
+             "metadata": {"namespace": "default"}, "message": "0/1 nodes are available: 1 Insufficient cpu.",
+             "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web"}}
+    world.step(10)
+    passes, calls = len(world.passes), world.calls("reconcile")
+
+    answers = [world.post([event | {"metadata": {"namespace": "default", "name": f"web.{batch}.{n}"}}
+                           for n in range(50)]) for batch in range(20)]
+    world.step(5)
+
+    assert {answer["statusCode"] for answer in answers} == {202}
+    assert (len(world.passes) - passes, world.calls("reconcile") - calls) == (1, 1)
+    assert world.size("workers") == 4

@@ -1,0 +1,119 @@
+"""The cloud says no, or says yes and nothing comes: back-off, and another group meanwhile (state.md §5, §7)."""
+
+from __future__ import annotations
+
+from chalicelib.model.memory import Backoff
+from chalicelib.providers.errors import OutOfStock
+from infra.local.controllers import seed
+from infra.local.fake_provider import InMemoryProvider
+from infra.local.kube.faults import Fault
+from tests.builders import node as template
+from tests.scenario.policies import document, refusal
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+CHEAP, SPARE = "MachineDeployment/default/cheap", "MachineDeployment/default/spare"
+
+
+def _cloud(world: StoryWorld) -> InMemoryProvider:
+    """Two groups of which `cheap` wastes less, and one node that is full."""
+    world.cloud = cloud = InMemoryProvider()
+    cloud.add_pool("base", size=1, most=1, template=template("base", "1"))
+    cloud.add_pool("cheap", most=5, template=template("cheap", "2"))
+    cloud.add_pool("spare", most=1, template=template("spare", "4"))
+    world.join()
+    return cloud
+
+
+def _backoff(world: StoryWorld, group: str) -> Backoff:
+    found = world.group_memory(group).backoff
+    assert found is not None
+    return found
+
+
+@story(grain=60.0)
+def test_CA_4992_a_group_out_of_stock_is_backed_off_and_the_next_one_bought(world: StoryWorld) -> None:
+    """5, 10, 20, 30 and again 30 minutes, whatever processes come and go; forgotten after three quiet hours."""
+    world.apply_policy(document())
+    cloud = _cloud(world)
+    cloud.fail_next("grow", OutOfStock("no machine of this type is left", code="Stockout"))
+    cloud.let_pass("grow")
+    cloud.fail_next("grow", OutOfStock("no machine of this type is left", code="Stockout"), times=4)
+    world.seed(seed.deployment("web", replicas=2, cpu="900m"))      # one of them on `base`
+
+    world.minutes(1.5)
+
+    assert [(bought.group, bought.count) for bought in cloud.purchases] == [("spare", 1)]
+    assert [(end["group"], end.get("class")) for end in world.ended("grow")] == [
+        ("cheap", "OutOfStock"), ("spare", None)]
+    assert _backoff(world, "cheap").duration == 300.0
+    cloud.boot()
+    world.join()
+    world.minutes(1)
+    assert world.pending() == ()
+    world.scale("web", 6)                                           # one too many for `base` and `spare`
+
+    for attempt, duration in ((2, 600.0), (3, 1200.0), (4, 1800.0), (5, 1800.0)):
+        before = _backoff(world, "cheap")
+        world.minutes(1)
+        assert _backoff(world, "cheap") == before                   # not tried while it lasts
+        world.pause(before.until - world.clock())
+        world.minutes(1)
+        failed = _backoff(world, "cheap")
+        assert (failed.attempt, failed.duration, failed.cls, failed.code) == (
+            attempt, duration, "OutOfStock", "Stockout")
+        assert failed.until - failed.last_failed == duration
+    world.minutes(1)
+    assert world.group_verdict("cheap")["code"] == "GroupBackoff"
+    assert [bought.group for bought in cloud.purchases] == ["spare"]
+    world.scale("web", 2)
+    world.pause(10_800.0)
+    world.minutes(2)
+    assert world.group_memory("cheap").backoff is None
+
+
+@story(grain=10.0)
+def test_CA_8817_a_refused_resize_names_its_reason_and_the_next_group_is_bought(world: StoryWorld) -> None:
+    world.apply_policy(document())
+    world.seed(seed.machine_deployment("base", 1, 1, 1, "1"), seed.machine_deployment("cheap", 0, 0, 5, "2"),
+               seed.machine_deployment("spare", 0, 0, 5, "8"))
+    world.minutes(2)
+    world.server.faults.add(Fault(method="PATCH", path="machinedeployments/cheap/scale", times=-1,
+                                  **refusal(403, 'exceeded quota: machines, requested: 1, used: 10, limited: 10')))
+    world.seed(seed.deployment("web", replicas=1, cpu="1500m"))
+
+    world.minutes(5)
+
+    assert (world.size("cheap"), world.size("spare")) == (0, 1)
+    assert world.pending() == ()
+    first, second = world.ended("grow")
+    assert (first["group"], first["class"], second["group"]) == (CHEAP, "Unauthorized", SPARE)
+    assert "exceeded quota" in first["message"]
+    assert 0.0 < second["at"] - first["at"] < 5.0                   # the very next pass, not the next scan
+    assert "exceeded quota" in _backoff(world, CHEAP).message
+
+
+@story(grain=20.0)
+def test_CA_369_a_machine_that_never_joins_is_waited_for_and_then_another_group_used(world: StoryWorld) -> None:
+    world.apply_policy(document())
+    world.seed(seed.machine_deployment("base", 1, 1, 1, "1"), seed.machine_deployment("cheap", 0, 0, 5, "2"),
+               seed.machine_deployment("spare", 0, 0, 5, "8"))
+    world.minutes(2)
+    world.cluster.capi.fail_next("default/cheap", "never-joins")
+    world.seed(seed.deployment("web", replicas=1, cpu="1500m"))
+    world.minutes(1.5)
+    request = world.group_memory(CHEAP).request
+    assert request is not None
+    assert request.expected_at - request.since == 900.0
+
+    world.step(request.expected_at - world.clock())
+
+    assert (world.size("cheap"), world.size("spare")) == (1, 0)     # it is on its way: nothing else is bought
+    assert world.group_memory(CHEAP).request == request
+
+    world.minutes(5)
+
+    assert _backoff(world, CHEAP).code == "timeout"
+    assert world.group_memory(CHEAP).request is None
+    assert (world.size("cheap"), world.size("spare")) == (1, 1)     # not one more of the kind that does not come
+    assert world.pending() == ()

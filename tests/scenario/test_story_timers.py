@@ -1,0 +1,52 @@
+"""What a process would forget: since when a node is unneeded, when the last node was added (state.md §9)."""
+
+from __future__ import annotations
+
+from infra.local.controllers import seed
+from tests.scenario.policies import document
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+
+@story(grain=20.0)
+def test_CA_7873_timers_survive_restart(world: StoryWorld) -> None:
+    """Unneeded for more than ten minutes, over eleven passes: the node goes in the twelfth, and not before."""
+    world.apply_policy(document())
+    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.minutes(1.5)
+    world.seed(seed.deployment("web", replicas=1, cpu="500m"))
+    world.step_until(lambda: bool(world.last_known_nodes()), limit=300, every=60)
+    (idle,) = world.last_known_nodes()
+    since = world.last_known_nodes()[idle].unneeded_since
+
+    world.step_until(lambda: bool(world.ended("remove")), limit=900, every=60)
+
+    (removal,) = [plan for plan in world.plans() if plan.get("removals")]
+    assert removal["at"] - since == 660.0       # at 600 s it is not *more* than ten minutes yet
+    assert [each["node"] for each in removal["removals"]] == [idle]
+    told = {memory["shop"]["nodes"][idle]["unneeded_since"] for memory in world.passes
+            if idle in memory["shop"].get("nodes", {})}
+    assert told == {since}
+    assert world.machines("workers") == list(world.nodes())
+    assert idle not in world.nodes()
+    assert [end["nodes"] for end in world.ended("remove")] == [idle]
+
+
+@story(grain=20.0)
+def test_CA_5048_the_cooldown_after_an_added_node_survives_restart(world: StoryWorld) -> None:
+    """Nodes unneeded for long stay until ten minutes after the last scale-up, to the pass."""
+    world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
+    world.seed(seed.machine_deployment("workers", 1, 1, 5))
+    world.minutes(1.5)
+    world.seed(seed.deployment("web", replicas=4, cpu="1500m"))
+    world.minutes(4)
+    grown_at = world.memory().last_scale_up
+    assert grown_at > 0.0
+    world.scale("web", 1)
+
+    world.step_until(lambda: bool(world.ended("remove")), limit=900, every=20)
+
+    removed = [plan for plan in world.plans() if plan.get("removals")]
+    assert removed[0]["at"] - grown_at == 600.0
+    held = {verdict["reason"]["code"] for verdict in world.plans()[-3].get("unremovable", ())}
+    assert "InCooldown" in held

@@ -1,0 +1,58 @@
+"""Secrets are read again after a minute, and while AWS is silent the last value does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from chalicelib.handlers.absent import Absent
+from chalicelib.handlers.runtime import SECRET_KEPT_FOR, Secrets
+from chalicelib.kube.secrets import SecretReader
+from chalicelib.model.secret import SecretUnavailable
+from chalicelib.providers.errors import InvalidRequest
+from infra.local.controllers.clock import ManualClock
+
+
+class SecretsManager:
+    """As much of its client as is used; silent on request."""
+
+    def __init__(self) -> None:
+        self.value, self.calls, self.silent = "first", 0, False
+
+    def get_secret_value(self, **_: Any) -> dict[str, str]:
+        self.calls += 1
+        if self.silent:
+            raise EndpointConnectionError(endpoint_url="https://secretsmanager.example")
+        return {"SecretString": self.value}
+
+
+def test_a_value_is_kept_for_a_minute() -> None:
+    manager, clock = SecretsManager(), ManualClock(0.0)
+    secrets = Secrets(SecretReader(manager), clock)
+    assert [secrets("a"), secrets("a")] == ["first", "first"]
+    manager.value = "second"
+    clock.advance(SECRET_KEPT_FOR - 1)
+    assert (secrets("a"), manager.calls) == ("first", 1)
+    clock.advance(1)
+    assert (secrets("a"), manager.calls) == ("second", 2)
+    assert secrets.fresh("a") == "second"
+
+
+def test_silence_is_bridged_with_the_last_value() -> None:
+    manager, clock = SecretsManager(), ManualClock(0.0)
+    secrets = Secrets(SecretReader(manager), clock)
+    assert secrets("a") == "first"
+    clock.advance(SECRET_KEPT_FOR)
+    manager.silent = True
+    assert secrets("a") == "first"
+    with pytest.raises(SecretUnavailable):
+        secrets("b")
+
+
+def test_a_provider_that_cannot_be_built_answers_every_question_with_why() -> None:
+    absent = Absent("acme", "is not available")
+    assert absent.name == "acme"
+    with pytest.raises(InvalidRequest, match="provider acme: is not available"):
+        absent.observe(())

@@ -1,0 +1,237 @@
+"""The documents keep up with the code: links, paths, commands, targets, tables and the worked examples in them.
+
+Prose cannot be tested, but whatever a document names can: a name that is gone is a sentence that is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from shutil import which
+
+import pytest
+
+from chalicelib.cli.main import COMMANDS
+from chalicelib.dispatch.guard import permitted
+from chalicelib.handlers.sweeping import RULES as SWEEPING
+from chalicelib.handlers.webhook.keys import Keys
+from chalicelib.handlers.webhook.matter import DEFAULT_REASONS, matters
+from chalicelib.handlers.webhook.parse import parse
+from chalicelib.handlers.webhook.verify import Verdict, verify
+from chalicelib.model.memory import Backoff
+from chalicelib.model.policy import Mode, Options, Policy
+from chalicelib.model.reason import Code
+from chalicelib.plan import backoff, drain, fit
+from chalicelib.policy.options import ROWS
+from chalicelib.providers import errors
+from tests.builders import ClusterBuilder, cluster, growth
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+COMMAND = {command.name: command for command in COMMANDS}
+
+each_document = pytest.mark.parametrize("document", DOCS, ids=lambda path: path.relative_to(ROOT).as_posix())
+
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_FENCE = re.compile(r"^```.*?\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`([^`\n]+)`")
+_PATH = re.compile(r"(?:chalicelib|infra|tests|docs|\.chalice|\.ci)/[\w./-]*\w")
+
+
+def prose(document: Path) -> str:
+    """The text without fenced blocks."""
+    return _FENCE.sub("", document.read_text("utf-8"))
+
+
+def code(document: Path) -> list[str]:
+    """Every line of code in it: lines of fenced blocks (a `\\` joins two), and inline spans."""
+    text = document.read_text("utf-8")
+    lines = [line for block in _FENCE.findall(text) for line in block.replace("\\\n", " ").splitlines()]
+    return lines + _SPAN.findall(_FENCE.sub("", text))
+
+
+def anchors(document: Path) -> set[str]:
+    """The anchors that GitHub makes of the headings."""
+    headings = re.findall(r"^#+ (.+)$", prose(document), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def options_of(command: str) -> set[str]:
+    """The flags that a command knows."""
+    parser = argparse.ArgumentParser()
+    importlib.import_module(COMMAND[command].module).add_arguments(parser)
+    return {flag for action in parser._actions for flag in action.option_strings} | {"-o", "--output"}
+
+
+def commands(document: Path) -> Iterator[list[str]]:
+    """`outscaler …` as a document tells people to type it, in words."""
+    for line in code(document):
+        if re.match(r"(?:\$ )?(?:\.venv/bin/)?outscaler( |$)", line.strip()):
+            try:
+                words = shlex.split(line.strip().removeprefix("$ "), comments=True)
+            except ValueError:
+                words = line.split()
+            yield words[1:]
+
+
+@each_document
+def test_links_lead_somewhere(document: Path) -> None:
+    lost = []
+    for link in _LINK.findall(prose(document)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (document.parent / path).resolve() if path else document
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            lost.append(link)
+    assert lost == []
+
+
+@each_document
+def test_paths_that_are_named_exist(document: Path) -> None:
+    named = {path for line in code(document) for path in _PATH.findall(line) if "*" not in line and "<" not in line}
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+@each_document
+def test_make_targets_exist(document: Path) -> None:
+    known = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {name for line in code(document) for name in re.findall(r"(?:^|[\s;&])make ([a-z][a-z-]*)", line)}
+    assert named - known == set()
+
+
+@each_document
+def test_commands_and_their_flags_exist(document: Path) -> None:
+    for words in commands(document):
+        if not words or words[0].startswith("-") or words[0].isupper():
+            continue    # `outscaler`, `outscaler --help`, `outscaler COMMAND`
+        assert words[0] in COMMAND, words
+        flags = {word.partition("=")[0] for word in words if word.startswith("--")}
+        assert flags - options_of(words[0]) <= {"--help"}, words
+
+
+# -- tables
+
+
+def rows(document: Path, heading: str) -> list[list[str]]:
+    """The cells of the first table under a heading, without its head."""
+    text = document.read_text("utf-8").partition(f"# {heading}\n")[2]
+    assert text, f"{document.name} has no heading {heading!r}"
+    lines = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert lines is not None
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines.group().strip().splitlines()[2:]]
+
+
+DECISIONS, RUNBOOK, EVENTS = (ROOT / "docs" / name for name in ("decisions.md", "runbook.md", "events.md"))
+
+
+def test_the_drain_rules_are_listed_in_their_order() -> None:
+    assert [row[1].strip("`") for row in rows(DECISIONS, "Drain rules")] == [name for name, _ in drain.RULES]
+
+
+def test_the_predicates_are_listed_in_their_order() -> None:
+    assert [row[1].strip("`") for row in rows(DECISIONS, "Predicates")] == [name for name, _, _ in fit.TABLE]
+
+
+def test_the_error_classes_are_all_listed() -> None:
+    classes = {error.__name__ for error in errors.ProviderError.__subclasses__()}
+    assert {row[0].strip("`") for row in rows(DECISIONS, "Back-off by class")} == classes
+
+
+def test_every_reason_has_a_line_in_the_runbook() -> None:
+    reasons = RUNBOOK.read_text("utf-8").partition("\n## Reasons\n")[2]
+    listed = re.findall(r"^\| `(\w+)` \|", reasons, re.MULTILINE)
+    assert sorted(listed) == sorted(code.value for code in Code)
+
+
+def test_the_words_that_wake_a_cluster_are_all_listed() -> None:
+    assert [row[0].strip("`") for row in rows(EVENTS, "What wakes a cluster up")] == list(DEFAULT_REASONS)
+
+
+def test_the_sweepers_rules_are_listed_in_their_order() -> None:
+    assert [row[0] for row in rows(RUNBOOK, "A stuck operation")] == [why for why, _ in SWEEPING]
+
+
+def test_the_timers_are_options_and_have_the_defaults_that_are_shown() -> None:
+    from chalicelib.policy.options import default_text
+
+    for name, default, _ in rows(DECISIONS, "Timers"):
+        assert default.strip("`") == default_text(ROWS[name.strip("`")]), name
+
+
+# -- worked examples of docs/decisions.md
+
+
+def _example() -> ClusterBuilder:
+    build = cluster().node("small-0", "2", "8Gi", group="small").node("large-0", "8", "16Gi", group="large")
+    build.running("small-0", 1, "1900m", "7Gi").running("large-0", 1, "7800m", "15Gi")
+    build.daemonset("logs", "100m", "128Mi").group("small", max=10).group("large", max=10)
+    return build.pending(7, "600m", "1Gi", name="web").pending(2, "1500m", "3Gi", name="api", owner="api")
+
+
+def test_the_packing_example() -> None:
+    plan = _example().plan()
+    could = {each.group: (each.option_nodes, each.option_pods, round(each.waste or 0, 4)) for each in plan.groups}
+    assert could == {"small": (5, 9, 0.955), "large": (1, 9, 0.2875)}
+    assert growth(plan) == {"large": (1, 9)}
+
+
+def test_the_packing_example_under_a_limit() -> None:
+    plan = _example().plan(max_nodes_total=2)
+    assert growth(plan) == {}
+    assert {reason.code for verdict in plan.unschedulable for reasons in verdict.reasons.values()
+            for reason in reasons} == {Code.MAX_NODES_TOTAL}
+
+
+def test_the_utilisation_example() -> None:
+    build = cluster().node("n1", "4", "16Gi", group="g").node("n2", "4", "16Gi", group="g")
+    build.running("n1", 1, "1500m", "9Gi").running("n2", 1, "3", "2Gi").group("g")
+    verdict = next(verdict for verdict in build.plan().unremovable if verdict.node == "n1")
+    assert verdict.reason.params == {"resource": "memory", "utilization": 0.5625, "threshold": 0.5}
+
+
+def test_the_back_off_example() -> None:
+    options, shown = Options(), rows(DECISIONS, "Back-off")
+    record: Backoff | None = None
+    for _, at, length, until in shown:
+        now = float(at.removesuffix(" min")) * 60
+        record = backoff.fail(record, now, options)
+        assert (f"{record.duration / 60:.0f} min", f"{record.until / 60:.0f} min") == (length, until)
+
+
+def test_the_examples_for_tests_of_ones_own_run() -> None:
+    text = (ROOT / "docs" / "local.md").read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 3
+    for block in blocks:
+        names: dict[str, Callable[[], None]] = {}
+        exec(block, names)  # our own documents
+        for name in [name for name in names if name.startswith("test_")]:
+            names[name]()
+
+
+@pytest.mark.skipif(not (which("openssl") and which("sh")), reason="the recipe needs sh and openssl")
+def test_the_recipe_for_a_signature() -> None:
+    text = EVENTS.read_text("utf-8").partition("## With a signature")[2]
+    recipe = re.search(r"^```sh\n(.*?)^curl", text, re.MULTILINE | re.DOTALL)
+    assert recipe is not None
+    script = recipe.group(1) + 'printf "%s\\n%s\\n%s" "$now" "$signature" "$body"'
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    now, signature, body = done.stdout.split("\n", 2)
+    key = b'the value of "hmac"'
+    headers = {"x-outscaler-timestamp": now, "x-outscaler-signature": f"sha256={signature}"}
+    knock = verify(headers, body.encode(), Keys(hmac=(key,)), b"decoy", float(now))
+    assert knock.verdict is Verdict.ACCEPTED
+    [signal] = parse(body.encode()).signals
+    assert matters(signal, ())
+
+
+def test_the_modes_are_as_the_runbook_says() -> None:
+    said = {row[0].strip("`"): (row[1], row[2]) for row in rows(RUNBOOK, "Turning it off")}
+    meant = {mode.value: permitted(Policy(name="shop", mode=mode)) for mode in Mode}
+    assert said == {name: ("yes" if one.plan else "no", "yes" if one.act else "no") for name, one in meant.items()}

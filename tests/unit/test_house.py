@@ -1,0 +1,211 @@
+"""Rules of the house that no linter knows: sizes of modules, who reads the mode, who imports app.py, no hidden state.
+
+Each rule is a function over source text, tried here on text that breaks it, so that a rule that finds nothing is known
+to be able to find something.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LONGEST, MEDIAN = 400, 150
+
+#: Calls that make something that can be changed afterwards.
+_MAKERS = frozenset({"dict", "list", "set", "bytearray", "defaultdict", "OrderedDict", "Counter", "deque"})
+_DISPLAYS = (ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp)
+#: Methods that change what they are called on.
+_CHANGERS = frozenset({"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem",
+                       "remove", "reverse", "setdefault", "sort", "update"})
+
+
+def sources(*folders: str) -> list[Path]:
+    """The Python files of these folders of the repository (or single files), sorted."""
+    found: list[Path] = []
+    for folder in folders:
+        place = ROOT / folder
+        found += [place] if place.is_file() else place.rglob("*.py")
+    return sorted(found)
+
+
+def trees(*folders: str) -> Iterator[tuple[str, ast.Module]]:
+    """Path within the repository and syntax tree of each file."""
+    for path in sources(*folders):
+        yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text("utf-8"))
+
+
+# -- sizes
+
+
+@pytest.mark.parametrize("folder", ["chalicelib", "infra", "tests"])
+def test_modules_are_short(folder: str) -> None:
+    lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text("utf-8").splitlines())
+               for path in sources(folder)}
+    assert {name: length for name, length in lengths.items() if length > LONGEST} == {}
+    assert median(lengths.values()) < MEDIAN
+
+
+# -- the mode
+
+#: The word Mode: where it is declared, where the document's text becomes one, and who reads it.
+_MAY_SAY_MODE = ("chalicelib/model/policy.py", "chalicelib/policy/", "chalicelib/dispatch/guard.py")
+_READS_THE_MODE = "chalicelib/dispatch/guard.py"
+
+
+def reads_of_mode(tree: ast.Module) -> list[str]:
+    """`x.mode` on whatever x, and getattr(x, "mode")."""
+    found = []
+    for node in ast.walk(tree):
+        by_attribute = isinstance(node, ast.Attribute) and node.attr == "mode"
+        by_name = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr" and any(
+            isinstance(word, ast.Constant) and word.value == "mode" for word in node.args)
+        if by_attribute or by_name:
+            found.append(ast.unparse(node))
+    return found
+
+
+def uses_of_mode_type(tree: ast.Module) -> list[str]:
+    """Imports and mentions of the enum."""
+    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names]
+    names += [node.id for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    names += [node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    return [name for name in names if name == "Mode"]
+
+
+def test_only_the_guard_reads_the_mode() -> None:
+    readers = {name for name, tree in trees("app.py", "chalicelib", "infra") if reads_of_mode(tree)}
+    assert readers == {_READS_THE_MODE}
+    speakers = {name for name, tree in trees("app.py", "chalicelib", "infra") if uses_of_mode_type(tree)}
+    assert [name for name in sorted(speakers) if not name.startswith(_MAY_SAY_MODE)] == []
+
+
+@pytest.mark.parametrize("source", ["policy.mode", "before.policy.mode == 1", "getattr(policy, 'mode')"])
+def test_a_read_of_the_mode_is_found(source: str) -> None:
+    assert reads_of_mode(ast.parse(source))
+
+
+# -- app.py
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Top-level names of what a module imports, at whatever depth the import stands."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+def test_nothing_that_is_deployed_imports_app() -> None:
+    """Lambda enters the blueprints directly; app.py would bring every route to every function."""
+    assert [name for name, tree in trees("app.py", "chalicelib") if "app" in imported(tree)] == []
+    assert "app" in imported(ast.parse("def f():\n    from app import app"))
+
+
+def test_what_is_deployed_knows_neither_the_emulation_nor_the_tests() -> None:
+    assert [name for name, tree in trees("app.py", "chalicelib") if imported(tree) & {"infra", "tests"}] == []
+
+
+# -- state
+
+#: The one place of a process where something is put (its docstring says why).
+_THE_CELL = ("chalicelib/handlers/runtime.py", "_Cell.runtime")
+
+
+def module_state(tree: ast.Module) -> list[str]:
+    """What a module could remember between two calls, as source text.
+
+    A table is allowed: a dict, list or set bound once at module level to a NAME_IN_CAPITALS (or __all__) which nothing
+    in the module changes. Refused: other names for such values, a changed table, `global`, and an attribute set on a
+    class from outside of it. Memoised pure functions (lru_cache) are not state: they answer the same without it.
+    """
+    tables: set[str] = set()
+    found: list[str] = []
+    for node in tree.body:
+        for name, value in _bound(node):
+            if not _is_mutable(value):
+                continue
+            if name in tables or not (name == "__all__" or name.strip("_").isupper()):
+                found.append(ast.unparse(node))
+            tables.add(name)
+    classes = {node.name for node in tree.body if isinstance(node, ast.ClassDef)}
+    found += [ast.unparse(inner) for inner in ast.walk(tree)
+              if isinstance(inner, ast.Global) or _changes(inner, tables) or _sets_on(inner, classes)]
+    return found
+
+
+def _bound(node: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                yield target.id, node.value
+    elif isinstance(node, ast.AnnAssign) and node.value is not None and isinstance(node.target, ast.Name):
+        yield node.target.id, node.value
+
+
+def _is_mutable(value: ast.expr) -> bool:
+    if isinstance(value, ast.Call):
+        name = value.func.attr if isinstance(value.func, ast.Attribute) else getattr(value.func, "id", "")
+        return name in _MAKERS
+    return isinstance(value, _DISPLAYS)
+
+
+def _changes(node: ast.AST, tables: set[str]) -> bool:
+    """TABLE[x] = …, del TABLE[x], TABLE |= …, TABLE.append(…)."""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+        return isinstance(node.value, ast.Name) and node.value.id in tables
+    if isinstance(node, ast.AugAssign):
+        return isinstance(node.target, ast.Name) and node.target.id in tables
+    return (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CHANGERS
+            and isinstance(node.func.value, ast.Name) and node.func.value.id in tables)
+
+
+def _sets_on(node: ast.AST, classes: set[str]) -> bool:
+    """Class.attribute = …"""
+    targets: Iterable[ast.expr] = ()
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+        targets = [node.target]
+    return any(isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id in classes
+               for target in targets)
+
+
+def test_no_module_remembers_anything() -> None:
+    found = [(name, text) for name, tree in trees("chalicelib") for text in module_state(tree)]
+    place, cell = _THE_CELL
+    assert [each for each in found if not (each[0] == place and each[1].startswith(f"{cell} = "))] == []
+    assert found, "the one cell should have been seen"
+
+
+@pytest.mark.parametrize("source", [
+    "cache = {}",
+    "seen: set[str] = set()",
+    "latest = collections.deque()",
+    "TABLE = {}\ndef f():\n    TABLE['a'] = 1",
+    "TABLE = []\ndef f():\n    TABLE.append(1)",
+    "TABLE = {}\nTABLE = {}",
+    "TABLE = {}\ndel TABLE['a']",
+    "TABLE = set()\ndef f():\n    global TABLE",
+    "class Kept:\n    value = None\ndef f():\n    Kept.value = 1",
+])
+def test_state_is_found(source: str) -> None:
+    assert module_state(ast.parse(source))
+
+
+@pytest.mark.parametrize("source", [
+    "TABLE = {'a': 1}\n_OTHER: dict[str, int] = {k: v for k, v in TABLE.items()}",
+    "__all__ = ['f']",
+    "NAMES = ('a', 'b')\nlimit = frozenset({1})",
+    "def f():\n    seen = {}\n    seen['a'] = 1\n    return seen",
+    "class A:\n    def f(self):\n        self.x = {}",
+])
+def test_tables_and_locals_are_no_state(source: str) -> None:
+    assert module_state(ast.parse(source)) == []
