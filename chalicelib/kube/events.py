@@ -13,6 +13,9 @@ from chalicelib.kube.client import Cluster, path_segment
 from chalicelib.kube.errors import Conflict
 from chalicelib.model.times import format_time
 
+REPORTER = "outscaler"
+"""The reporting instance of our events: the component stays upstream's, for the tools that look for it, and the webhook
+knows by this that an event is our own (handlers/webhook/matter.py)."""
 _LONGEST_NAME = 253          # of any object
 _LONGEST_MESSAGE = 1024      # the API's limit for a note
 # The name's number is an instant in nanoseconds, as upstream's. A float knows it to some 250 ns only, and a pass has
@@ -51,7 +54,7 @@ def post_event(
         "lastTimestamp": at,
         "source": {"component": component},
         "reportingComponent": component,
-        "reportingInstance": "",
+        "reportingInstance": REPORTER,
     }
     try:
         cluster.request("POST", f"/api/v1/namespaces/{path_segment(home)}/events", body=event)

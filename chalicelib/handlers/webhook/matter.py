@@ -56,7 +56,8 @@ AUDIT: dict[str, Callable[[Audit], bool]] = {
 
 DEFAULT_REASONS = (*EVENT_REASONS, *AUDIT)
 
-#: How this program names itself as the reporting instance of its own Events (record, kube/events.py).
+#: How this program names itself as the reporting instance of its own Events (kube/events.REPORTER, which is not
+#: imported: the webhook needs no HTTP client).
 OURSELVES = "outscaler"
 
 

@@ -39,7 +39,7 @@ def test_an_event_as_upstreams_recorder_writes_it() -> None:
         "reason": "TriggeredScaleUp", "message": "pod triggered scale-up: [{g1 1->2 (max: 5)}]", "type": "Normal",
         "count": 1, "firstTimestamp": "2026-11-21T07:30:59Z", "lastTimestamp": "2026-11-21T07:30:59Z",
         "source": {"component": "cluster-autoscaler"}, "reportingComponent": "cluster-autoscaler",
-        "reportingInstance": "",
+        "reportingInstance": "outscaler",
     }
 
 
