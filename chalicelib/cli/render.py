@@ -94,12 +94,13 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     new = sum(s.to_size - s.from_size for s in plan.scale_ups)
     left = sum(len(v.pods) for v in plan.unschedulable)
     pending = asked + left + len(plan.fits_existing)
-    upcoming = f", {health.upcoming} upcoming" if health.upcoming else ""
+    nodes = f"{health.registered} nodes ({health.ready} ready"
+    nodes += f", {health.upcoming} upcoming)" if health.upcoming else ")"
     unwell = "" if health.healthy else " UNHEALTHY,"
     unseen = sum(len(i.pods) for i in plan.ignored)
     parts = [
-        (f"Cluster {plan.cluster} at {format_time(plan.at)}: {health.registered} nodes ({health.ready} ready{upcoming}),"
-         f"{unwell} {pending} pods want a node."),
+        (f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},"
+         f"{unwell} {pending} pod{'' if pending == 1 else 's'} want{'s' if pending == 1 else ''} a node."),
         (f"Grow by {new} node{_s(new)} in {len(plan.scale_ups)} group{_s(len(plan.scale_ups))} for {asked} pods; "
          f"{left} get none, {len(plan.fits_existing)} fit, {unseen} are not looked at."),
         f"Remove {len(plan.removals)} of {len(plan.unneeded)} unneeded node{_s(len(plan.unneeded))}.",

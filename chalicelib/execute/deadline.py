@@ -1,28 +1,10 @@
-"""When an operation is given up. The planner may set a deadline; where it set none, the kind's own length counts.
-
-The length of a removal is the sum of the longest each of its steps may take (scale-down.md §10, last line), so that the
-deadline only ever cuts off what is stuck.
-"""
+"""When an operation is given up: the deadline it was planned with, or its kind's own length where it has none."""
 
 from __future__ import annotations
 
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.operation import Operation
 from chalicelib.model.policy import Options
-
-CONFIRM_TIME = 300.0
-"""How long a removed node may stay listed: upstream expects it gone in 5 minutes (state.md §5)."""
-TERMINATION_SLACK = 30.0
-SLACK = 180.0
-QUICK = 600.0
-
-
-def length(kind: Kind, options: Options) -> float:
-    """Seconds from planning to giving up."""
-    if kind is Kind.REMOVE:
-        return (options.node_delete_delay_after_taint + options.max_pod_eviction_time
-                + options.max_graceful_termination_sec + TERMINATION_SLACK
-                + options.node_deletion_delay_timeout + CONFIRM_TIME + SLACK)
-    return options.max_node_provision_time if kind is Kind.GROW else QUICK
+from chalicelib.plan.patience import length
 
 
 def deadline_of(operation: Operation, options: Options) -> float:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.execute.deadline import CONFIRM_TIME
 from chalicelib.execute.drain import delay, evict, gone
 from chalicelib.execute.progress import Progress, onward, read, stay
 from chalicelib.execute.recheck import recheck
@@ -23,6 +22,7 @@ from chalicelib.execute.world import World
 from chalicelib.kube.errors import ClusterError
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Outcome, Pending
+from chalicelib.plan.patience import CONFIRM_TIME
 
 CONFIRM_POLL = 10.0
 

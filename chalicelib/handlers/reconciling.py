@@ -61,7 +61,9 @@ def handle(body: str, rt: Runtime) -> None:
     try:
         lease = rt.store.leases.acquire(policy.name, rt.owner(), LEASE_FOR)
     except LeaseHeld as held:
-        if not scheduled:
+        if scheduled:   # it has arrived; announced for longer, it would keep the next ticks silent
+            rt.store.schedule.clear_queued(policy.name)
+        else:
             _come_back(message, held, rt)
         return
     began = rt.clock()

@@ -21,7 +21,7 @@ class Pending(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """It will not happen. cls: the provider error class that back-off follows; code and message as the vendor gave them,
+    """It will not happen. cls: the provider error class that back-off follows; code and message are the vendor's,
     secrets removed. retry_after: seconds the vendor asked us to wait, 0 where it said nothing."""
 
     cls: str

@@ -67,7 +67,7 @@ _UNIT = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0,
 
 @lru_cache(maxsize=4096)
 def parse_duration(text: str) -> float:
-    """A Go duration (`1h30m`, `10s`, `1.5h`, `0`) in seconds; raises BadInput. A bare number other than 0 is invalid."""
+    """A Go duration (`1h30m`, `10s`, `1.5h`, `0`) in seconds; raises BadInput. A bare number but 0 is invalid."""
     body = text[1:] if text[:1] in {"+", "-"} else text
     if body == "0":
         return 0.0

@@ -14,6 +14,7 @@ from chalicelib.model.operation import Kind, Operation, Target, operation_id
 from chalicelib.model.plan import Plan, Removal, ScaleUp
 from chalicelib.plan.demand import Pending
 from chalicelib.plan.grow import Growth
+from chalicelib.plan.patience import length
 from chalicelib.plan.shrink import Shrinkage
 from chalicelib.plan.world import World
 
@@ -46,23 +47,22 @@ def _grow(world: World, scale_up: ScaleUp, plan: str) -> Operation:
         id=operation_id(cluster, scale_up.group, Kind.GROW, scale_up.from_size, scale_up.to_size, (), plan),
         cluster=cluster, provider=scale_up.provider, group=scale_up.group, kind=Kind.GROW, plan=plan, created_at=now,
         from_size=scale_up.from_size, to_size=scale_up.to_size, pods=scale_up.pods[:_PODS_NAMED], due_at=now,
-        deadline=now + world.options.max_node_provision_time, updated_at=now,
+        deadline=now + length(Kind.GROW, world.options), updated_at=now,
     )
 
 
 def _remove(world: World, removal: Removal, plan: str) -> Operation:
     """One operation per node: a drain that gets stuck holds up no other."""
-    cluster, now, options = world.snapshot.cluster, world.now, world.options
+    cluster, now = world.snapshot.cluster, world.now
     facts = world.groups[removal.group]
     node = next(node for node in facts.nodes if node.name == removal.node)
     instance = next((i for i in facts.group.instances if i.node == node.name or i.id == node.provider_id), None)
-    patience = (options.node_delete_delay_after_taint + options.max_pod_eviction_time
-                + options.max_graceful_termination_sec + 30 + options.node_deletion_delay_timeout + 600)
     size = facts.target - facts.leaving
     return Operation(
         id=operation_id(cluster, removal.group, Kind.REMOVE, size, size - 1, (removal.node,), plan),
         cluster=cluster, provider=facts.group.provider, group=removal.group, kind=Kind.REMOVE, plan=plan,
-        created_at=now, from_size=size, to_size=size - 1, due_at=now, deadline=now + patience, updated_at=now,
+        created_at=now, from_size=size, to_size=size - 1, due_at=now, updated_at=now,
+        deadline=now + length(Kind.REMOVE, world.options),
         targets=(Target(node=removal.node, instance=node.provider_id, handle=instance.handle if instance else "",
                         evict=removal.evict),),
     )

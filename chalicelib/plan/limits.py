@@ -35,7 +35,7 @@ class Ledger:
         self._per_scale_up = options.max_nodes_per_scale_up
         self._max = {CPU: options.cores_total[1], MEMORY: options.memory_total[1]}
         counted = [node for node in world.snapshot.nodes if node.labels.get("type") != "virtual-kubelet"]
-        self._nodes = len(world.snapshot.nodes)
+        self._nodes = len(counted)
         self._used = {CPU: 0, MEMORY: 0}
         for node in counted:
             self._spend(node, 1)

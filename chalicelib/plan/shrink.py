@@ -57,7 +57,7 @@ def shrink(world: World, room: Room, assume_unneeded_for: float | None = None) -
         result = trial.judge(node, known)
         if isinstance(result, Candidate):
             candidates.append(result)
-            since = known.unneeded_since or world.now
+            since = _since(known, world)
             if assume_unneeded_for is not None:
                 since = min(since, world.now - assume_unneeded_for)
             memory[node.name] = NodeMemory(unneeded_since=since, confirmed_at=world.now)
@@ -77,6 +77,19 @@ def shrink(world: World, room: Room, assume_unneeded_for: float | None = None) -
         unremovable=tuple(verdicts[name] for name in sorted(verdicts)),
         memory=memory,
     )
+
+
+_UNSEEN = 900.0  # seconds without a look after which nobody can say what a node was needed for meanwhile
+
+
+def _since(known: NodeMemory, world: World) -> float:
+    """Since when a node is unneeded. Time in which nobody looked (an outage, mode off) does not count: the timer pauses
+    and goes on from where it was last confirmed (scale-down.md §13)."""
+    if not known.unneeded_since:
+        return world.now
+    unseen = world.now - known.confirmed_at
+    pause = unseen if unseen > max(_UNSEEN, 3 * world.policy.scan_interval) else 0.0
+    return known.unneeded_since + pause
 
 
 # A simulation that failed is not repeated for a while; a node that never came so far is looked at every time.

@@ -57,7 +57,6 @@ class World(msgspec.Struct, frozen=True):
     group_of: Mapping[str, str]
     groups: Mapping[str, GroupFacts]
     leaving: frozenset[str]
-    evicting: frozenset[str]
     health: Health
 
     @property
@@ -84,7 +83,7 @@ def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> W
               for group in snapshot.groups}
     return World(
         snapshot=snapshot, policy=policy, memory=memory, now=now, buckets=buckets, group_of=owners, groups=groups,
-        leaving=leaving, evicting=frozenset(pod for op in removing for target in op.targets for pod in target.evict),
+        leaving=leaving,
         health=_health(buckets, groups, options),
     )
 

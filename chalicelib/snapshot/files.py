@@ -2,7 +2,8 @@
 
 `outscaler plan --snapshot DIR` reads this; it needs no AWS and no cluster. Any *.json or *.json.gz with Lists or
 single objects counts; manifest.json (or --node-groups FILE) lists the groups as bench/generate.py writes them. A node
-belongs to the group named by the host part of its providerID: `example://general-a/general-a-0`.
+belongs to the group named by the host part of its providerID: `example://general-a/general-a-0`; where the vendor's
+ids say no such thing, a group lists its `nodes` by name or gives the `nodeLabels` they have.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class _Group(msgspec.Struct, forbid_unknown_fields=False):
     size: int = 0
     provider: str = _PROVIDER
     priority: int = 0
+    nodes: tuple[str, ...] = ()
+    nodeLabels: dict[str, str] = {}  # noqa: N815 - the document's own word
     template: wire.NodeObject | None = None
 
 
@@ -96,6 +99,14 @@ def group_of(node: Node) -> str:
     return rest.partition("/")[0] if scheme else ""
 
 
+def _is_member(node: Node, group: _Group) -> bool:
+    """By what the manifest says of the group's nodes, else by the node's own providerID."""
+    if group.nodes or group.nodeLabels:
+        labelled = bool(group.nodeLabels) and group.nodeLabels.items() <= node.labels.items()
+        return node.name in group.nodes or labelled
+    return group_of(node) == group.id
+
+
 def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> NodeGroup:
     try:
         spec = msgspec.json.decode(raw, type=_Group)
@@ -104,7 +115,7 @@ def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> Node
     if spec.min < 0 or spec.max < spec.min:
         problem = f"{spec.max} is below min {spec.min}" if spec.min >= 0 else f"min {spec.min} is negative"
         raise BadInput(f"{place}.max", problem, "bounds are whole numbers with 0 <= min <= max")
-    mine = members.get(spec.id, [])
+    mine = [node for nodes in members.values() for node in nodes if _is_member(node, spec)]
     if spec.size < 0 or (spec.size > 0 and not mine):
         known = ", ".join(sorted(name for name in members if name)) or "none"
         raise BadInput(f"{place}.id", f"{spec.id!r} has size {spec.size}, but no node's providerID names it",

@@ -14,11 +14,12 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rich.console import Console
 
-from infra.local.controllers.manager import Pace
-from infra.local.live.emulation import PLACE, Emulation, Setting
+from infra.local.lambda_events import Json
+from infra.local.live.emulation import ROOT, TABLE, Emulation, Setting
 from infra.local.live.processes import Result
 from infra.local.story import scene
 from infra.local.story.deciding import Narrator
@@ -28,9 +29,13 @@ from infra.local.story.summary import figures, verdicts
 from infra.local.story.telling import Screen
 from infra.local.story.watching import Watcher
 
-SPEED = 20.0
+SPEED, FASTEST = 20.0, 40.0
 KILLS = 2
 WALL_LIMIT = 85.0
+"""Seconds after which the story is given up, at SPEED or faster."""
+WIDTH = 150
+"""Columns where there is no terminal to ask."""
+PLACE = ROOT / ".local"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,26 +44,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Libraries of the emulation have things to say that are not part of the story.
     logging.basicConfig(level=logging.ERROR)
     warnings.simplefilter("ignore")
-    console = Console(highlight=False)
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    setting = Setting(scene.CLUSTER, scene.START, args.speed, args.place,
+                      warm=("tick", "reconcile", ACT, "api_handler"))
     try:
-        return tell(console, speed=args.speed, kills=args.kill_act, stay=args.stay)
+        return tell(console, setting, kills=args.kill_act, stay=args.stay)
     except KeyboardInterrupt:
-        console.print("\nstopped")
+        console.print("stopped")
         return 130
+    except (RuntimeError, OSError) as error:
+        console.print(f"The emulation could not be started: {error}. The log is {args.place / 'run.log'}")
+        return 1
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make run", description="The main job on the local emulation, told live.")
     parser.add_argument("--stay", action="store_true", help="keep everything up afterwards, until Ctrl-C")
     parser.add_argument("--speed", type=_speed, default=SPEED, metavar="N",
-                        help=f"virtual seconds per second, 1 to 60 (default {SPEED:g})")
+                        help=f"virtual seconds per second, 1 to {FASTEST:g} (default {SPEED:g})")
     parser.add_argument("--kill-act", type=_kills, default=KILLS, metavar="N",
                         help=f"how often the act function is killed in mid-purchase, 0 to 2 (default {KILLS})")
+    parser.add_argument("--place", type=Path, default=PLACE, metavar="DIR",
+                        help="where the log and, while it runs, a kubeconfig go (default .local)")
     return parser.parse_args(argv)
 
 
 def _speed(text: str) -> float:
-    return _within(text, 1.0, 60.0)
+    return _within(text, 1.0, FASTEST)
 
 
 def _kills(text: str) -> int:
@@ -75,13 +87,13 @@ def _within(text: str, least: float, most: float) -> float:
     return value
 
 
-def tell(console: Console, *, speed: float, kills: int, stay: bool, wall: Callable[[], float] = time.monotonic) -> int:
+def tell(console: Console, setting: Setting, *, kills: int = KILLS, stay: bool = False,
+         wall: Callable[[], float] = time.monotonic) -> int:
     """The whole run; the exit code."""
     began = wall()
-    console.print(f"Outscaler on the local emulation; time runs {speed:g} times as fast. First column: virtual time; "
-                  "second: the wall's.")
+    console.print(f"Starting the emulation. Time in it runs {setting.speed:g} times as fast as on the wall; every line "
+                  "has both.")
     ledger, relay = Ledger(), _Relay()
-    setting = Setting(scene.CLUSTER, scene.START, speed, Pace(), warm=("tick", "reconcile", ACT, "api_handler"))
     with Emulation(setting, relay, wall) as emulation:
         since = emulation.clock()
 
@@ -89,18 +101,19 @@ def tell(console: Console, *, speed: float, kills: int, stay: bool, wall: Callab
             return emulation.clock() - since, wall() - began
 
         with Screen(console, elapsed) as screen:
-            watcher = Watcher(emulation.kube, emulation.server, ledger, screen.say, elapsed)
-            narrator = Narrator(scene.CLUSTER, emulation.store, emulation.clock, ledger, screen.say)
+            narrator = Narrator(setting.cluster, emulation.store, emulation.clock, ledger, screen.say)
             relay.to = narrator.heard
-            stage = Stage(emulation, screen, ledger, watcher, narrator, elapsed, kills, WALL_LIMIT * SPEED / min(speed, SPEED))
+            watcher = Watcher(emulation.kube, emulation.server, ledger, screen.say, elapsed,
+                              narrator.look_at_operations)
+            stage = Stage(emulation, screen, ledger, watcher, narrator, elapsed, kills,
+                          wall_limit=WALL_LIMIT * max(1.0, SPEED / setting.speed))
             play(stage, chapters())
             _take_stock(stage)
-            screen.still()
-            found = checked(ledger, kills, SMALLEST)
-            screen.table(verdicts(found))
-            screen.table(figures(ledger, *elapsed()))
+        found = checked(ledger, kills, SMALLEST)
+        for table in (verdicts(found), figures(ledger, *elapsed())):
+            console.print("", table)
         code = 0 if all(each.met for each in found) else 1
-        _say_verdict(console, code)
+        _say_verdict(console, code, emulation)
         if stay:
             _stay(console, emulation)
     return code
@@ -110,9 +123,9 @@ class _Relay:
     """Results go to the narrator as soon as there is one."""
 
     def __init__(self) -> None:
-        self.to: Callable[[Result, dict[str, object]], None] | None = None
+        self.to: Callable[[Result, Json], None] | None = None
 
-    def __call__(self, result: Result, event: dict[str, object]) -> None:
+    def __call__(self, result: Result, event: Json) -> None:
         if self.to is not None:
             self.to(result, event)
 
@@ -126,26 +139,29 @@ def _take_stock(stage: Stage) -> None:
     stage.ledger.dead_letters = stage.emulation.dead_letters()
 
 
-def _say_verdict(console: Console, code: int) -> None:
-    console.print()
-    log = f"What the functions logged: {PLACE.name}/run.log"
-    console.print(f"[bold green]Everything happened as it should.[/] {log}" if code == 0
-                  else f"[bold red]Not everything happened as it should, see NO above.[/] {log}")
+def _say_verdict(console: Console, code: int, emulation: Emulation) -> None:
+    log = f"What the functions logged: {_relative(emulation.log_path)}"
+    console.print("", f"[bold green]Everything happened as it should.[/] {log}" if code == 0
+                  else f"[bold red]Not everything happened as it should, see NO above.[/] {log}", sep="\n")
 
 
 def _stay(console: Console, emulation: Emulation) -> None:
-    kubeconfig = f"{PLACE.name}/{emulation.kubeconfig_path.name}"
     console.print(f"""
 Everything stays up; Ctrl-C ends it.
-  the cluster     kubectl --kubeconfig {kubeconfig} get nodes,pods -A
+  the cluster     kubectl --kubeconfig {_relative(emulation.kubeconfig_path)} get nodes,pods -A
   its API         {emulation.server.url}
-  AWS             AWS_ENDPOINT_URL={emulation.aws.endpoint}  (table outscaler, any credentials)
+  AWS             AWS_ENDPOINT_URL={emulation.aws.endpoint}, any credentials; table {TABLE}
   Outscaler       curl -H 'x-api-key: {emulation.front.api_key}' {emulation.front.url}/clusters/{scene.CLUSTER}""",
-                  soft_wrap=True)
+                  soft_wrap=True, markup=False)
     try:
         threading.Event().wait()
     except KeyboardInterrupt:
         console.print("ending")
+
+
+def _relative(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def test_CA_4992_a_group_out_of_stock_is_backed_off_and_the_next_one_bought(worl
             attempt, duration, "OutOfStock", "Stockout")
         assert failed.until - failed.last_failed == duration
     world.minutes(1)
-    assert world.group_verdict("cheap")["code"] == "GroupBackoff"
+    assert world.group_verdict("cheap")["code"] == "BackOff"
     assert [bought.group for bought in cloud.purchases] == ["spare"]
     world.scale("web", 2)
     world.pause(10_800.0)

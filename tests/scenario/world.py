@@ -24,6 +24,7 @@ from infra.local.controllers.capi import fields
 from infra.local.controllers.manager import ClusterSimulation
 from infra.local.fake_provider import InMemoryProvider
 from infra.local.invoke import Invocation
+from infra.local.kube.auth import Authority, User
 from infra.local.kube.objects import KubeObject, clone
 from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
@@ -101,6 +102,16 @@ class StoryWorld(LocalWorld):
     def at(self, checkpoint: str, *actions: Callable[[], object]) -> None:
         """Do these, one each, the next times that a function comes to this checkpoint."""
         self._actions.setdefault(checkpoint, []).extend(actions)
+
+    def when_step(self, step: str, action: Callable[[], object]) -> None:
+        """Do this once, when an executor has claimed an operation whose next step is this one."""
+        def look() -> None:
+            if any(operation.step == step for operation in self.operations()):
+                action()
+            else:
+                self.at("act:claimed", look)
+
+        self.at("act:claimed", look)
 
     def add_neighbour(self, name: str) -> Neighbour:
         """Another cluster, running."""
@@ -212,6 +223,24 @@ class StoryWorld(LocalWorld):
                     seed.apply(self.kube, made)
         self.settle()
 
+    def pods_ready(self, app: str) -> int:
+        """How many pods labelled app=<app> are ready."""
+        return sum(condition["type"] == "Ready" and condition["status"] == "True"
+                   for pod in self.kube.list("pods") if pod["metadata"]["labels"].get("app") == app
+                   and "deletionTimestamp" not in pod["metadata"]
+                   for condition in pod.get("status", {}).get("conditions", ()))
+
+    def rotate_credentials(self) -> None:
+        """The cluster's token changes, and with it the kubeconfig in the secret; the old one is refused at once."""
+        known = self.server.api.authority.user("admin")
+        self.server.api.authority = Authority((User("admin", "rotated-" + known.token, known.groups),), {})
+        self.put_secret(self.kubeconfig_secret, self.server.kubeconfig())
+
+    @property
+    def tokens(self) -> tuple[str, ...]:
+        """What must be in no log."""
+        return (self.server.api.authority.user("admin").token,)
+
     # -- what was told
 
     def journal(self, cluster: str = "") -> list[JournalEntry]:
@@ -233,6 +262,11 @@ class StoryWorld(LocalWorld):
     def group_memory(self, group: str) -> GroupMemory:
         """What is remembered of a group."""
         return self.memory().groups[group]
+
+    def plans_with(self, part: str, cluster: str = "") -> list[Json]:
+        """The decisions that have anything under this key, oldest first."""
+        found = (json.loads(entry.body) for entry in self.journal(cluster) if entry.kind == "plan")
+        return [plan for plan in found if plan.get(part)]
 
     def last_known_nodes(self) -> dict[str, NodeMemory]:
         """What is remembered of nodes that are unneeded."""

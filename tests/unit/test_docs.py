@@ -18,7 +18,11 @@ import pytest
 
 from chalicelib.cli.main import COMMANDS
 from chalicelib.dispatch.guard import permitted
+from chalicelib.handlers.acting import CLAIM
+from chalicelib.handlers.hook import MAX_BODY, MAX_GAPS
+from chalicelib.handlers.reconciling import LEASE_FOR
 from chalicelib.handlers.sweeping import RULES as SWEEPING
+from chalicelib.handlers.ticking import LOST_AFTER
 from chalicelib.handlers.webhook.keys import Keys
 from chalicelib.handlers.webhook.matter import DEFAULT_REASONS, matters
 from chalicelib.handlers.webhook.parse import parse
@@ -162,6 +166,20 @@ def test_the_timers_are_options_and_have_the_defaults_that_are_shown() -> None:
 
     for name, default, _ in rows(DECISIONS, "Timers"):
         assert default.strip("`") == default_text(ROWS[name.strip("`")]), name
+
+
+@pytest.mark.parametrize(("document", "words"), [
+    ("architecture.md", f"{LEASE_FOR:.0f} seconds; the function itself is cut off after 120."),
+    ("architecture.md", f"It ends by itself {LOST_AFTER:.0f} seconds after its last slot"),
+    ("architecture.md", f"an executor has the claim, for {CLAIM:.0f} seconds"),
+    ("limits.md", f"the lease lasts {LEASE_FOR:.0f} s"),
+    ("limits.md", f"| {MAX_BODY // 1024} KiB, else 413 |"),
+    ("runbook.md", f"holds its lease for up to {LEASE_FOR:.0f} s"),
+    ("concepts.md", f"to be its executor for {CLAIM:.0f} seconds"),
+    ("events.md", f"(the first {MAX_GAPS}; `unread`"),
+])
+def test_constants_are_the_codes(document: str, words: str) -> None:
+    assert words in (ROOT / "docs" / document).read_text("utf-8")
 
 
 # -- worked examples of docs/decisions.md

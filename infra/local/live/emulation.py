@@ -5,15 +5,15 @@
       the simulated cluster and its controllers       the app, behind the HTTP front
       EventBridge, event sources, HTTP front, event exporter
 
-Ports are whatever is free. Files are in .local only: the functions' log, and a kubeconfig while it runs.
+Ports are whatever is free. Files are in one place only: the functions' log, and a kubeconfig while it runs.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -38,20 +38,20 @@ from infra.local.live.processes import Functions, Result
 from infra.local.live.worker import LOG
 
 ROOT = Path(__file__).resolve().parents[3]
-PLACE = ROOT / ".local"
 TABLE = "outscaler"
 API = "api_handler"
 CONTROLLERS_EVERY = 0.1     # seconds of the wall
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """cluster: its name. start: virtual epoch seconds; speed: virtual seconds in one of the wall. warm: functions that
-    are started before anything else happens."""
+    """cluster: its name. start: virtual epoch seconds; speed: virtual seconds in one of the wall. place: the directory
+    for its files. warm: functions that are started before anything else happens."""
 
     cluster: str
     start: float
     speed: float
-    pace: Pace
+    place: Path
+    pace: Pace = Pace()
     warm: tuple[str, ...] = ("tick", "reconcile", API)
 
 
@@ -88,8 +88,8 @@ class Emulation:
     # -- coming up
 
     def _start(self) -> None:
-        PLACE.mkdir(exist_ok=True)
-        self.log_path = PLACE / "run.log"
+        self.setting.place.mkdir(parents=True, exist_ok=True)
+        self.log_path = self.setting.place / "run.log"
         self.log_path.write_text("", "utf-8")
         self._cleanup.append(self.aws.stop)
         self.aws.start()
@@ -106,7 +106,7 @@ class Emulation:
 
     def _kubeconfig(self) -> None:
         self.kubeconfig = self.server.kubeconfig()
-        self.kubeconfig_path = PLACE / "kubeconfig"
+        self.kubeconfig_path = self.setting.place / f"kubeconfig-{os.getpid()}"
         self.kubeconfig_path.touch(mode=0o600)
         self.kubeconfig_path.write_text(self.kubeconfig, "utf-8")
         self._cleanup.append(lambda: self.kubeconfig_path.unlink(missing_ok=True))
@@ -139,7 +139,7 @@ class Emulation:
 
     def _exporter(self) -> None:
         known = yaml.safe_load(self.kubeconfig)["clusters"][0]["cluster"]
-        ca = _decoded(known["certificate-authority-data"])
+        ca = base64.b64decode(known["certificate-authority-data"]).decode()
         self.exporter = LiveExporter(self.server.url, ca, self.server.headers(), self.front.url, self.setting.cluster,
                                      self.webhook_key, self.clock, self._stopping)
         self._cleanup.append(self.exporter.join)
@@ -162,13 +162,12 @@ class Emulation:
     # -- going down
 
     def stop(self) -> None:
-        """End everything, the newest first; what was made in .local besides the log is removed."""
+        """End everything, the newest first; of its files only the log stays."""
         self._stopping.set()
         if hasattr(self, "functions"):
             self.functions.stop()
         while self._cleanup:
             self._cleanup.pop()()
-        shutil.rmtree(PLACE / "__pycache__", ignore_errors=True)
 
     # -- what a person does
 
@@ -206,8 +205,3 @@ class Emulation:
         answer: Any = made.answer
         return dict(answer)
 
-
-def _decoded(data: str) -> str:
-    import base64
-
-    return base64.b64decode(data).decode()

@@ -1,7 +1,7 @@
 """The event exporter of the live emulation: a client of the cluster's API that watches Events and posts them.
 
-It is connected as a real one is: over TLS with the cluster's CA, by a token, with a watch; and to the webhook over HTTP.
-What comes within a moment is posted together.
+It is connected as a real one is: to the cluster over TLS with its CA, by a token, with a watch; to the webhook over
+HTTP. What comes within a moment is posted together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST = 100
 
 
 class LiveExporter:
-    """api: URL and CA (PEM) and headers of the cluster's API; webhook: URL of the front. answers: status -> how often."""
+    """api, ca, headers: the cluster's API, its CA in PEM; webhook: URL of the front. answers: status -> how often."""
 
     def __init__(self, api: str, ca: str, headers: dict[str, str], webhook: str, cluster: str, key: str,
                  clock: Callable[[], float], stopping: threading.Event) -> None:

@@ -1,4 +1,4 @@
-"""API Gateway in small: an HTTP server on a loopback port that makes proxy events of requests and gives them to the app.
+"""API Gateway in small: an HTTP server on a loopback port that makes proxy events of requests, for the app to answer.
 
 The app runs in its own process like every function. Read routes ask for the key in x-api-key, as a stage that is
 deployed with OUTSCALER_READ_AUTH=api-key does; the webhook authenticates its callers itself.

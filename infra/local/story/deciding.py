@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.memory import Memory
+from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.plan import Plan
 from chalicelib.model.reason import Code
 from chalicelib.plan import explain
@@ -19,9 +20,8 @@ from chalicelib.store.journal import JournalEntry
 from infra.local.lambda_events import Json
 from infra.local.live.processes import Result
 from infra.local.story.ledger import Ledger
-from infra.local.story.scene import DELAY_AFTER_ADD, UNNEEDED_TIME
-from infra.local.story.telling import span
-from infra.local.story.watching import Say, count, names
+from infra.local.story.scene import DELAY_AFTER_ADD, FORECAST, UNNEEDED_TIME
+from infra.local.story.telling import Say, count, names, span
 
 TIMERS_EVERY = 60.0     # virtual seconds between two lines about timers
 _RECENT = 30
@@ -32,6 +32,11 @@ def short(group: str) -> str:
     return group.rsplit("/", 1)[-1]
 
 
+def _is_quiet(result: Result) -> bool:
+    """A pass that looked and sent nobody to act; one that found the lease taken or nothing to do wrote nothing."""
+    return result.counts.get("writes", 0) > 0 and not any(name.startswith("sent:act") for name in result.counts)
+
+
 class Narrator:
     """look() tells what is new since the last look; heard() takes results from any thread."""
 
@@ -39,9 +44,10 @@ class Narrator:
         self._cluster, self._store, self._clock, self._ledger, self._say = cluster, store, clock, ledger, say
         self._results: queue.SimpleQueue[tuple[Result, Json]] = queue.SimpleQueue()
         self._seen: set[str] = set()
+        self._known: dict[str, Operation] = {}
+        self._interrupted: set[str] = set()
         self._unneeded: frozenset[str] = frozenset()
-        self._timers_told = 0.0
-        self._cooldown_told = False
+        self._timers_told, self._woken_told, self._cooldown_told = 0.0, False, False
         self.memory = Memory()
         self.plans = 0
 
@@ -49,15 +55,35 @@ class Narrator:
         """An invocation has ended."""
         self._results.put((result, event))
 
-    def look(self) -> None:
-        """Results, then decisions, then timers."""
-        while not self._results.empty():
-            self._tell_result(*self._results.get())
+    @property
+    def has_heard(self) -> bool:
+        """Whether there are results that were not told yet."""
+        return not self._results.empty()
+
+    def new_chapter(self) -> None:
+        """What is told once in a chapter may be told again."""
+        self._woken_told = self._cooldown_told = False
+
+    def look_at_operations(self) -> None:
+        """New ones; they are in memory before anybody acts on them."""
         try:
-            entries = self._store.journal.recent(self._cluster, _RECENT)
             self.memory = self._store.memory.load(self._cluster)
         except StoreError:      # the next look sees it
             return
+        for operation in self.memory.operations:
+            if operation.id not in self._known:
+                self._known[operation.id] = operation
+                self._tell_operation(operation)
+
+    def look(self) -> None:
+        """Operations, what functions came to, what the journal has, and timers."""
+        self.look_at_operations()
+        try:
+            entries = self._store.journal.recent(self._cluster, _RECENT)
+        except StoreError:
+            return
+        while not self._results.empty():
+            self._tell_result(*self._results.get())
         for entry in reversed(entries):
             key = f"{entry.at}{entry.kind}{entry.plan}{entry.operation}"
             if key not in self._seen:
@@ -73,80 +99,99 @@ class Narrator:
         ledger.cold_starts += result.cold
         ledger.aws_requests += result.counts.get("requests", 0)
         if result.killed:
-            ledger.killed.append(result.function)
-            self._say("killed", f"{result.function} died after its call to the provider, before it could record it")
-        elif result.error:
-            ledger.errors.append(f"{result.function}: {result.error}")
-            self._say("killed", f"{result.function} failed: {result.error}")
-        elif result.failed_messages:
-            ledger.errors.append(f"{result.function} gave a message back")
-            self._say("killed", f"{result.function} could not do it and gave its message back; see the log")
-        teller = {"tick": self._tell_tick, "api_handler": self._tell_webhook}.get(result.function)
-        if teller and result.finished:
-            teller(result, event)
-        if result.function == "reconcile" and result.finished and "writes" in result.counts:
-            if not any(name.startswith("sent:act") for name in result.counts):
-                ledger.quiet_writes.append(result.counts["writes"])
+            self._tell_death(result, event)
+        elif result.error or result.failed_messages:
+            what = result.error or "gave its message back"
+            ledger.errors.append(f"{result.function}: {what}")
+            self._say("killed", f"{result.function}: {what}; see the log")
+        elif result.function == "tick":
+            self._tell_tick(result)
+        elif result.function == "api_handler":
+            self._tell_webhook(result, event)
+        elif result.function == "reconcile" and _is_quiet(result):
+            ledger.quiet_writes.append(result.counts["writes"])
 
-    def _tell_tick(self, result: Result, _event: Json) -> None:
+    def _tell_death(self, result: Result, event: Json) -> None:
+        bodies = [json.loads(record["body"]) for record in event.get("Records", ())]
+        operation = self._known.get(bodies[0].get("operation", "")) if bodies else None
+        where = f" for {short(operation.group)}" if operation else ""
+        self._interrupted |= {operation.id} if operation else set()
+        self._ledger.killed.append(result.function)
+        self._say("killed", f"{result.function} was killed after its call to the provider{where}, before it could "
+                            "record it")
+
+    def _tell_tick(self, result: Result) -> None:
         swept = result.answer.get("swept", ()) if isinstance(result.answer, dict) else ()
         if swept:
             self._ledger.swept += len(swept)
-            self._say("outscaler", f"tick: {count(len(swept), 'operation')} left lying, nobody is at it any more: "
-                                   "sent again")
+            groups = names(short(self._known[each].group) for each in swept if each in self._known)
+            self._say("outscaler", f"tick: {count(len(swept), 'operation')} ({groups}) nobody is at any more, the claim "
+                                   "ran out: sent again")
 
     def _tell_webhook(self, result: Result, event: Json) -> None:
         if event.get("httpMethod") != "POST" or not isinstance(result.answer, dict):
             return
         body: dict[str, Any] = json.loads(result.answer.get("body") or "{}")
-        if body.get("woken"):
-            self._ledger.woken += 1
+        if not body.get("woken"):
+            return
+        self._ledger.woken += 1
+        if not self._woken_told:
+            self._woken_told = True
             self._say("outscaler", f"webhook: {count(body['accepted'], 'event')}, {body['matched']} of them matter: "
-                                   "one pass asked for, 2 s from now")
+                                   "one pass, in 2 seconds")
 
     # -- decisions
+
+    def _tell_operation(self, operation: Operation) -> None:
+        group = short(operation.group)
+        if operation.kind is Kind.GROW:
+            self._ledger.planned[group] += operation.to_size - operation.from_size
+            self._say("outscaler", f"plan: grow {group} from {operation.from_size} to {operation.to_size} "
+                                   f"for {count(len(operation.pods), 'pod')}")
+        for target in operation.targets:
+            how = f"drain {count(len(target.evict), 'pod')}, then delete it" if target.evict else "it is empty"
+            self._say("outscaler", f"plan: remove {target.node}: {how}")
 
     def _tell_entry(self, entry: JournalEntry) -> None:
         if entry.kind == "plan" and entry.body:
             self.plans += 1
             self._tell_plan(msgspec.json.decode(entry.body, type=Plan))
         elif entry.kind == "operation":
-            state = str(entry.facts.get("state", ""))
-            self._ledger.ended[state] += 1
-            target = f" {entry.facts['targets']}" if "targets" in entry.facts else f" {short(entry.group)}"
-            why = f": {entry.facts['message']}" if "message" in entry.facts else ""
-            self._say("outscaler", f"operation {entry.facts.get('kind', '')}{target} {state}, "
-                                   f"{span(float(entry.facts.get('seconds', 0)))} after it was planned{why}")
+            self._tell_end(entry)
+
+    def _tell_end(self, entry: JournalEntry) -> None:
+        facts, state = entry.facts, str(entry.facts.get("state", ""))
+        self._ledger.ended[state] += 1
+        target = facts.get("targets", short(entry.group))
+        why = f": {facts['message']}" if "message" in facts else ""
+        again = ("; it had asked the provider first: done already, nothing is bought again"
+                 if entry.operation in self._interrupted else "")
+        self._say("outscaler", f"operation {facts.get('kind', '')} {target} {state}, "
+                               f"{span(float(facts.get('seconds', 0)))} after it was planned{why}{again}")
 
     def _tell_plan(self, plan: Plan) -> None:
-        for each in plan.scale_ups:
-            self._ledger.planned[short(each.group)] += each.to_size - each.from_size
-            self._say("outscaler", f"plan: grow {short(each.group)} from {each.from_size} to {each.to_size} "
-                                   f"for {count(len(each.pods), 'pod')}")
         if not self._ledger.why_not:
             self._tell_why_not(plan)
-        for removal in plan.removals:
-            how = f"drain {count(len(removal.evict), 'pod')}, then delete it" if removal.evict else "it is empty"
-            self._say("outscaler", f"plan: remove {removal.node}: {how}")
-        self._tell_unneeded(frozenset(plan.unneeded))
+        unneeded = frozenset(plan.unneeded)
+        if fresh := unneeded - self._unneeded:
+            self._say("outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs")
+        self._unneeded = unneeded
         waits = [note for note in plan.notes if note.code is Code.IN_COOLDOWN]
-        if waits and plan.unneeded and not self._cooldown_told:
+        if waits and unneeded and not self._cooldown_told:
             self._cooldown_told = True
             until = float(waits[0].params.get("until", 0.0)) - plan.at
-            self._say("time", f"nothing is removed for another {span(until)}: {waits[0].params.get('which')}")
+            self._say("time", f"cooldown: nothing is removed for another {span(until)} "
+                              f"({waits[0].params.get('which')})")
 
     def _tell_why_not(self, plan: Plan) -> None:
+        """Why the pod that fits nowhere fits nowhere: once."""
         for verdict in plan.unschedulable:
+            if not any(f"/{FORECAST}-" in pod for pod in verdict.pods):
+                continue
             told = "; ".join(f"{short(group)}: {', '.join(map(explain.sentence, reasons))}"
                              for group, reasons in sorted(verdict.reasons.items()))
             self._ledger.why_not.append(told)
-            self._say("outscaler", f"plan: nothing for {names(pod.split('/')[1] for pod in verdict.pods)} — {told}")
-
-    def _tell_unneeded(self, unneeded: frozenset[str]) -> None:
-        if fresh := unneeded - self._unneeded:
-            self._ledger.unneeded |= fresh
-            self._say("outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs")
-        self._unneeded = unneeded
+            self._say("outscaler", f"plan: nothing for {names(pod.split('/')[1] for pod in verdict.pods)}: {told}")
 
     # -- timers
 
@@ -158,15 +203,15 @@ class Narrator:
 
     def cooldown(self) -> float:
         """Seconds until nodes may be removed again after the last growth; 0.0: now."""
-        return max(0.0, self.memory.last_scale_up + DELAY_AFTER_ADD - self._clock()) if self.memory.last_scale_up else 0.0
+        last = self.memory.last_scale_up
+        return max(0.0, last + DELAY_AFTER_ADD - self._clock()) if last else 0.0
 
     def _tell_timers(self) -> None:
-        running = self.timers()
-        now = self._clock()
+        running, now = self.timers(), self._clock()
         if not running or now - self._timers_told < TIMERS_EVERY:
             return
         self._timers_told = now
-        told = ", ".join(f"{name} {span(seconds)}" for name, seconds in running[:4])
-        more = f" and {len(running) - 4} more" if len(running) > 4 else ""
+        told = ", ".join(f"{name} {span(seconds)}" for name, seconds in running[:3])
+        more = f" and {len(running) - 3} more" if len(running) > 3 else ""
         rest = f"; cooldown after growth: {span(self.cooldown())} left" if self.cooldown() else ""
-        self._say("time", f"unneeded for: {told}{more} (of {span(UNNEEDED_TIME)}){rest}")
+        self._say("time", f"unneeded for: {told}{more}, of {span(UNNEEDED_TIME)}{rest}")

@@ -20,7 +20,8 @@ NARRATE_EVERY = 0.4     # …: asking the table costs more
 
 @dataclass(frozen=True)
 class Stage:
-    """Everything that a chapter plays with. elapsed: (virtual, wall) seconds; kills: how often the act function dies."""
+    """Everything that a chapter plays with. elapsed: (virtual, wall) seconds; kills: how often the act function dies;
+    wall_limit: seconds after which the story is given up."""
 
     emulation: Emulation
     account: Account
@@ -47,23 +48,32 @@ def play(stage: Stage, chapters: Sequence[Chapter]) -> bool:
     """All chapters in order; False, with the reason in the ledger, where one does not come to its end."""
     for number, chapter in enumerate(chapters, 1):
         stage.account.chapter(number, chapter.title, chapter.words)
+        stage.narrator.new_chapter()
         began, _ = stage.elapsed()
         chapter.begin(stage)
-        last_told = float("-inf")
-        while True:
-            virtual, wall = stage.elapsed()
-            stage.watcher.look()
-            if wall - last_told >= NARRATE_EVERY:
-                last_told = wall
-                stage.narrator.look()
-                stage.account.status(_status(stage))
-                if chapter.over(stage):
-                    break
-            if virtual - began > chapter.limit or wall > stage.wall_limit:
-                stage.ledger.unfinished = f"chapter {number} did not end within {span(virtual - began)} of virtual time"
-                return False
-            stage.emulation.kube.wait(stage.emulation.kube.version, LOOK_EVERY)
+        if not _play_on(stage, chapter, began):
+            passed = span(stage.elapsed()[0] - began)
+            stage.ledger.unfinished = f"chapter {number} had not ended after {passed} of virtual time"
+            return False
     return True
+
+
+def _play_on(stage: Stage, chapter: Chapter, began: float) -> bool:
+    """Tell what happens until the chapter is over; False when that takes too long."""
+    told = float("-inf")
+    while True:
+        virtual, wall = stage.elapsed()
+        stage.watcher.look()
+        if wall - told >= NARRATE_EVERY or stage.narrator.has_heard:
+            told = wall
+            stage.narrator.look()
+            stage.account.status(_status(stage))
+            if chapter.over(stage):
+                return True
+        if virtual - began > chapter.limit or wall > stage.wall_limit:
+            return False
+        kube = stage.emulation.kube
+        kube.wait(kube.version, LOOK_EVERY)
 
 
 def _status(stage: Stage) -> list[tuple[str, str]]:
@@ -80,20 +90,25 @@ def _status(stage: Stage) -> list[tuple[str, str]]:
 def chapters() -> tuple[Chapter, ...]:
     """The story."""
     return (
-        Chapter("The cluster starts",
-                "Three node groups of Cluster API: system 1–2 nodes, workers 1–8, batch 0–3 and empty, its nodes carry a "
-                "taint. Some pods, a policy in force, the functions listening.",
+        Chapter("A small cluster",
+                "Three node groups of Cluster API: system (1 to 2 nodes), workers (1 to 8), and batch (0 to 3), which "
+                "is empty and whose nodes will carry a taint. Some pods.",
                 _start, _started, 400.0),
+        Chapter("Outscaler is told about it",
+                "A policy is put in force. From now on the functions look every 20 seconds, and when the webhook "
+                "rings.",
+                _apply, _looked, 300.0),
         Chapter("The sale begins",
                 "shop-front, cart and reports are scaled up; forecast asks for 64 CPUs, which nobody has. The function "
-                "that calls the provider is killed right after its first calls, before it can write down that it called.",
+                "that calls the provider is killed right after each of its first two calls, before it can write down "
+                "that it called.",
                 _sale, _all_run, 1200.0),
         Chapter("The sale is over",
-                "Most pods go. Nodes become unneeded; nothing happens before they have been for 2 minutes, nor before "
-                "3 minutes have passed since the last growth.",
+                "Most pods go, and most nodes are unneeded. None is removed before it has been so for 2 minutes, nor "
+                "before 3 minutes have passed since the last growth.",
                 _over, _removing, 900.0),
         Chapter("Nodes go",
-                "Empty ones first, the others one at a time: taint, evict as the disruption budget of cart allows, wait, "
+                "Empty ones together, the others one at a time: taint, evict as cart's disruption budget allows, wait, "
                 "delete that very machine.",
                 _nothing, _small_again, 1500.0),
     )
@@ -107,21 +122,28 @@ def _scale(stage: Stage, wanted: Mapping[str, int]) -> None:
 
 
 def _start(stage: Stage) -> None:
+    stage.account.say("you", "kubectl apply: node groups and workloads")
     seed.apply(stage.emulation.kube, *scene.node_groups(), *scene.workloads())
-    version = stage.emulation.apply_policy(scene.POLICY)
-    stage.account.say("you", f"outscaler apply: policy of cluster {scene.CLUSTER} in force, version {version}, mode active")
-    stage.emulation.begin()
 
 
 def _started(stage: Stage) -> bool:
     _, other, pending = stage.watcher.pods()
-    sizes = stage.watcher.sizes()
-    return not other and not pending and stage.narrator.plans > 0 and all(a == b for a, b in sizes.values())
+    return not other and not pending and all(size == ready for size, ready in stage.watcher.sizes().values())
+
+
+def _apply(stage: Stage) -> None:
+    version = stage.emulation.apply_policy(scene.POLICY)
+    stage.account.say("you", f"outscaler apply: policy of cluster {scene.CLUSTER}, version {version}, mode active")
+    stage.emulation.begin()
+
+
+def _looked(stage: Stage) -> bool:
+    return stage.narrator.plans > 0
 
 
 def _sale(stage: Stage) -> None:
     stage.watcher.counting = True
-    stage.ledger.pending_at = None
+    stage.ledger.pending_at = stage.ledger.answered_at = None
     stage.emulation.functions.deaths[ACT] = ["grow:called"] * stage.kills
     _scale(stage, scene.BUSY)
 

@@ -30,6 +30,7 @@ def _figures(ledger: Ledger, virtual: float, wall: float) -> list[tuple[str, str
     reaction = ledger.reaction
     reacted = f"{reaction[0]:.0f} s, {reaction[1]:.2f} s on the wall" if reaction else "never"
     calls = ", ".join(f"{name} {number}" for name, number in sorted(ledger.invocations.items()))
+    requests = ledger.kube_requests
     return [
         ("time", f"{span(virtual)} virtual, {wall:.1f} s on the wall"),
         ("first pod refused ► call at the provider", reacted),
@@ -37,8 +38,7 @@ def _figures(ledger: Ledger, virtual: float, wall: float) -> list[tuple[str, str
         ("operations", ", ".join(f"{number} {state}" for state, number in ledger.ended.items()) or "none"),
         ("functions killed / messages sent again", f"{len(ledger.killed)} / {ledger.swept}"),
         ("invocations", f"{calls}; {ledger.cold_starts} cold starts"),
-        ("requests to the cluster's API", f"{ledger.kube_requests['reads']} reads, "
-                                          f"{ledger.kube_requests['writes']} writes"),
+        ("requests to the cluster's API", f"{requests['reads']} reads, {requests['writes']} writes"),
         ("requests to AWS", str(ledger.aws_requests)),
         ("items written by a quiet pass", f"{ledger.writes_per_quiet_pass:g} (median of {len(ledger.quiet_writes)})"),
     ]

@@ -5,7 +5,7 @@ Where nobody watches (a pipe, a CI log) there are the lines alone, and nothing t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from rich.console import Console, Group
@@ -29,8 +29,21 @@ class Account(Protocol):
     def status(self, lines: Sequence[tuple[str, str]]) -> None:
         """How things stand, as (what, how)."""
 
-    def table(self, table: Table) -> None:
-        """A table."""
+
+Say = Callable[[str, str], None]
+"""Account.say."""
+
+
+def names(found: Iterable[str], most: int = 3) -> str:
+    """`a, b, c and 4 more`, in order, each once."""
+    ordered = sorted(set(found))
+    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
+    return ", ".join(ordered[:most]) + more
+
+
+def count(number: int, word: str) -> str:
+    """`1 pod`, `2 pods`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
 def span(seconds: float) -> str:
@@ -82,8 +95,3 @@ class Screen:
         for what, how in lines:
             grid.add_row(Text(what, style="dim"), how)
         self._live.update(Group(Text("─" * 40, style="dim"), grid), refresh=True)
-
-    def table(self, table: Table) -> None:
-        """See Account."""
-        self._console.print()
-        self._console.print(table)

@@ -7,7 +7,7 @@ nothing of what the functions think (deciding.py tells that).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import islice
 
 from infra.local.controllers.capi import fields
@@ -16,30 +16,22 @@ from infra.local.kube.objects import KubeObject, dig
 from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
 from infra.local.story.ledger import Ledger
+from infra.local.story.scene import AGENT
+from infra.local.story.telling import Say, count, names
 
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 
-Say = Callable[[str, str], None]
 Elapsed = Callable[[], tuple[float, float]]
 
 
-def names(found: Iterable[str], most: int = 3) -> str:
-    """`a, b, c and 4 more`."""
-    ordered = sorted(found)
-    more = f" and {len(ordered) - most} more" if len(ordered) > most else ""
-    return ", ".join(ordered[:most]) + more
-
-
-def count(number: int, word: str) -> str:
-    """`1 pod`, `2 pods`."""
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
-
-
 class Watcher:
-    """look() tells what is new since the last look. counting: whether machines and nodes are put into the ledger."""
+    """look() tells what is new since the last look. first: called before a call at the provider is told, so that what
+    led to it is told before. counting: machines and nodes are put into the ledger; guarding: budgets are watched."""
 
-    def __init__(self, kube: ObjectStore, server: ApiServer, ledger: Ledger, say: Say, elapsed: Elapsed) -> None:
+    def __init__(self, kube: ObjectStore, server: ApiServer, ledger: Ledger, say: Say, elapsed: Elapsed,
+                 first: Callable[[], None]) -> None:
         self._kube, self._server, self._ledger, self._say, self._elapsed = kube, server, ledger, say, elapsed
+        self._first = first
         self.counting = self.guarding = False
         self._events = kube.subscribe("events")
         self._nodes = kube.subscribe("nodes")
@@ -66,6 +58,7 @@ class Watcher:
                 self._ledger.asked.append((name, before, after))
                 if after > before and self._ledger.pending_at and not self._ledger.answered_at:
                     self._ledger.answered_at = self._elapsed()
+                self._first()
                 self._say("provider", f"Cluster API was asked for another size of {name}: {before} ► {after}")
 
     def _see_scheduling(self) -> None:
@@ -78,7 +71,7 @@ class Watcher:
         for message, pods in refused.items():
             short = message.split(" no new claims")[0].split(". preemption")[0]
             owners = Counter(pod.rsplit("-", 2)[0] for pod in pods)
-            who = ", ".join(f"{number} × {owner}" for owner, number in sorted(owners.items()))
+            who = ", ".join(f"{number} {owner}" for owner, number in sorted(owners.items()))
             self._say("cluster", f"scheduler refuses {who}: {short}")
 
     def _see_machines(self) -> None:
@@ -125,6 +118,8 @@ class Watcher:
                 self._evicted(request.path.split("/")[-2], request.status)
 
     def _evicted(self, pod: str, status: int) -> None:
+        if pod.startswith(AGENT):   # of a DaemonSet: it goes with its node
+            return
         if status < 300:
             self._ledger.evicted += 1
             self._say("cluster", f"{pod} evicted; its controller makes another one elsewhere")
@@ -132,7 +127,7 @@ class Watcher:
             self._ledger.refused_evictions += 1
             if pod not in self._told:
                 self._told.add(pod)
-                self._say("cluster", f"{pod} may not be evicted just now: its disruption budget allows no more; it waits")
+                self._say("cluster", f"{pod} may not be evicted now, its disruption budget allows no more: it waits")
 
     def _see_budgets(self) -> None:
         """Never fewer healthy pods than the budget wants, while nodes are being drained."""

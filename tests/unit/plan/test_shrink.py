@@ -85,6 +85,13 @@ def test_S4_a_node_found_needed_loses_its_time() -> None:
     assert "n" not in after.nodes
 
 
+def test_time_in_which_nobody_looked_does_not_count() -> None:
+    seen_long_ago = NodeMemory(unneeded_since=NOW - 5000, confirmed_at=NOW - 4600)
+    plan, after = _one().decide(Memory(nodes={"n": seen_long_ago}))
+    assert stays(plan)["n"] == "NotUnneededLongEnough"
+    assert after.nodes["n"].unneeded_since == NOW - 400, "unneeded for 400 s when it was last seen, and so it still is"
+
+
 def test_S5_the_minimum_counts_each_node_picked() -> None:
     build = cluster()
     for at in range(5):

@@ -109,12 +109,19 @@ def test_a_bad_manifest_names_its_place(tmp_path: Path, groups: list[Any], place
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("members", [{"nodes": ["a-0"]}, {"nodeLabels": {"x": "y"}}])
+def test_a_manifest_may_say_whose_nodes_are_whose(tmp_path: Path, members: dict[str, Any]) -> None:
+    stranger = {**_node(), "spec": {"providerID": "aws:///eu-1a/i-1"}}
+    snapshot = _read(_write(tmp_path, [stranger], [_group(**members)]))
+    assert [i.node for i in snapshot.groups[0].instances] == ["a-0"]
+
+
 def test_a_group_without_nodes_has_size_0(tmp_path: Path) -> None:
     snapshot = _read(_write(tmp_path, [_node()], [_group(), _group(id="empty", size=0)]))
     assert {g.id: g.target for g in snapshot.groups} == {"a": 1, "empty": 0}
 
 
-@pytest.mark.parametrize("text", ['{"kind": "List", "items": [{"kind": "Node"', "", "[1, 2", "nonsense", '"text"', "[]"])
+@pytest.mark.parametrize("text", ['{"kind": "List", "items": [{"kind": "Node"', "", "[1, 2", "nonsense", '"a"', "[]"])
 def test_a_broken_file_is_an_error_and_nothing_is_used(tmp_path: Path, text: str) -> None:
     _write(tmp_path, [_node()])
     (tmp_path / "broken.json").write_text(text)

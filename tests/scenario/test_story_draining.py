@@ -1,0 +1,87 @@
+"""Drains that meet a budget, a pod that comes too late to be planned, and the roll-back (demands.md 7, 14, 19)."""
+
+from __future__ import annotations
+
+from infra.local.controllers import seed
+from tests.scenario.policies import document
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+OPTIONS = {"scaleDownUnneededTime": "1m"}
+
+
+def _one_node_to_be_drained(world: StoryWorld) -> str:
+    """Two nodes; `web` may move from the one that is left to the one that stays; the name of the first."""
+    world.apply_policy(document(options=OPTIONS))
+    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.minutes(1.5)
+    world.seed(seed.deployment("web", replicas=2, cpu="500m"), seed.pdb("web-budget", max_unavailable=1))
+    world.step_until(lambda: bool(world.pods_ready("web") == 2), limit=60)
+    world.step_until(lambda: bool(world.last_known_nodes()), limit=300)
+    (name,) = world.last_known_nodes()
+    assert len(world.pods_on(name)) == 1
+    return name
+
+
+@story(grain=20.0)
+def test_KP_1776_a_drain_that_a_budget_blocks_is_rolled_back_at_its_deadline(world: StoryWorld) -> None:
+    """The owner allows no disruption any more just when the pods are to be evicted."""
+    name = _one_node_to_be_drained(world)
+    world.when_step("evict", lambda: world.budget("web-budget", {"maxUnavailable": 0}))
+
+    world.step_until(lambda: bool(world.operations()), limit=300)
+    world.step_until(lambda: world.is_marked(name), limit=30)
+    world.step_until(lambda: bool(world.ended("remove")), limit=300)
+
+    (failed,) = world.ended("remove")
+    assert (failed["state"], failed["class"], failed["seconds"]) == ("failed", "EvictionBlocked", failed["seconds"])
+    assert 120.0 <= failed["seconds"] < 150.0                       # maxPodEvictionTime
+    assert "web-budget" in failed["message"]
+    assert "default/web-" in failed["message"]
+    assert not world.is_marked(name)
+    assert len(world.pods_on(name)) == 1
+    world.minutes(2)
+    assert {verdict["node"]: verdict["reason"]["params"].get("rule", verdict["reason"]["code"])
+            for verdict in world.last_plan()["unremovable"]}[name] == "NotEnoughPdb"
+
+    world.budget("web-budget", {"maxUnavailable": 1})
+    world.step_until(lambda: len(world.ended("remove")) == 2, limit=900)
+
+    assert world.ended("remove")[1]["state"] == "succeeded"
+    assert len(world.nodes()) == 1
+    assert world.pods_ready("web") == 2
+
+
+@story(grain=20.0)
+def test_CA_5790_a_pod_bound_between_taint_and_recheck_keeps_its_node(world: StoryWorld) -> None:
+    world.apply_policy(document(options=OPTIONS))
+    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.minutes(1.5)
+    world.seed(seed.deployment("web", replicas=1, cpu="500m"))
+    world.step_until(lambda: bool(world.last_known_nodes()), limit=300)
+    (idle,) = world.last_known_nodes()
+    world.at("taint:called", lambda: world.bind_pod("late", idle, like="web"))
+
+    world.step_until(lambda: bool(world.ended("remove")), limit=300)
+
+    (failed,) = world.ended("remove")
+    assert (failed["state"], failed["class"]) == ("failed", "NodeNotEmpty")
+    assert "default/late was bound to it after it was planned" in failed["message"]
+    assert not world.is_marked(idle)
+    assert "late" in world.pods_on(idle)
+    assert len(world.machines("workers")) == 2
+    assert [f"PATCH {idle}" for path in world.writes("/events") if "/machines/" in path] == []
+
+
+@story(grain=20.0)
+def test_a_drained_pod_runs_elsewhere_before_its_node_is_gone(world: StoryWorld) -> None:
+    name = _one_node_to_be_drained(world)
+
+    world.step_until(lambda: bool(world.ended("remove")), limit=300)
+
+    (done,) = world.ended("remove")
+    assert (done["state"], done["nodes"]) == ("succeeded", name)
+    assert world.pods_ready("web") == 2
+    (removal,) = world.plans_with("removals")
+    assert removal["removals"][0]["kind"] == "drain"
+    assert list(removal["removals"][0]["destinations"].values()) == list(world.nodes())

@@ -1,0 +1,61 @@
+"""Several clusters of one deployment: one's trouble is its own, and a node group has one owner (demands.md 6)."""
+
+from __future__ import annotations
+
+from infra.local.controllers import seed
+from infra.local.kube.faults import Fault
+from tests.scenario.policies import document, refusal
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+OPTIONS = {"scaleDownUnneededTime": "2m"}
+WORKERS = "MachineDeployment/default/workers"
+
+
+@story(grain=20.0)
+def test_CA_5510_a_cluster_that_cannot_be_read_loses_no_node_and_disturbs_no_other(world: StoryWorld) -> None:
+    other = world.add_neighbour("garage")
+    for name in ("shop", "garage"):
+        world.apply_policy(document(name, options=OPTIONS))
+    world.seed(seed.machine_deployment("workers", 3, 1, 5))
+    other.seed(seed.machine_deployment("workers", 3, 1, 5))
+    world.minutes(2.5)
+    world.server.faults.add(Fault(path="/api/v1/(pods|nodes)", times=-1, **refusal(503, "etcd is away")))
+
+    world.minutes(8)
+
+    assert len(world.nodes()) == 3
+    assert world.writes() == []
+    assert not world.plans_with("removals")
+    assert len(other.kube.list("nodes")) == 1
+    assert [entry.facts["removed"] for entry in world.journal("garage") if entry.kind == "operation"] == [1, 1]
+    told = [line for line in world.log if line["message"] == "message failed" and line["error"] == "Unavailable"]
+    assert told
+    since = {name: known.unneeded_since for name, known in world.last_known_nodes().items()}
+
+    world.server.faults.clear()
+    world.minutes(4)
+
+    assert len(world.nodes()) == 1, "its timers have gone on where they were"
+    assert set(since) - set(world.nodes())
+
+
+@story(grain=20.0)
+def test_CA_5544_a_group_that_two_clusters_claim_is_scaled_by_the_first_and_the_second_is_told(
+        world: StoryWorld) -> None:
+    """A second policy under another name points at the same cluster: two deployments of one team's mistake."""
+    world.apply_policy(document("shop"))
+    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.minutes(1.5)
+    world.seed(seed.deployment("web", replicas=5, cpu="1"))
+    world.minutes(3)
+    assert world.size("workers") == 2
+    world.apply_policy(document("shopping", secret="outscaler/shop/kubeconfig"))
+    world.scale("web", 12)
+    world.minutes(4)
+
+    assert world.size("workers") == 4
+    assert [end["group"] for end in world.ended("grow")] == [WORKERS, WORKERS]
+    assert [entry for entry in world.journal("shopping") if entry.kind == "operation"] == []
+    told = [gap for plan in world.plans_with("gaps", "shopping") for gap in plan["gaps"] if gap["kind"] == "NodeGroup"]
+    assert {(gap["name"], gap["detail"]) for gap in told} == {(WORKERS, "belongs to cluster shop")}

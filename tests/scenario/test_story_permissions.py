@@ -1,0 +1,67 @@
+"""What a cluster forbids, and credentials that change while we work (demands.md 13, 22)."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.local.controllers import seed
+from infra.local.kube.faults import Fault
+from tests.scenario.policies import document, refusal
+from tests.scenario.stage import Stage, story
+from tests.scenario.world import StoryWorld
+
+
+@pytest.mark.parametrize("plural", ["poddisruptionbudgets", "replicasets"])
+def test_CA_7663_a_forbidden_resource_is_a_gap_and_the_pass_goes_on(stage: Stage, plural: str) -> None:
+    def tell(world: StoryWorld) -> None:
+        world.apply_policy(document(options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
+        world.seed(seed.machine_deployment("workers", 1, 1, 5))
+        world.minutes(1.5)
+        world.server.faults.add(Fault(path=f"/{plural}[?]", times=-1, **refusal(403, f"{plural} is forbidden")))
+        world.seed(seed.deployment("web", replicas=5, cpu="1"))
+
+        world.minutes(4)
+
+        assert world.size("workers") == len(world.nodes()) == 2
+        (gap,) = world.last_plan()["gaps"]
+        assert gap["place"].endswith(plural)
+        assert gap["weakens"]
+        assert "forbidden" in gap["detail"]
+
+        world.scale("web", 1)
+        world.minutes(6)
+
+        assert len(world.nodes()) == 1
+
+    stage.play(tell, grain=20.0)
+
+
+@story(grain=20.0)
+def test_CA_4784_credentials_that_are_rotated_between_two_calls_are_read_again(world: StoryWorld) -> None:
+    world.apply_policy(document())
+    world.seed(seed.machine_deployment("workers", 1, 1, 5))
+    world.minutes(1.5)
+    passes = len(world.passes)
+    world.at("reconcile:observed", world.rotate_credentials)        # the plan is made with the old, executed with the new
+    world.seed(seed.deployment("web", replicas=5, cpu="1"))
+
+    world.minutes(1)
+
+    assert len(world.passes) > passes
+    assert world.size("workers") == 2
+    assert [line for line in world.log if line["level"] in {"ERROR", "WARNING"}] == []
+    assert not any(secret in world.lines.getvalue() for secret in world.tokens)
+
+
+@story(grain=20.0)
+def test_CA_5951_one_refused_credential_costs_nothing(world: StoryWorld) -> None:
+    world.apply_policy(document())
+    world.seed(seed.machine_deployment("workers", 1, 1, 5))
+    world.minutes(1.5)
+    before = len(world.passes)
+    world.server.faults.add(Fault(path="/api/v1/pods", **refusal(401, "Unauthorized")))
+
+    world.minutes(1)
+
+    assert len(world.passes) == before + 1
+    assert all(not invocation.failed_messages for invocation in world.invocations)

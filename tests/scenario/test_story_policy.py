@@ -1,0 +1,93 @@
+"""Shadow, and policies that change while the cluster runs (demands.md 12, 23)."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.policy.load import load
+from chalicelib.model.errors import BadInputs, OutscalerError
+from infra.local.controllers import seed
+from tests.scenario.policies import document
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+OPTIONS = {"scaleDownUnneededTime": "2m"}
+WORKERS = "MachineDeployment/default/workers"
+
+
+@story(grain=20.0)
+def test_CA_1377_shadow_plans_and_explains_and_touches_nothing(world: StoryWorld) -> None:
+    world.apply_policy(document(mode="shadow", options=OPTIONS))
+    world.seed(seed.machine_deployment("workers", 3, 1, 5), seed.machine_deployment("big", 0, 0, 3, "16"))
+    world.minutes(2.5)
+    assert len(world.last_known_nodes()) == 2
+    world.minutes(3)
+    world.seed(seed.deployment("web", replicas=2, cpu="12"))
+    world.minutes(3)
+
+    assert {removal["node"] for plan in world.plans_with("removals") for removal in plan["removals"]}
+    assert {up["group"] for plan in world.plans_with("scale_ups") for up in plan["scale_ups"]} == {
+        "MachineDeployment/default/big"}
+    assert world.writes() == []
+    assert world.operations() == ()
+    assert {message.queue for message in world.queues.sent} == {"reconcile"}
+    assert (world.size("workers"), world.size("big"), len(world.nodes())) == (3, 0, 3)
+
+    world.apply_policy(document(mode="active", options=OPTIONS))
+    world.minutes(3)
+
+    assert world.size("big") == 2
+
+
+@story(grain=20.0)
+def test_CA_1443_a_new_policy_is_in_force_at_the_next_tick(world: StoryWorld) -> None:
+    world.apply_policy(document(options={"scaleDownUnneededTime": "1h"}))
+    world.seed(seed.machine_deployment("workers", 3, 1, 5))
+    world.minutes(6.5)
+    assert len(world.nodes()) == 3
+    known = world.last_known_nodes()
+    assert len(known) == 2
+
+    world.apply_policy(document(options=OPTIONS))
+    world.step(40)
+
+    assert world.operations() != () or world.ended("remove") != []
+    world.minutes(2)
+    assert len(world.nodes()) == 1
+    since = {plan["at"] for plan in world.plans_with("removals")}
+    assert min(since) == 420.0 + world.passed_at()[0], "the timers were not begun anew"
+
+
+@story(grain=20.0)
+def test_CA_3890_a_bad_document_is_refused_whole_and_the_last_good_one_stays(world: StoryWorld) -> None:
+    first = world.apply_policy(document(options=OPTIONS))
+    bad = document(options={"scaleDownUnneededTime": "soon", "expandr": ["least-waste"]})
+
+    with pytest.raises(BadInputs) as refused:
+        world.apply_policy(bad)
+
+    told = str(refused.value)
+    assert "scaleDownUnneededTime" in told
+    assert "expandr" in told
+    stored = world.store.policies.current("shop")
+    assert stored is not None
+    assert stored.version == first
+    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.minutes(6)
+    assert len(world.nodes()) == 1
+
+
+@story(grain=20.0)
+def test_a_stored_document_that_this_program_cannot_read_stops_its_cluster_only(world: StoryWorld) -> None:
+    """As after a rollback to a program that is older than the document."""
+    other = world.add_neighbour("garage")
+    world.apply_policy(document("garage", options=OPTIONS))
+    world.store.policies.put("shop", document("shop", newOption=1), "0" * 16, None)
+    other.seed(seed.machine_deployment("workers", 2, 1, 5))
+
+    world.minutes(6)
+
+    assert len(other.kube.list("nodes")) == 1
+    ticks = [invocation.answer for invocation in world.invocations if invocation.function == "tick"]
+    assert {tuple(answer["failed"]) for answer in ticks} == {("shop",)}
+    assert world.server.requests == []
