@@ -38,13 +38,12 @@ class DirectWay:
         return client
 
     def _answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        headers = {name: value.decode() if isinstance(value, bytes) else str(value)
-                   for name, value in request.headers.items()}
-        made = self._web.open(request.url, method=request.method, headers=headers, data=_bytes(request.body))
+        headers = {name: _text(value) for name, value in request.headers.items()}
+        made = self._web.open(request.url, method=request.method, headers=headers, data=_text(request.body).encode())
         fields: Any = made.headers  # read like a mapping; the stubs ask for botocore's own kind
         return AWSResponse(request.url, made.status_code, fields, _Body(made.get_data()))
 
 
-def _bytes(body: Any) -> bytes:
-    """The body that botocore prepared, which is text or bytes or nothing."""
-    return body.encode() if isinstance(body, str) else body or b""
+def _text(value: Any) -> str:
+    """What botocore prepared as text, as bytes, or not at all; the services in here speak JSON."""
+    return value.decode() if isinstance(value, bytes) else str(value or "")

@@ -17,6 +17,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from infra.local.aws import Queue
@@ -90,7 +91,7 @@ class QueueSource:
             for message in answer.get("Messages", ()):
                 due = message.get("MessageAttributes", {}).get(VirtualDelays.DUE, {}).get("StringValue")
                 again = int(message["Attributes"]["ApproximateReceiveCount"]) > 1
-                self._hold(0.0 if again or due is None else float(due), lambda message=message: self._deliver(message))
+                self._hold(0.0 if again or due is None else float(due), partial(self._deliver, message))
 
     def _hold(self, due: float, what: Callable[[], None]) -> None:
         with self._changed:
@@ -119,7 +120,7 @@ class QueueSource:
         if made.finished and message["MessageId"] not in made.failed_messages:
             self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
             return
-        self._hold(made.began + self._queue.visibility, lambda: self._release(message))
+        self._hold(made.began + self._queue.visibility, partial(self._release, message))
 
     def _release(self, message: Mapping[str, Any]) -> None:
         """Visible again; the next receive counts it, and puts it to the dead letters if that was once too often."""

@@ -29,7 +29,7 @@ from infra.local.story.summary import figures, verdicts
 from infra.local.story.telling import Screen
 from infra.local.story.watching import Watcher
 
-SPEED, FASTEST = 20.0, 40.0
+SPEED, FASTEST = 25.0, 40.0
 KILLS = 2
 WALL_LIMIT = 85.0
 """Seconds after which the story is given up, at SPEED or faster."""

@@ -20,7 +20,7 @@ def test_CA_1377_shadow_plans_and_explains_and_touches_nothing(world: StoryWorld
     world.apply_policy(document(mode="shadow", options=OPTIONS))
     world.seed(seed.machine_deployment("workers", 3, 1, 5), seed.machine_deployment("big", 0, 0, 3, "16"))
     world.minutes(2.5)
-    assert len(world.last_known_nodes()) == 2
+    assert len(world.last_known_nodes()) == 3
     world.minutes(3)
     world.seed(seed.deployment("web", replicas=2, cpu="12"))
     world.minutes(3)
@@ -46,7 +46,7 @@ def test_CA_1443_a_new_policy_is_in_force_at_the_next_tick(world: StoryWorld) ->
     world.minutes(6.5)
     assert len(world.nodes()) == 3
     known = world.last_known_nodes()
-    assert len(known) == 2
+    assert len(known) == 3
 
     world.apply_policy(document(options=OPTIONS))
     world.step(40)

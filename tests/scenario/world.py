@@ -182,13 +182,13 @@ class StoryWorld(LocalWorld):
         self.kube.update(plural, found, group)
         self.settle()
 
-    def bind_pod(self, name: str, node: str, like: str, cpu: str = "100m") -> None:
-        """A scheduler that has not seen a taint yet binds one more pod of ReplicaSet-owned Deployment `like`."""
+    def bind_pod(self, name: str, node: str, like: str = "web") -> None:
+        """Deployment `like` gets one more pod, and a scheduler that has not seen a taint yet binds it there."""
         model = next(pod for pod in self.kube.list("pods") if pod["metadata"]["labels"].get("app") == like)
         meta = {key: clone(model["metadata"][key]) for key in ("namespace", "labels", "ownerReferences")}
-        containers = [{"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
         self.kube.create("pods", {"metadata": {"name": name, **meta},
-                                  "spec": {"nodeName": node, "containers": containers}})
+                                  "spec": {"nodeName": node, "containers": clone(model["spec"]["containers"])}})
+        self._edit("deployments", like, "default", "apps", lambda spec: spec | {"replicas": spec["replicas"] + 1})
 
     def node(self, name: str) -> KubeObject:
         """A Node as it is."""

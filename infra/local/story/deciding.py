@@ -125,8 +125,8 @@ class Narrator:
         if swept:
             self._ledger.swept += len(swept)
             groups = names(short(self._known[each].group) for each in swept if each in self._known)
-            self._say("outscaler", f"tick: {count(len(swept), 'operation')} ({groups}) nobody is at any more, the claim "
-                                   "ran out: sent again")
+            self._say("outscaler", f"tick: {count(len(swept), 'operation')} ({groups}) nobody is at any more, "
+                                   "the claim ran out: sent again")
 
     def _tell_webhook(self, result: Result, event: Json) -> None:
         if event.get("httpMethod") != "POST" or not isinstance(result.answer, dict):

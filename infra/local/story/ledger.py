@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
+from infra.local.story.telling import count
+
 QUIET_WRITES = 5
 """Items that a quiet pass may write at most (architecture §10)."""
 
@@ -88,12 +90,13 @@ def expectations(kills: int, smallest: dict[str, int]) -> tuple[tuple[str, Check
          lambda led: (len(led.killed) == kills, f"{len(led.killed)} times")),
         ("nothing was bought twice", _grown_once),
         ("every machine became a node", lambda led: (led.joined == led.bought, _amounts(led.joined))),
-        ("the pod that fits nowhere got a reason", lambda led: (bool(led.why_not), "; ".join(led.why_not[:1]))),
+        ("the pod that fits nowhere got a reason",
+         lambda led: (bool(led.why_not), led.why_not[0].rpartition("; ")[2] if led.why_not else "none")),
         ("what was bought was given back", lambda led: (led.gone == led.bought and led.sizes == smallest,
                                                          ", ".join(f"{g} {n}" for g, n in led.sizes.items()))),
         ("pods were moved, and their disruption budget was kept", lambda led: (
             led.evicted > 0 and led.least_room >= 0,
-            f"{led.evicted} evictions, {led.refused_evictions} refused for the moment")),
+            f"{count(led.evicted, 'eviction')}, {led.refused_evictions} refused for the moment")),
         ("every operation ended well", lambda led: (
             not led.open_operations and set(led.ended) == {"succeeded"},
             ", ".join(f"{number} {state}" for state, number in led.ended.items()))),

@@ -28,7 +28,7 @@ spec:
   providers:
     clusterapi: {{namespace: default, clusterName: local}}
   options: {{expander: least-waste, scaleDownUnneededTime: 2m, scaleDownDelayAfterAdd: 3m,
-            unremovableNodeRecheckTimeout: 1m}}
+            unremovableNodeRecheckTimeout: 30s}}
   webhook: {{secret: outscaler/{CLUSTER}/webhook}}
 """
 UNNEEDED_TIME, DELAY_AFTER_ADD = 120.0, 180.0
@@ -37,9 +37,9 @@ FRONT, CART, REPORTS, FORECAST, AGENT = "shop-front", "cart", "reports", "foreca
 
 QUIET: Mapping[str, int] = {FRONT: 2, CART: 2, REPORTS: 0, FORECAST: 0}
 """Replicas while nothing is going on."""
-BUSY: Mapping[str, int] = {FRONT: 14, CART: 6, REPORTS: 2, FORECAST: 1}
+BUSY: Mapping[str, int] = {FRONT: 14, CART: 8, REPORTS: 2, FORECAST: 1}
 """… when the sale begins."""
-LATE: Mapping[str, int] = {FRONT: 1, CART: 4, REPORTS: 0, FORECAST: 0}
+LATE: Mapping[str, int] = {FRONT: 1, CART: 6, REPORTS: 0, FORECAST: 0}
 """… when it is over."""
 
 _BATCH_TAINT = "dedicated=batch:NoSchedule"

@@ -84,7 +84,7 @@ def _status(stage: Stage) -> list[tuple[str, str]]:
     timers = ", ".join(f"{name} {span(seconds)}" for name, seconds in stage.narrator.timers()[:4])
     return [("nodes ready/asked", sizes), ("pods", f"{running} run, {other} start or end, {pending} without a node"),
             ("operations", operations or "none"), ("unneeded for", timers or "—"),
-            ("cooldown", span(stage.narrator.cooldown()))]
+            ("cooldown", span(stage.narrator.cooldown()) if stage.narrator.cooldown() else "—")]
 
 
 def chapters() -> tuple[Chapter, ...]:

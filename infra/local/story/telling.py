@@ -82,9 +82,13 @@ class Screen:
     def say(self, who: str, words: str) -> None:
         """See Account."""
         virtual, wall = self._elapsed()
-        line = Text.assemble((f"{span(virtual)} ", "bold"), (f"{wall:5.1f}s ", "dim"),
-                             (f"{who:>9} ", STYLES.get(who, "")), words, no_wrap=False)
-        self._console.print(line, soft_wrap=not self._console.is_terminal)
+        head = Text.assemble((f"{span(virtual)} ", "bold"), (f"{wall:5.1f}s ", "dim"), (f"{who:>9}", STYLES[who]))
+        if self._console.is_terminal:       # long lines go on under their own words
+            line = Table.grid(padding=(0, 1))
+            line.add_row(head, words)
+            self._console.print(line)
+        else:
+            self._console.print(Text.assemble(head, " ", words), soft_wrap=True)
 
     def status(self, lines: Sequence[tuple[str, str]]) -> None:
         """See Account; only where there is a terminal."""
