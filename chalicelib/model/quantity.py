@@ -46,8 +46,17 @@ def parse_quantity(text: str, *, milli: bool = False) -> int:
 
 
 def parse_amount(resource: str, text: str) -> int:
-    """The amount of a named resource in its own unit: millicores for cpu, else bytes or pieces."""
-    return parse_quantity(text, milli=resource == "cpu")
+    """The amount of a named resource in its own unit: millicores for cpu, else bytes or pieces.
+
+    Raises BadInput (place: the resource) for what is no quantity, and for a negative one: the API server has neither.
+    """
+    try:
+        amount = parse_quantity(text, milli=resource == "cpu")
+    except BadInput as error:
+        raise BadInput(resource, error.problem, error.remedy) from None
+    if amount < 0:
+        raise BadInput(resource, f"{text!r} is negative", _REMEDY)
+    return amount
 
 
 def format_amount(resource: str, amount: int) -> str:

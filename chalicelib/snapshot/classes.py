@@ -154,6 +154,7 @@ def _requests(resources: wire.Requirements | None) -> dict[str, int]:
 
 
 def _amounts(raw: Mapping[str, wire.Quantity] | None) -> dict[str, int]:
+    """Raises BadInput naming the resource."""
     return {name: parse_amount(name, str(value)) for name, value in (raw or {}).items()}
 
 

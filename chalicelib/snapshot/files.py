@@ -18,14 +18,27 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.snapshot import Gap, Snapshot
 from chalicelib.snapshot import wire
 from chalicelib.snapshot.fold import Folder, node_from_wire
 
 _PROVIDER = "file"
 
 
-class _Group(msgspec.Struct, forbid_unknown_fields=False):
+# Kinds a saved cluster should have: words that a file's name may say them by (an empty mixed List says nothing itself),
+# and the verdicts that are less sure without them. No verdicts: without that kind there is no plan.
+_CONTROLLED = ("BlockedByPod ControllerNotFound", "BlockedByPod MinReplicasReached")
+KINDS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("Node", ("node",), ()),
+    ("Pod", ("pods",), ()),
+    ("ReplicaSet", ("replicaset", "workload"), _CONTROLLED),
+    ("DaemonSet", ("daemonset", "workload"), ("scale-up: DaemonSet pods on new nodes", *_CONTROLLED)),
+    ("PodDisruptionBudget", ("pdb", "disruption"), ("BlockedByPod NotEnoughPdb",)),
+)
+_PROVIDERS = (_PROVIDER, "alicloud", "clusterapi", "cherryservers", "exoscale", "huaweicloud")
+
+
+class _Group(msgspec.Struct, forbid_unknown_fields=True):
     id: str
     min: int = 0
     max: int = 0
@@ -45,9 +58,22 @@ def read(directory: Path, *, node_groups: Path | None, cluster: str, taken_at: f
     """The snapshot saved in a directory; raises BadInput naming the file and place."""
     manifest = node_groups or directory / "manifest.json"
     folder = Folder()
-    for path in _documents(directory, manifest):
+    documents = _documents(directory, manifest)
+    for path in documents:
         folder.feed(_load(path), path.name)
+    _what_is_missing(folder, directory, documents)
     return folder.snapshot(cluster, taken_at, groups(manifest, folder.nodes))
+
+
+def _what_is_missing(folder: Folder, directory: Path, documents: Sequence[Path]) -> None:
+    """Nodes and pods must have been saved, though there may be none of them; anything else that was not is a gap."""
+    for kind, words, weakens in KINDS:
+        if kind in folder.kinds or any(word in path.name.lower() for path in documents for word in words):
+            continue
+        if not weakens:
+            raise BadInput(str(directory), f"holds no {kind}", "save them too: kubectl get nodes,pods -A -o json")
+        folder.gap(Gap(kind=kind, detail="no file holds any: either there are none, or they were not saved",
+                       weakens=weakens))
 
 
 def _documents(directory: Path, manifest: Path) -> list[Path]:
@@ -112,6 +138,8 @@ def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> Node
         spec = msgspec.json.decode(raw, type=_Group)
     except msgspec.ValidationError as error:
         raise BadInput(place, str(error), "a group has id, min, max, size and template") from None
+    if spec.provider not in _PROVIDERS:
+        raise BadInput(f"{place}.provider", f"{spec.provider!r} is no provider", f"one of {', '.join(_PROVIDERS[1:])}")
     if spec.min < 0 or spec.max < spec.min:
         problem = f"{spec.max} is below min {spec.min}" if spec.min >= 0 else f"min {spec.min} is negative"
         raise BadInput(f"{place}.max", problem, "bounds are whole numbers with 0 <= min <= max")

@@ -7,7 +7,7 @@ error. A malformed pod that is bound to a node makes that node's usage unknown, 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,7 +28,7 @@ _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 _KIND = msgspec.json.Decoder(wire.KindOnly)
 _CONDITIONS = msgspec.json.Decoder(list[wire.PodCondition] | None)
 CONTROLLER_KINDS = ("DaemonSet", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
-_MALFORMED = (msgspec.ValidationError, BadInput)
+_MALFORMED = (msgspec.DecodeError, BadInput, UnicodeDecodeError, RecursionError)
 
 
 @contextmanager
@@ -56,11 +56,17 @@ class Folder:
         self._namespaces: dict[str, dict[str, str]] = {}
         self._gaps: list[Gap] = []
         self._listed: set[str] = set()
+        self._seen: set[str] = set()
 
     @property
     def nodes(self) -> tuple[Node, ...]:
         """The nodes folded so far, in the order of their names."""
         return tuple(self._nodes[name] for name in sorted(self._nodes))
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds that were listed, or of which an object was seen, well-formed or not."""
+        return frozenset(self._listed | self._seen)
 
     def forget(self, kind: str) -> None:
         """Drop what was folded of one kind: a list that expired half-way starts again (kube/client.list_pages)."""
@@ -87,11 +93,11 @@ class Folder:
         kind: what the items are where the document does not say (the API's own lists do not repeat it per item).
         Raises BadInput if the document is not JSON or is cut off.
         """
-        self._listed.add(kind)
         with collector_paused():
             try:
                 head = _HEAD.decode(body)
-                kind = kind or (head.kind.removesuffix("List") if head.kind != "List" else "")
+                kind = kind or (head.kind.removesuffix("List") if head.kind.endswith("List") else "")
+                self._listed.add(kind)
                 if head.items and bytes(head.items) == b"null":
                     return  # Go's way of writing an empty list
                 if not head.items:
@@ -101,7 +107,7 @@ class Folder:
             except msgspec.ValidationError as error:
                 raise BadInput(place, f"is not a Kubernetes object or List ({error})",
                                "save it with: kubectl get nodes,pods -A -o json") from None
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise BadInput(place, f"is not complete JSON ({error})", "fetch it again; nothing was used") from None
 
     def _items(self, raw: msgspec.Raw, kind: str, place: str) -> None:
@@ -112,9 +118,10 @@ class Folder:
             decoder, fold = _FOLDS[likely]
             try:
                 objects = decoder.decode(raw)
-            except msgspec.ValidationError:
+            except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
                 objects = []
             if objects and (kind or all(item.kind == likely for item in objects)):
+                self._seen.add(likely)
                 for at, item in enumerate(objects):
                     self._fold(fold, item, likely, place, at)
                 return
@@ -123,8 +130,12 @@ class Folder:
 
     def _one(self, raw: msgspec.Raw, kind: str, place: str) -> None:
         kind = _kind_of(raw) or kind
+        if not kind:
+            self._malformed("object", place, "is no Kubernetes object: it has no kind", raw)
+            return
         if kind not in _FOLDS:
             return
+        self._seen.add(kind)
         try:
             _FOLDS[kind][1](self, _ONE[kind].decode(raw))
         except _MALFORMED as error:
@@ -140,7 +151,7 @@ class Folder:
         """A gap that names the object as well as its wreck allows."""
         try:
             wreck = msgspec.json.decode(raw)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             wreck = None
         meta = wreck.get("metadata") if isinstance(wreck, dict) else None
         spec = wreck.get("spec") if isinstance(wreck, dict) else None
@@ -244,7 +255,7 @@ _ONE: dict[str, msgspec.json.Decoder[Any]] = {
 def _kind_of(raw: msgspec.Raw) -> str:
     try:
         return _KIND.decode(raw).kind
-    except msgspec.ValidationError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
 
 
@@ -259,13 +270,20 @@ def _bound_to(spec: bytes) -> bytes:
     return spec[start : spec.find(b'"', start)]
 
 
+def _amounts(place: str, raw: Mapping[str, wire.Quantity] | None) -> dict[str, int]:
+    try:
+        return {name: parse_amount(name, str(value)) for name, value in (raw or {}).items()}
+    except BadInput as error:
+        raise BadInput(f"{place}.{error.place}", error.problem, error.remedy) from None
+
+
 def node_from_wire(item: wire.NodeObject) -> Node:
     """A Node; raises BadInput if it lacks the status a decision needs."""
     status, meta, spec = item.status, item.metadata, item.spec
     if status is None or not (status.allocatable or status.capacity):
         raise BadInput("status", "node has no status.allocatable", "a node the kubelet has reported has both")
-    capacity = {name: parse_amount(name, str(value)) for name, value in (status.capacity or {}).items()}
-    allocatable = {name: parse_amount(name, str(value)) for name, value in (status.allocatable or {}).items()}
+    capacity = _amounts("status.capacity", status.capacity)
+    allocatable = _amounts("status.allocatable", status.allocatable)
     return Node(
         name=meta.name,
         labels=meta.labels or {},

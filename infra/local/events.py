@@ -30,7 +30,7 @@ from infra.local.live.processes import Result
 MINUTE = 60.0
 KEPT = 12 * 3600
 """SQS's longest visibility timeout, seconds of the wall."""
-_POLL = 2       # seconds of the wall in a long poll; also how long an end takes at most
+_POLL = 1       # seconds of the wall in a long poll; also how long an end takes at most
 
 _log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ import msgspec
 from chalicelib.handlers.log import logger
 from chalicelib.handlers.runtime import Runtime, install
 from infra.local import deployment
-from infra.local.lambda_events import Context, Json
+from infra.local.lambda_events import Context, Json, failed_messages
 from infra.local.mortality import Killed
 from infra.local.routes import find, forbidden, proxy_event
 
@@ -38,8 +38,7 @@ class Invocation(msgspec.Struct, frozen=True):
     @property
     def failed_messages(self) -> tuple[str, ...]:
         """messageIds that it gave back."""
-        answer = self.answer if isinstance(self.answer, dict) else {}
-        return tuple(item["itemIdentifier"] for item in answer.get("batchItemFailures", ()))
+        return failed_messages(self.answer)
 
 
 class Invoker:

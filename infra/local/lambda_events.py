@@ -53,6 +53,12 @@ def sqs_record(queue: str, message_id: str, receipt: str, body: str, attributes:
             "awsRegion": REGION}
 
 
+def failed_messages(answer: Any) -> tuple[str, ...]:
+    """The messageIds that a function gives back in a partial batch response; none in any other answer."""
+    failures = answer.get("batchItemFailures", ()) if isinstance(answer, dict) else ()
+    return tuple(item["itemIdentifier"] for item in failures)
+
+
 def sqs_event(*records: Json) -> Json:
     """A batch."""
     return {"Records": list(records)}

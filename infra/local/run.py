@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -57,8 +58,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, without the usage that argparse puts before it."""
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="make run", description="The main job on the local emulation, told live.")
+    parser = _Parser(prog="make run", description="The main job on the local emulation, told live.")
     parser.add_argument("--stay", action="store_true", help="keep everything up afterwards, until Ctrl-C")
     parser.add_argument("--speed", type=_speed, default=SPEED, metavar="N",
                         help=f"virtual seconds per second, 1 to {FASTEST:g} (default {SPEED:g})")

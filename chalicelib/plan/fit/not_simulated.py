@@ -11,12 +11,17 @@ from collections.abc import Callable, Collection, Sequence
 from chalicelib.model.pod import PodAffinityTerm, PodClass
 from chalicelib.model.reason import Code, Reason
 
+# Volumes that no filter of the scheduler looks at. Everything else may be refused by VolumeRestrictions, VolumeBinding,
+# VolumeZone or NodeVolumeLimits, and so does not fit until those are simulated.
+_HARMLESS = frozenset({"emptyDir", "emptyDirMemory", "hostPath", "configMap", "secret", "downwardAPI", "projected",
+                       "nfs", "gitRepo", "image", "cephfs", "glusterfs", "flexVolume", "csi"})  # csi: inline, which nothing counts
+
 # What a class may carry that is not simulated, with its name in the answer; in the order in which it is named.
 _CARRIED: tuple[tuple[str, Callable[[PodClass], bool]], ...] = (
     ("inter-pod affinity", lambda cls: bool(cls.pod_affinity)),
     ("inter-pod anti-affinity", lambda cls: bool(cls.pod_anti_affinity)),
     ("topology spread", lambda cls: bool(cls.spread)),
-    ("volumes", lambda cls: any(v.kind in {"persistentVolumeClaim", "ephemeral"} for v in cls.volumes)),
+    ("volumes", lambda cls: any(v.kind not in _HARMLESS for v in cls.volumes)),
     ("resource claims", lambda cls: bool(cls.resource_claims)),
 )
 

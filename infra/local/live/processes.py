@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from infra.local.lambda_events import Json
+from infra.local.lambda_events import Json, failed_messages
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -36,8 +36,7 @@ class Result(msgspec.Struct, frozen=True):
     @property
     def failed_messages(self) -> tuple[str, ...]:
         """messageIds that it gave back."""
-        answer = self.answer if isinstance(self.answer, dict) else {}
-        return tuple(item["itemIdentifier"] for item in answer.get("batchItemFailures", ()))
+        return failed_messages(self.answer)
 
 
 class FunctionProcess:

@@ -176,12 +176,12 @@ class Narrator:
         if fresh := unneeded - self._unneeded:
             self._say("outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs")
         self._unneeded = unneeded
-        waits = [note for note in plan.notes if note.code is Code.IN_COOLDOWN]
-        if waits and unneeded and not self._cooldown_told:
+        waits = [verdict.reason.params for verdict in plan.unremovable if verdict.reason.code is Code.IN_COOLDOWN]
+        if waits and not self._cooldown_told:
             self._cooldown_told = True
-            until = float(waits[0].params.get("until", 0.0)) - plan.at
-            self._say("time", f"cooldown: nothing is removed for another {span(until)} "
-                              f"({waits[0].params.get('which')})")
+            left = float(waits[0]["until"]) - plan.at
+            self._say("time", f"cooldown: {count(len(waits), 'node')} could go by now, but for another {span(left)} "
+                              f"none may: {waits[0]['which']}")
 
     def _tell_why_not(self, plan: Plan) -> None:
         """Why the pod that fits nowhere fits nowhere: once."""

@@ -158,6 +158,8 @@ _SELF = Selector((Requirement("app", "In", ("rs",)),))
     ({"pod_anti_affinity": (PodAffinityTerm("zone", _SELF),)}, "inter-pod anti-affinity"),
     ({"spread": (SpreadConstraint("zone", 1, _SELF),)}, "topology spread"),
     ({"volumes": (Volume("d", "persistentVolumeClaim", "d"),)}, "volumes"),
+    *[({"volumes": (Volume("d", kind),)}, "volumes") for kind in (
+        "ephemeral", "gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "rbd", "iscsi", "unheard of")],
     ({"resource_claims": ("gpu",)}, "resource claims"),
 ])
 def test_what_is_not_simulated_says_so_and_never_fits(more: dict[str, Any], what: str) -> None:

@@ -33,6 +33,8 @@ def _group(**fields: Any) -> dict[str, Any]:
 
 def _write(folder: Path, items: list[Any], groups: list[Any] | None = None) -> Path:
     (folder / "all.json").write_text(json.dumps({"kind": "List", "items": items}))
+    for kind in ("pods", "workloads", "pdbs"):    # saved, and there are none
+        (folder / f"{kind}.json").write_text('{"kind": "List", "items": []}')
     (folder / "manifest.json").write_text(json.dumps({"nodeGroups": groups if groups is not None else [_group()]}))
     return folder
 
@@ -69,7 +71,9 @@ def test_finished_pods_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("bad", "kind", "place", "detail"), [
     pytest.param({**_node("b-0"), "status": None}, "Node", "items[1]", "status", id="node-without-status"),
     pytest.param(_pod("bad", containers=[{"resources": {"requests": {"memory": "1.5Gii"}}}]), "Pod", "items[1]",
-                 "1.5Gii", id="quantity"),
+                 "memory: '1.5Gii'", id="quantity"),
+    pytest.param(_pod("bad", containers=[{"resources": {"requests": {"memory": "-5Gi"}}}]), "Pod", "items[1]",
+                 "negative", id="negative-quantity"),
     pytest.param(_pod("bad", containers="none"), "Pod", "items[1]", "containers", id="wrong-type"),
     pytest.param({"kind": "Pod", "spec": {}}, "Pod", "items[1]", "metadata", id="no-metadata"),
     pytest.param({"kind": "Node", "metadata": {"name": "b", "creationTimestamp": "soon"},
@@ -91,14 +95,49 @@ def test_a_malformed_pod_on_a_node_names_the_node(tmp_path: Path) -> None:
     assert _read(_write(tmp_path, [_node(), bad])).gaps[0].node == "a-0"
 
 
+@pytest.mark.parametrize("item", ["x", None, 7, {"metadata": {"name": "a"}}])
+def test_an_item_that_is_no_object_is_a_gap(tmp_path: Path, item: Any) -> None:
+    gaps = _read(_write(tmp_path, [_node(), item])).gaps
+    assert [(gap.kind, gap.place) for gap in gaps] == [("object", "all.json: items[1]")]
+
+
+@pytest.mark.parametrize("field", ["name", "nodeName", "label"])
+def test_bytes_that_are_no_text_are_a_gap_never_a_crash(tmp_path: Path, field: str) -> None:
+    _write(tmp_path, [_node()])
+    pods = {"name": _pod("MARK"), "nodeName": _pod(nodeName="MARK"), "label": _pod()}
+    pods["label"]["metadata"]["labels"] = {"a": "MARK"}
+    bad = json.dumps({"kind": "PodList", "items": [_pod("good"), pods[field]]}).encode()
+    (tmp_path / "pods.json").write_bytes(bad.replace(b"MARK", b"a\xffb"))
+    snapshot = _read(tmp_path)
+    assert ([pod.name for pod in snapshot.pods], len(snapshot.gaps)) == (["good"], 1)
+
+
+def test_endless_nesting_is_an_error(tmp_path: Path) -> None:
+    _write(tmp_path, [_node()])
+    (tmp_path / "pods.json").write_text('{"kind": "List", "items": [{"kind": "Pod", "spec": ' + "[" * 100_000)
+    with pytest.raises(BadInput, match=r"pods\.json"):
+        _read(tmp_path)
+
+
+def test_what_was_not_saved_is_a_gap_or_for_nodes_and_pods_an_error(tmp_path: Path) -> None:
+    folder = _write(tmp_path, [_node()])
+    (folder / "pdbs.json").unlink()
+    assert [gap.kind for gap in _read(folder).gaps] == ["PodDisruptionBudget"]
+    (folder / "pods.json").unlink()
+    with pytest.raises(BadInput, match="holds no Pod"):
+        _read(folder)
+
+
 @pytest.mark.parametrize(("groups", "place", "words"), [
+    pytest.param([_group(provider="aws")], "nodeGroups[0].provider", "no provider", id="unknown-provider"),
+    pytest.param([_group(mni=4)], "nodeGroups[0]", "mni", id="unknown-field"),
     pytest.param([_group(), _group()], "nodeGroups[1].id", "twice", id="id-twice"),
     pytest.param([_group(min=4)], "nodeGroups[0].max", "below min 4", id="min-above-max"),
     pytest.param([_group(id="genral")], "nodeGroups[0].id", "no node's providerID names it", id="no-node-names-it"),
     pytest.param([_group(max="3")], "nodeGroups[0]", "Expected `int`", id="wrong-type"),
     pytest.param([{"min": 1}], "nodeGroups[0]", "id", id="no-id"),
     pytest.param([_group(template={**_node(), "status": {"allocatable": {"cpu": "1.5Gii"}}})],
-                 "nodeGroups[0].template", "1.5Gii", id="template-quantity"),
+                 "nodeGroups[0].template.status.allocatable.cpu", "1.5Gii", id="template-quantity"),
     pytest.param([_group(template={"metadata": {"name": "t"}})], "nodeGroups[0].template", "status",
                  id="template-status"),
 ])

@@ -1,0 +1,44 @@
+"""`make run` as a newcomer meets it: a process of its own, watched to its end.
+
+The story contains what the issue asks to be shown: the act function is killed between the provider's call and the
+record, twice, and nothing is bought twice. The run itself checks that and says so in its exit code.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "infra.local.run", *arguments], cwd=ROOT, capture_output=True,
+                          text=True, timeout=110, check=False)
+
+
+def test_the_story_is_told_to_its_end(tmp_path: Path) -> None:
+    place = tmp_path / "local"
+    done = _run("--speed", "30", "--place", str(place))
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-6000:]
+    told = done.stdout
+    for words in ("scheduler refuses", "webhook:", "plan: grow batch from 0 to 2", "Cluster API creates",
+                  "nothing is bought again", "unneeded for:", "cooldown:", "tainted and cordoned", "evicted",
+                  "Everything happened as it should."):
+        assert words in told, words
+    assert told.count("was killed after its call to the provider") == 2
+    assert " NO " not in told
+    assert "Traceback" not in told
+    assert [path.name for path in place.iterdir()] == ["run.log"], "nothing else is left behind"
+    lines = (place / "run.log").read_text("utf-8").splitlines()
+    assert all(json.loads(line) for line in lines), "the functions' log is JSON lines"
+
+
+@pytest.mark.parametrize("arguments", [("--speed", "0"), ("--speed", "fast"), ("--kill-act", "9"), ("--nonsense",)])
+def test_a_wrong_argument_is_one_line_and_exit_2(arguments: tuple[str, ...]) -> None:
+    done = _run(*arguments)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)

@@ -1,0 +1,69 @@
+"""The emulation knows functions, queues and routes from what is deployed, and makes events of Lambda's shapes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app import app
+from infra.local import deployment
+from infra.local.lambda_events import schedule_event
+from infra.local.routes import find, proxy_event
+
+
+def test_every_registered_function_can_be_entered_and_every_queue_is_in_the_template() -> None:
+    functions = {function.name: function for function in deployment.functions()}
+    assert functions["tick"].schedule == "rate(1 minute)"
+    assert functions["act_clusterapi"].queue == "act_clusterapi"
+    assert all(callable(deployment.entry(function)) for function in functions.values())
+    assert set(deployment.queues()) == set(functions) - {"tick"}
+
+
+def test_queues_behave_as_the_template_says() -> None:
+    resources = json.loads(deployment.TEMPLATE.read_text("utf-8"))["Resources"]
+    properties = resources["ReconcileQueue"]["Properties"]
+    queue = deployment.queues()["reconcile"]
+    assert queue.visibility == properties["VisibilityTimeout"]
+    assert queue.max_receives == properties["RedrivePolicy"]["maxReceiveCount"]
+
+
+@pytest.mark.parametrize(("method", "target", "resource", "parameters"), [
+    ("GET", "/healthz", "/healthz", {}),
+    ("POST", "/clusters/shop/events", "/clusters/{name}/events", {"name": "shop"}),
+    ("GET", "/clusters/a%2Fb?limit=3", "/clusters/{name}", {"name": "a/b"}),
+])
+def test_requests_find_their_route(method: str, target: str, resource: str, parameters: dict[str, str]) -> None:
+    route = find(app, method, target)
+    assert route is not None
+    assert (route.resource, route.parameters) == (resource, parameters)
+
+
+@pytest.mark.parametrize(("method", "target"), [("GET", "/nothing"), ("PUT", "/healthz"), ("GET", "/clusters/a/b/c")])
+def test_other_requests_find_none(method: str, target: str) -> None:
+    assert find(app, method, target) is None
+
+
+def test_read_routes_ask_for_the_key_and_the_others_do_not() -> None:
+    read, hook = find(app, "GET", "/clusters"), find(app, "POST", "/clusters/shop/events")
+    assert read is not None
+    assert hook is not None
+    assert hook.allows({}, "key")
+    assert read.allows({"X-Api-Key": "key"}, "key")
+    assert not read.allows({"X-Api-Key": "other"}, "key")
+    assert not read.allows({"X-Api-Key": ""}, "")
+
+
+def test_a_request_becomes_a_proxy_event_that_the_app_answers() -> None:
+    route = find(app, "GET", "/healthz?a=1&a=2")
+    assert route is not None
+    event = proxy_event(route, "GET", "/healthz?a=1&a=2", {"Accept": "*/*"}, b"", "r")
+    assert event["multiValueQueryStringParameters"] == {"a": ["1", "2"]}
+    answer = app(event, None)
+    assert (answer["statusCode"], json.loads(answer["body"])) == (200, {"status": "ok"})
+
+
+def test_a_scheduled_event_has_a_time_and_an_id_of_its_own() -> None:
+    events = [schedule_event("tick", 1_795_245_654.0, number) for number in range(2)]
+    assert events[0]["time"] == "2026-11-21T07:20:54Z"
+    assert events[0]["id"] != events[1]["id"]

@@ -1,0 +1,63 @@
+"""The story's verdict: everything right is right, and each thing that goes wrong is named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from infra.local.story.ledger import Ledger, checked
+from infra.local.story.telling import count, names, span
+
+SMALLEST = {"workers": 1}
+
+
+def _good() -> Ledger:
+    return Ledger(
+        asked=[("workers", 1, 4), ("workers", 4, 1)], planned=Counter(workers=3), bought=Counter(workers=3),
+        joined=Counter(workers=3), gone=Counter(workers=3), killed=["act_clusterapi"] * 2, woken=1, evicted=2,
+        ended=Counter(succeeded=4), quiet_writes=[2, 3, 4], why_not=["workers: Insufficient cpu"], sizes=SMALLEST,
+        pending_at=(10.0, 1.0), answered_at=(14.0, 1.2))
+
+
+def _missing(ledger: Ledger) -> list[str]:
+    return [each.words for each in checked(ledger, 2, SMALLEST) if not each.met]
+
+
+def test_a_story_that_went_well() -> None:
+    assert _missing(_good()) == []
+    reaction = _good().reaction
+    assert reaction is not None
+    assert (reaction[0], round(reaction[1], 3)) == (4.0, 0.2)
+
+
+@pytest.mark.parametrize(("change", "missing"), [
+    (lambda led: led.asked.append(("workers", 4, 7)), "nothing was bought twice"),
+    (lambda led: led.bought.update(workers=1), "nothing was bought twice"),
+    (lambda led: led.killed.pop(), "the act function was killed between provider call and record, 2 times"),
+    (lambda led: led.joined.update(workers=-1), "every machine became a node"),
+    (lambda led: led.errors.append("tick: RuntimeError"), "no dead letters, no function failed"),
+    (lambda led: led.dead_letters.update(reconcile=1), "no dead letters, no function failed"),
+    (lambda led: led.ended.update(failed=1), "every operation ended well"),
+    (lambda led: led.quiet_writes.extend([9] * 9), "a quiet pass writes at most 5 items"),
+    (lambda led: led.why_not.clear(), "the pod that fits nowhere got a reason"),
+    (lambda led: setattr(led, "least_room", -1), "pods were moved, and their disruption budget was kept"),
+    (lambda led: setattr(led, "unfinished", "chapter 2"), "the story came to its end"),
+    (lambda led: setattr(led, "sizes", {"workers": 2}), "what was bought was given back"),
+    (lambda led: setattr(led, "woken", 0), "the webhook asked for a pass"),
+])
+def test_what_went_wrong_is_named(change: Callable[[Ledger], object], missing: str) -> None:
+    ledger = _good()
+    change(ledger)
+    assert missing in _missing(ledger)
+
+
+def test_an_empty_ledger_is_not_a_success() -> None:
+    assert len(_missing(Ledger())) > 5
+    assert Ledger().reaction is None
+
+
+def test_words() -> None:
+    assert (span(247.9), count(1, "pod"), count(2, "pod")) == ("04:07", "1 pod", "2 pods")
+    assert names(["c", "a", "b", "a", "d"], 2) == "a, b and 2 more"
