@@ -19,6 +19,7 @@ from chalicelib.handlers import act, hook, query, reconcile, tick
 from chalicelib.handlers.answer import Answer, answered
 from chalicelib.handlers.entry import preload
 from chalicelib.handlers.runtime import runtime
+from chalicelib.model.errors import BadInput
 
 preload(__name__)
 
@@ -41,8 +42,11 @@ def _respond(work: Callable[[], Answer]) -> Response:
 
 
 def _body() -> bytes:
-    raw = _request().raw_body
-    return raw if isinstance(raw, bytes) else raw.encode()
+    try:
+        raw = _request().raw_body
+        return raw if isinstance(raw, bytes) else raw.encode()
+    except ValueError:
+        raise BadInput("body", "is neither UTF-8 text nor base64", "post JSON as UTF-8") from None
 
 
 @app.route("/healthz", methods=["GET"])

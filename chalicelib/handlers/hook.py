@@ -12,11 +12,15 @@ sends nothing:
 So 1,000 events in a second are one pass, and no event is lost: whatever happened inside the window happened before the
 snapshot of the pass at its end, and the first event after it opens the next. A pass that is running when the message
 arrives is no reason to drop it (its snapshot may be older than the event): handlers/reconciling.py keeps it for later.
+
+A signature counts once, and it is noted last: a request that ended in 503 or 400 was not served, and the sender may
+repeat it byte for byte, however it ended (a function that is killed could take back nothing). A window whose message
+the queue refused is closed again for the same reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from chalicelib.dispatch.guard import permitted
 from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
@@ -28,12 +32,15 @@ from chalicelib.handlers.webhook.doors import Door
 from chalicelib.handlers.webhook.matter import matters
 from chalicelib.handlers.webhook.parse import parse
 from chalicelib.handlers.webhook.verify import SKEW, Knock, Verdict, verify
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy import Policy
+from chalicelib.store.errors import StoreError
 
 MAX_BODY = 256 * 1024
 MAX_GAPS = 20
 
+_NOT_KNOWN = "not known; store its policy first (outscaler apply)"
+_USED = "signature was used before"
 _NOT_ACCEPTED = (
     "Authorization: not accepted; sign timestamp.body into X-Outscaler-Timestamp and X-Outscaler-Signature: sha256=…, "
     "each with the cluster's webhook secret and a fresh timestamp, or send Authorization: Bearer"
@@ -59,39 +66,77 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
         raise
     matched = sum(matters(signal, policy.webhook.reasons) for signal in heard.signals)
     woken = matched > 0 and permitted(policy).plan and _wake(policy, rt)
+    _note(policy, knock, rt)
     logger.info("webhook", cluster=policy.name, accepted=len(heard.signals), matched=matched, woken=woken)
     gaps = {"gaps": list(heard.gaps[:MAX_GAPS]), "unread": len(heard.gaps)} if heard.gaps else {}
     return Answer(202, {"accepted": len(heard.signals), "matched": matched, "woken": woken, **gaps})
 
 
 def _check_size(headers: Mapping[str, str], body: bytes) -> None:
-    declared = headers.get("content-length", "").strip()
-    size = max(len(body), int(declared) if declared.isascii() and declared.isdigit() else 0)
-    if size > MAX_BODY:
-        raise Refused(413, f"body: {size} bytes; post at most {MAX_BODY} at a time")
+    if max(len(body), _declared(headers)) > MAX_BODY:
+        raise Refused(413, f"body: more than {MAX_BODY} bytes; post less at a time")
+
+
+def _declared(headers: Mapping[str, str]) -> int:
+    """Content-Length, 0 where it says nothing. Ten digits tell enough; thousands are more than int() reads."""
+    digits = headers.get("content-length", "").strip()
+    return int(digits.lstrip("0")[:10] or "0") if digits.isascii() and digits.isdigit() else 0
 
 
 def _admitted(cluster: str, door: Door, knock: Knock, rt: Runtime) -> Policy:
     """The policy of the cluster whose door was opened; Refused says 404 or 401, and only the log says why."""
-    if not door.known:
-        raise Refused(404, f"clusters/{cluster[:64]}: not known; store its policy first (outscaler apply)")
-    verdict = knock.verdict
     policy = door.policy
-    if verdict is not Verdict.ACCEPTED or policy is None:
-        logger.warning("webhook refused", cluster=cluster, cause=verdict.value)
-        raise Refused(401, _NOT_ACCEPTED)
-    if knock.signature and not rt.store.debounce.first_use(cluster, knock.signature, 2 * SKEW):
-        logger.warning("webhook refused", cluster=cluster, cause="signature was used before")
-        raise Refused(401, _NOT_ACCEPTED)
+    if not door.known:
+        raise _refused(cluster, "no such cluster", 404, f"clusters/{_shown(cluster)}: {_NOT_KNOWN}")
+    if knock.verdict is not Verdict.ACCEPTED or policy is None:
+        raise _refused(cluster, knock.verdict.value)
+    if knock.signature and rt.store.debounce.used(cluster, knock.signature):
+        raise _refused(cluster, _USED)
     return policy
+
+
+def _refused(cluster: str, cause: str, status: int = 401, line: str = _NOT_ACCEPTED) -> Refused:
+    """What to raise. Known or not, a refusal leaves one line in the log: writing it takes time, too."""
+    logger.warning("webhook refused", cluster=_shown(cluster), cause=cause)
+    return Refused(status, line)
+
+
+def _shown(cluster: str) -> str:
+    """A name that may be anything, as a short line of ASCII."""
+    return cluster[:64].encode("ascii", "backslashreplace").decode()[:64]
+
+
+def _note(policy: Policy, knock: Knock, rt: Runtime) -> None:
+    """The signature is used from now on; Refused if the same request has been served meanwhile."""
+    if not knock.signature:
+        return
+    debounce, by = rt.store.debounce, rt.owner()
+    try:
+        first = debounce.note(policy.name, knock.signature, 2 * SKEW, by=by)
+    except StoreError:
+        _take_back(policy.name, lambda: debounce.forget(policy.name, knock.signature, by=by))
+        raise
+    if not first:
+        raise _refused(policy.name, _USED)
 
 
 def _wake(policy: Policy, rt: Runtime) -> bool:
     """Whether this event is the first of its window, and so sends the message that ends it."""
-    window = policy.webhook.debounce
-    if window > 0 and not rt.store.debounce.wake(policy.name, window):
-        return False
-    due = rt.clock() + window
-    message = ReconcileMessage(cluster=policy.name, reason=Cause.WEBHOOK.value, at=due)
-    rt.sender.send(RECONCILE, encode(message), whole_delay(window))
+    window, debounce, by = policy.webhook.debounce, rt.store.debounce, rt.owner()
+    try:
+        if window > 0 and not debounce.wake(policy.name, window, by=by):
+            return False
+        message = ReconcileMessage(cluster=policy.name, reason=Cause.WEBHOOK.value, at=rt.clock() + window)
+        rt.sender.send(RECONCILE, encode(message), whole_delay(window))
+    except OutscalerError:      # no message: an open window would swallow the events to come
+        _take_back(policy.name, lambda: debounce.forget_wake(policy.name, by=by))
+        raise
     return True
+
+
+def _take_back(cluster: str, forget: Callable[[], None]) -> None:
+    """Undo what is ours before an error is passed on; where that fails too, the row ends by itself."""
+    try:
+        forget()
+    except StoreError as error:
+        logger.warning("not taken back", cluster=cluster, detail=f"{type(error).__name__}: {error}")

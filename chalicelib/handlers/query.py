@@ -69,9 +69,8 @@ def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> Answer:
     limit = _limit(parameters, MAX_FULL if full else MAX_LIMIT)
     before = _before(parameters)
     _stored(name, rt)
-    entries = rt.store.journal.recent(name, limit if before is None else MAX_LIMIT * 10)
-    chosen = [entry for entry in entries if before is None or _micros(entry.at) < _micros(before)][:limit]
-    return Answer(200, {"decisions": [_decision(entry, full=full) for entry in chosen]})
+    entries = rt.store.journal.recent(name, limit, before=before)
+    return Answer(200, {"decisions": [_decision(entry, full=full) for entry in entries]})
 
 
 def _stored(name: str, rt: Runtime) -> StoredPolicy:
@@ -118,10 +117,6 @@ def _decision(entry: JournalEntry, *, full: bool) -> dict[str, Any]:
     shown |= {"operation": entry.operation} if entry.operation else {}
     shown |= {"group": entry.group} if entry.group else {}
     return shown | ({"body": msgspec.json.decode(entry.body)} if full and entry.body else {})
-
-
-def _micros(at: float) -> int:
-    return round(at * 1e6)
 
 
 def _limit(parameters: Mapping[str, str], most: int) -> int:

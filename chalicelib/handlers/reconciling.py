@@ -99,11 +99,22 @@ def run(policy: Policy, lease: Lease, rt: Runtime) -> Plan:
         first_use=lambda key, ttl: rt.store.debounce.first_use(policy.name, key, ttl),
         emit=rt.emit, repeat_events=policy.options.record_duplicated_events,
     )
-    uids = {pod.key: pod.uid for pod in snapshot.pods if not pod.node}
-    unsaid = record_plan(plan, recorder, seconds=time.perf_counter() - started, uids=uids)
+    unsaid = _tell(plan, snapshot, recorder, time.perf_counter() - started)
     logger.info("pass", cluster=policy.name, plan=plan.id, token=lease.token, grow=len(plan.scale_ups),
                 remove=len(plan.removals), unneeded=len(plan.unneeded), gaps=len(plan.gaps), events_failed=unsaid)
     return plan
+
+
+def _tell(plan: Plan, snapshot: Snapshot, recorder: Recorder, seconds: float) -> str:
+    """What could not be told to the cluster. A journal that fails does not fail the pass: it is made and saved, and a
+    second one for the same message would decide nothing else. The next decision that is new finds its way there."""
+    uids = {pod.key: pod.uid for pod in snapshot.pods if not pod.node}
+    try:
+        return record_plan(plan, recorder, seconds=seconds, uids=uids)
+    except StoreError as error:
+        logger.error("pass not recorded", cluster=plan.cluster, plan=plan.id, error=type(error).__name__,
+                     detail=str(error))
+        return ""
 
 
 def _decide_and_save(policy: Policy, snapshot: Snapshot, lease: Lease, rt: Runtime) -> Plan:

@@ -121,14 +121,13 @@ class Table:
         return found
 
     def query(
-        self, cluster: str, prefix: str, *, newest_first: bool = False, limit: int | None = None
+        self, cluster: str, prefix: str, *, newest_first: bool = False, limit: int | None = None, below: str = ""
     ) -> Iterator[Raw]:
-        """Rows of the cluster whose item begins with prefix, in the order of items."""
+        """Rows of the cluster whose item begins with prefix, in the order of items; with below, which begins with prefix
+        itself, only those up to there: the others are neither read nor paid for."""
         request: dict[str, Any] = {
             "TableName": self.name, "ConsistentRead": True, "ScanIndexForward": not newest_first,
-            "KeyConditionExpression": "#cluster = :cluster" + (" AND begins_with(#item, :prefix)" if prefix else ""),
-            "ExpressionAttributeNames": {"#cluster": PARTITION_KEY} | ({"#item": SORT_KEY} if prefix else {}),
-            "ExpressionAttributeValues": {":cluster": {"S": cluster}} | ({":prefix": {"S": prefix}} if prefix else {}),
+            **_key_condition(cluster, prefix, below),
         }
         while True:
             answer = self._send("query", request | ({"Limit": limit} if limit else {}))
@@ -205,6 +204,17 @@ class Table:
         if tried >= ATTEMPTS:
             raise StoreThrottled(f"{what}, {tried} times")
         self._sleep(self._chance() * min(LONGEST_WAIT, FIRST_WAIT * 2**tried))
+
+
+def _key_condition(cluster: str, prefix: str, below: str) -> dict[str, Any]:
+    names, values = {"#cluster": PARTITION_KEY}, {":cluster": {"S": cluster}}
+    condition = "#cluster = :cluster"
+    if prefix:
+        names["#item"], values[":prefix"] = SORT_KEY, {"S": prefix}
+        condition += " AND #item BETWEEN :prefix AND :below" if below else " AND begins_with(#item, :prefix)"
+    if below:
+        values[":below"] = {"S": below}
+    return {"KeyConditionExpression": condition, "ExpressionAttributeNames": names, "ExpressionAttributeValues": values}
 
 
 def _is_busy(error: ClientError) -> bool:

@@ -43,15 +43,24 @@ class Journal:
             facts = entry.facts | {"body_left_out": left_out}
             data = encode(msgspec.structs.replace(entry, facts=facts, body=""))
             pieces = pack(data)
-        item = f"{JOURNAL}{round(entry.at * 1e6):020d}#{fingerprint(data)}"
+        item = f"{_first_at(entry.at)}#{fingerprint(data)}"
         self._table.write(self._table.put(
             JournalRow(cluster, item, blob=pieces[0], expires_at=int(entry.at + self._kept))
         ))
 
-    def recent(self, cluster: str, limit: int = 50) -> tuple[JournalEntry, ...]:
-        """The newest entries, newest first, without those whose time is up."""
+    def recent(self, cluster: str, limit: int = 50, *, before: float | None = None) -> tuple[JournalEntry, ...]:
+        """The newest entries, newest first, without those whose time is up.
+
+        before: epoch seconds; only what happened earlier, to the microsecond. The last one's `at` gives the next page.
+        """
+        below = "" if before is None else _first_at(max(before, 0.0))
         oldest = self._clock() - self._kept
         rows = (JournalRow.from_raw_data(raw)
-                for raw in self._table.query(cluster, JOURNAL, newest_first=True, limit=limit))
+                for raw in self._table.query(cluster, JOURNAL, newest_first=True, limit=limit, below=below))
         entries = (decode(unpack((row.blob,)), JournalEntry) for row in rows)
         return tuple(entry for entry in entries if entry.at > oldest)
+
+
+def _first_at(at: float) -> str:
+    """Comes before the items of all entries of this instant and after those of earlier ones."""
+    return f"{JOURNAL}{round(at * 1e6):020d}"

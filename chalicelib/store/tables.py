@@ -165,6 +165,7 @@ class ClaimRow(Row):
 
 
 class SeenRow(Row):
-    """Something that counts once until that instant."""
+    """Something that counts once until that instant. by: whose use it was, for taking it back."""
 
     until = InstantAttribute()
+    by = UnicodeAttribute(null=True)

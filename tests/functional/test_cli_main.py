@@ -118,6 +118,13 @@ def test_warnings_are_told_and_count_only_when_strict(tmp_path: Path, capsys: Sa
     assert main(["validate", "--strict", file]) == 1
 
 
+def test_the_architectures_example_is_right_word_for_word(tmp_path: Path, capsys: Said) -> None:
+    assert main(["validate", write(tmp_path, "policy.yaml", ARCHITECTURE)]) == 0
+    said = capsys.readouterr()
+    assert said.out.splitlines()[1].endswith("right, 3 warnings")
+    assert len(said.err.splitlines()) == 3
+
+
 def test_json_and_yaml_say_the_same(tmp_path: Path, capsys: Said) -> None:
     file = write(tmp_path, "policy.yaml", GOOD.replace("active", "on"))
     assert main(["validate", "-o", "json", file]) == 2
@@ -195,17 +202,20 @@ def test_without_a_table_it_says_which_one_is_missing() -> None:
     assert done.stderr.startswith("--table: is not given, and OUTSCALER_TABLE is not set")
 
 
-@pytest.mark.parametrize("environment", [
-    {},                                                                                       # no region
-    {"AWS_DEFAULT_REGION": "eu-central-2", "AWS_EC2_METADATA_DISABLED": "true"},              # no credentials
-    {"AWS_DEFAULT_REGION": "eu-central-2", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
-     "AWS_ENDPOINT_URL": "http://127.0.0.1:9"},                                               # nobody answers
-], ids=["no-region", "no-credentials", "unreachable"])
-def test_aws_that_cannot_be_used_is_one_line(environment: dict[str, str]) -> None:
+@pytest.mark.parametrize(("environment", "says"), [
+    ({}, "AWS region: You must specify a region; set AWS_DEFAULT_REGION"),
+    ({"AWS_DEFAULT_REGION": "eu-central-2", "AWS_EC2_METADATA_DISABLED": "true"},
+     "AWS credentials: Unable to locate credentials; set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"),
+    ({"AWS_PROFILE": "nobodys"}, "AWS_PROFILE: The config profile (nobodys) could not be found; name a profile"),
+    ({"AWS_DEFAULT_REGION": "eu-central-2", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
+      "AWS_ENDPOINT_URL": "http://127.0.0.1:9"},
+     'AWS endpoint: Could not connect to the endpoint URL: "http://127.0.0.1:9/"; check AWS_DEFAULT_REGION'),
+], ids=["no-region", "no-credentials", "no-profile", "unreachable"])
+def test_aws_that_cannot_be_used_is_one_line_with_its_place_and_remedy(environment: dict[str, str], says: str) -> None:
     done = outscaler("get", "--table", "t", **environment)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
-    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith(says)
 
 
 def test_a_bug_is_one_line_unless_the_traceback_is_asked_for() -> None:

@@ -23,7 +23,7 @@ WEBHOOK = {"secret": "outscaler/shop/webhook"}
 
 def refusal(code: int, message: str) -> dict[str, Any]:
     """The fields of a Fault with which an API server refuses."""
-    reason = {401: "Unauthorized", 403: "Forbidden", 503: "ServiceUnavailable"}[code]
+    reason = {401: "Unauthorized", 403: "Forbidden", 429: "TooManyRequests", 503: "ServiceUnavailable"}[code]
     status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code,
               "message": message}
     return {"status": code, "body": json.dumps(status).encode()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chalicelib.dispatch.messages import Cause, ReconcileMessage, encode
 from infra.local.controllers import seed
 from infra.local.queues import Message, last, late, lost, twice, untouched
 from tests.scenario.policies import WEBHOOK, document
@@ -14,6 +15,11 @@ def _pods_arrive(world: StoryWorld) -> None:
     world.seed(seed.machine_deployment("workers", 1, 1, 8))
     world.minutes(2.5)
     world.seed(seed.deployment("web", replicas=12, cpu="1"))
+
+
+def _wake(world: StoryWorld) -> None:
+    message = ReconcileMessage("shop", Cause.WEBHOOK.value, world.clock())
+    world.redeliver("reconcile", encode(message).decode())
 
 
 def _four_nodes_came(world: StoryWorld) -> None:
@@ -38,7 +44,7 @@ def test_every_message_comes_twice(world: StoryWorld) -> None:
 
 @story(grain=30.0)
 def test_messages_come_in_the_wrong_order(world: StoryWorld) -> None:
-    """Three scans a minute, of which each tick's come backwards; and the newest of what waits is always served first."""
+    """Three scans a minute, each tick's coming backwards, and the newest of what waits is always served first."""
     world.queues.pick = last
     world.queues.tamper = _backwards
     world.apply_policy(document(scan="20s"))
@@ -58,14 +64,14 @@ def _backwards(message: Message) -> list[Message]:
 
 
 @story(grain=30.0)
-def test_messages_of_operations_come_after_ten_minutes(world: StoryWorld) -> None:
+def test_messages_of_operations_come_five_minutes_late(world: StoryWorld) -> None:
     """The sweeper has sent the operation again by then; the late message finds it over."""
-    world.queues.tamper = lambda message: (late(600.0) if message.queue.startswith("act") else untouched)(message)
+    world.queues.tamper = lambda message: (late(300.0) if message.queue.startswith("act") else untouched)(message)
     _pods_arrive(world)
     world.minutes(1)
     world.queues.tamper = untouched
 
-    world.minutes(12)
+    world.minutes(6)
 
     _four_nodes_came(world)
     swept = [i.at for i in world.invocations if i.function == "tick" and i.answer["swept"]]
@@ -97,8 +103,7 @@ def test_lost_messages_are_made_up_for_when_the_marker_runs_out(world: StoryWorl
 def test_two_reconciles_at_once(world: StoryWorld) -> None:
     """The lease lets one in. The other was a wake-up, and may know of something newer: it comes back when it can."""
     _pods_arrive(world)
-    wake = '{"cluster":"shop","reason":"webhook","at":%s}'
-    world.at("reconcile:observed", lambda: world.redeliver("reconcile", wake % world.clock()))
+    world.at("reconcile:observed", lambda: _wake(world))
 
     world.minutes(4)
 
@@ -111,12 +116,12 @@ def test_two_reconciles_at_once(world: StoryWorld) -> None:
 
 @story(grain=30.0)
 def test_a_reconcile_that_was_overtaken_cannot_act(world: StoryWorld) -> None:
-    """It sleeps for longer than its lease after it has looked, and wakes up believing: another has planned meanwhile."""
+    """It sleeps through its lease after it has looked, and wakes up believing; another has planned meanwhile."""
     _pods_arrive(world)
 
     def sleep_while_another_works() -> None:
         world.clock.advance(301.0)
-        world.redeliver("reconcile", '{"cluster":"shop","reason":"webhook","at":%s}' % world.clock())
+        _wake(world)
 
     world.at("reconcile:observed", sleep_while_another_works)
     world.minutes(8)

@@ -8,7 +8,7 @@ from tests.scenario.policies import document, refusal
 from tests.scenario.stage import story
 from tests.scenario.world import StoryWorld
 
-OPTIONS = {"scaleDownUnneededTime": "2m"}
+OPTIONS = {"scaleDownUnneededTime": "1m"}
 WORKERS = "MachineDeployment/default/workers"
 
 
@@ -22,7 +22,7 @@ def test_CA_5510_a_cluster_that_cannot_be_read_loses_no_node_and_disturbs_no_oth
     world.minutes(2.5)
     world.server.faults.add(Fault(path="/api/v1/(pods|nodes)", times=-1, **refusal(503, "etcd is away")))
 
-    world.minutes(8)
+    world.minutes(5)
 
     assert len(world.nodes()) == 3
     assert world.writes() == []
@@ -34,7 +34,7 @@ def test_CA_5510_a_cluster_that_cannot_be_read_loses_no_node_and_disturbs_no_oth
     since = {name: known.unneeded_since for name, known in world.last_known_nodes().items()}
 
     world.server.faults.clear()
-    world.minutes(4)
+    world.minutes(2)
 
     assert len(world.nodes()) == 1, "its timers have gone on where they were"
     assert set(since) - set(world.nodes())

@@ -79,7 +79,7 @@ def test_CA_8817_a_refused_resize_names_its_reason_and_the_next_group_is_bought(
                seed.machine_deployment("spare", 0, 0, 5, "8"))
     world.minutes(2)
     world.server.faults.add(Fault(method="PATCH", path="machinedeployments/cheap/scale", times=-1,
-                                  **refusal(403, 'exceeded quota: machines, requested: 1, used: 10, limited: 10')))
+                                  **refusal(403, "exceeded quota: machines, requested: 1, used: 10, limited: 10")))
     world.seed(seed.deployment("web", replicas=1, cpu="1500m"))
 
     world.minutes(5)
@@ -95,7 +95,7 @@ def test_CA_8817_a_refused_resize_names_its_reason_and_the_next_group_is_bought(
 
 @story(grain=20.0)
 def test_CA_369_a_machine_that_never_joins_is_waited_for_and_then_another_group_used(world: StoryWorld) -> None:
-    world.apply_policy(document())
+    world.apply_policy(document(options={"maxNodeProvisionTime": "6m"}))
     world.seed(seed.machine_deployment("base", 1, 1, 1, "1"), seed.machine_deployment("cheap", 0, 0, 5, "2"),
                seed.machine_deployment("spare", 0, 0, 5, "8"))
     world.minutes(2)
@@ -104,7 +104,7 @@ def test_CA_369_a_machine_that_never_joins_is_waited_for_and_then_another_group_
     world.minutes(1.5)
     request = world.group_memory(CHEAP).request
     assert request is not None
-    assert request.expected_at - request.since == 900.0
+    assert request.expected_at - request.since == 360.0
 
     world.step(request.expected_at - world.clock())
 
@@ -117,3 +117,21 @@ def test_CA_369_a_machine_that_never_joins_is_waited_for_and_then_another_group_
     assert world.group_memory(CHEAP).request is None
     assert (world.size("cheap"), world.size("spare")) == (1, 1)     # not one more of the kind that does not come
     assert world.pending() == ()
+
+
+@story(grain=20.0)
+def test_CA_6333_a_throttled_call_is_made_again_when_the_server_says_and_is_no_failure(world: StoryWorld) -> None:
+    world.apply_policy(document())
+    world.seed(seed.machine_deployment("workers", 1, 1, 5))
+    world.minutes(1.5)
+    world.server.faults.add(Fault(method="PATCH", path="/scale", times=2, headers={"Retry-After": "20"},
+                                  **refusal(429, "too many requests")))
+    world.seed(seed.deployment("web", replicas=5, cpu="1"))
+
+    world.minutes(3)
+
+    (grown,) = world.ended("grow")
+    assert (grown["state"], grown["from"], grown["to"]) == ("succeeded", 1, 2)
+    assert 40.0 <= grown["seconds"] < 60.0
+    assert world.group_memory("MachineDeployment/default/workers").backoff is None
+    assert len(world.machines("workers")) == 2

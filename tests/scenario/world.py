@@ -16,7 +16,6 @@ import msgspec
 
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.model.memory import GroupMemory, NodeMemory
-from chalicelib.model.operation import Operation
 from chalicelib.store.journal import JournalEntry
 from infra.local.aws import LocalAws
 from infra.local.controllers import seed
@@ -41,7 +40,7 @@ class Neighbour:
 
     def __init__(self, name: str, world: StoryWorld) -> None:
         self.name = name
-        self.kube = ObjectStore(world.clock, seed=len(name))
+        self.kube = ObjectStore(world.clock, seed=1 + len(world.neighbours))
         self.server = ApiServer(self.kube)
         self.cluster = ClusterSimulation(self.kube, world.clock)
         self.server.start()
@@ -74,12 +73,14 @@ class StoryWorld(LocalWorld):
     """A LocalWorld with hooks. cloud: where set, the provider `clusterapi` is this one, in memory.
 
     passes: the memory of each cluster, as stored, after each pass. requests: since the last `requests = Requests()`.
+    lines: what the functions log. runtimes: how many were made.
     """
 
     def __init__(self, aws: LocalAws, **settings: Any) -> None:
         self.requests = Requests()
         self.passes: list[Json] = []
         self.lines = io.StringIO()
+        self.runtimes = 0
         self._passed_at: list[float] = []
         self.cloud: InMemoryProvider | None = None
         self.neighbours: dict[str, Neighbour] = {}
@@ -140,6 +141,7 @@ class StoryWorld(LocalWorld):
 
     def new_runtime(self) -> Runtime:
         """See LocalWorld."""
+        self.runtimes += 1
         made = super().new_runtime()
         dies = made.checkpoint
 
@@ -233,13 +235,13 @@ class StoryWorld(LocalWorld):
     def rotate_credentials(self) -> None:
         """The cluster's token changes, and with it the kubeconfig in the secret; the old one is refused at once."""
         known = self.server.api.authority.user("admin")
-        self.server.api.authority = Authority((User("admin", "rotated-" + known.token, known.groups),), {})
+        self.server.api.authority = Authority((User("admin", f"rotated-{known.token}", known.groups),), {})
         self.put_secret(self.kubeconfig_secret, self.server.kubeconfig())
 
     @property
-    def tokens(self) -> tuple[str, ...]:
-        """What must be in no log."""
-        return (self.server.api.authority.user("admin").token,)
+    def token(self) -> str:
+        """What must be in no log; a rotated one ends with the one before it."""
+        return self.server.api.authority.user("admin").token
 
     # -- what was told
 
@@ -277,19 +279,14 @@ class StoryWorld(LocalWorld):
         verdict: Json = next(each for each in self.last_plan()["groups"] if each["group"] == group)["skipped"]
         return verdict
 
-    def operation(self) -> Operation:
-        """The only open operation."""
-        (found,) = self.operations()
-        return found
-
     def calls(self, function: str) -> int:
         """How often a function was invoked."""
         return sum(invocation.function == function for invocation in self.invocations)
 
-    def writes(self, but: str = "-") -> list[str]:
+    def writes(self, but: str | None = None) -> list[str]:
         """Every request that changed the cluster, except to paths with this in them."""
         return [f"{request.method} {request.path}" for request in self.server.requests
-                if request.method != "GET" and but not in request.path]
+                if request.method != "GET" and (but is None or but not in request.path)]
 
     @property
     def log(self) -> list[Json]:
@@ -302,9 +299,11 @@ class StoryWorld(LocalWorld):
 
     def rows(self) -> dict[str, Json]:
         """The whole table: `cluster item` -> attributes as DynamoDB has them."""
-        table, rows, start = self.store.table, {}, {}
+        table, rows = self.store.table, dict[str, Json]()
+        client: Any = table.client
+        start: Json = {}
         while True:
-            page = table.client.scan(TableName=table.name, ConsistentRead=True, **start)
+            page: Json = client.scan(TableName=table.name, ConsistentRead=True, **start)
             for raw in page["Items"]:
                 rows[f"{raw['cluster']['S']} {raw['item']['S']}"] = {
                     name: next(iter(value.values())) for name, value in raw.items()}

@@ -42,7 +42,7 @@ class Knock(msgspec.Struct, frozen=True):
 
 def sign(key: bytes, timestamp: str, body: bytes) -> str:
     """The value of X-Outscaler-Signature: `sha256=` and 64 hexadecimal digits. timestamp: epoch seconds, as sent."""
-    digest = hmac.new(key, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+    digest = hmac.new(key, _bytes(timestamp) + b"." + body, hashlib.sha256).hexdigest()
     return f"sha256={digest}"
 
 
@@ -70,18 +70,23 @@ def _signed(keys: tuple[bytes, ...], timestamp: str, body: bytes, given: str, de
     for index in range(MAX_VALUES):
         real = index < len(keys)
         expected = sign(keys[index] if real else decoy, timestamp, body)
-        right |= hmac.compare_digest(expected.encode(), given.encode()) and real
+        right |= hmac.compare_digest(expected.encode(), _bytes(given)) and real
     return right
 
 
 def _borne(keys: tuple[bytes, ...], token: str, decoy: bytes) -> bool:
     right = False
-    presented = hashlib.sha256(token.encode()).digest()     # equal lengths: compare_digest would tell the length
+    presented = hashlib.sha256(_bytes(token)).digest()     # equal lengths: compare_digest would tell the length
     for index in range(MAX_VALUES):
         real = index < len(keys)
         expected = hashlib.sha256(keys[index] if real else decoy).digest()
         right |= hmac.compare_digest(expected, presented) and real
     return right
+
+
+def _bytes(text: str) -> bytes:
+    """A header's bytes. Half a surrogate pair, which is no text, becomes bytes that no key and no digest has."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _token(header: str) -> str:

@@ -14,7 +14,8 @@ from chalicelib.model.reason import Code, Reason
 # Volumes that no filter of the scheduler looks at. Everything else may be refused by VolumeRestrictions, VolumeBinding,
 # VolumeZone or NodeVolumeLimits, and so does not fit until those are simulated.
 _HARMLESS = frozenset({"emptyDir", "emptyDirMemory", "hostPath", "configMap", "secret", "downwardAPI", "projected",
-                       "nfs", "gitRepo", "image", "cephfs", "glusterfs", "flexVolume", "csi"})  # csi: inline, which nothing counts
+                       "nfs", "gitRepo", "image", "cephfs", "glusterfs", "flexVolume",
+                       "csi"})  # an inline CSI volume, which no limit counts
 
 # What a class may carry that is not simulated, with its name in the answer; in the order in which it is named.
 _CARRIED: tuple[tuple[str, Callable[[PodClass], bool]], ...] = (

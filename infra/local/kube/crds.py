@@ -1,7 +1,7 @@
 """CustomResourceDefinitions: from a manifest to a served resource, and a directory of manifests into a store.
 
-The simulation ships its own short definitions (definitions/); where Cluster API's real ones are at hand, the same code loads
-those and objects are validated against their full schemas.
+The simulation ships its own short definitions (definitions/); where Cluster API's real ones are at hand, the same code
+loads those and objects are validated against their full schemas.
 """
 
 from __future__ import annotations

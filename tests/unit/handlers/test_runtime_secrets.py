@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from chalicelib.handlers.absent import Absent
 from chalicelib.handlers.runtime import SECRET_KEPT_FOR, Secrets
 from chalicelib.kube.secrets import SecretReader
 from chalicelib.model.secret import SecretUnavailable
-from chalicelib.providers.errors import InvalidRequest
 from infra.local.controllers.clock import ManualClock
 
 
@@ -50,9 +48,3 @@ def test_silence_is_bridged_with_the_last_value() -> None:
     with pytest.raises(SecretUnavailable):
         secrets("b")
 
-
-def test_a_provider_that_cannot_be_built_answers_every_question_with_why() -> None:
-    absent = Absent("acme", "is not available")
-    assert absent.name == "acme"
-    with pytest.raises(InvalidRequest, match="provider acme: is not available"):
-        absent.observe(())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 from urllib3.exceptions import InsecureRequestWarning
 
 from chalicelib.kube import errors
@@ -64,6 +65,22 @@ def test_without_a_ca_only_public_authorities_are_trusted() -> None:
         client(server).get("/n")
 
 
+def test_the_public_authorities_are_the_shipped_ones_and_not_the_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = tmp_path / "bundle.pem"
+    bundle.write_bytes(OURS.pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
+    with HttpScript([NODE], tls=OURS.server()) as server, \
+            pytest.raises(errors.Unavailable, match="certificate is refused"):
+        client(server).get("/n")
+
+
+def test_plain_http_has_no_use_for_certificates() -> None:
+    with HttpScript([NODE]) as server:
+        client(server, cluster={"certificate-authority-data": b64(b"nobody reads this")}).get("/n")
+
+
 def test_the_name_in_the_certificate_must_be_the_servers() -> None:
     with HttpScript([NODE], tls=OURS.server("elsewhere.test")) as server, \
             pytest.raises(errors.Unavailable, match="certificate is refused"):
@@ -80,8 +97,27 @@ def test_any_server_is_trusted_only_if_the_policy_allows_it() -> None:
     with HttpScript([NODE], tls=STRANGER.server()) as server:
         with pytest.raises(BadInput, match="allowInsecureTls"):
             client(server, cluster=careless)
+        client(server, cluster=careless, insecure=True).get("/n")
+
+
+@pytest.mark.parametrize("proxied", [False, True])
+def test_what_the_policy_allows_is_no_warning_of_ours_and_still_one_of_others(
+    proxied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    careless: dict[str, Any] = {"insecure-skip-tls-verify": True}
+    with ConnectProxy() as proxy, HttpScript([NODE] * 3, tls=STRANGER.server()) as server:
+        if proxied:
+            monkeypatch.setenv("HTTPS_PROXY", proxy.url)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ours = client(server, cluster=careless, insecure=True)
+            ours.get("/n")
         with pytest.warns(InsecureRequestWarning):
-            client(server, cluster=careless, insecure=True).get("/n")
+            urllib3.PoolManager(cert_reqs="CERT_NONE").request("GET", f"{server.url}/n")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ours.get("/n")
+    assert len(server.requests) == 3
 
 
 def test_a_client_certificate_is_shown_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

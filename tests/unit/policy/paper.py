@@ -13,7 +13,7 @@ spec:
     clusterapi: {clusterName: prod-geneva}
 """
 
-# Architecture §7's example, without what this version does not have yet: the rules and the priority expander.
+# Architecture §7's example, word for word: what people copy must be taken, with what is not in force named in a warning.
 ARCHITECTURE = """\
 apiVersion: outscaler.dev/v1
 kind: Cluster
@@ -26,7 +26,10 @@ spec:
     exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/prod-geneva/exoscale}
   nodeGroups:
     - {provider: exoscale, id: workers, min: 1, max: 20, priority: 10}
-  options: {expander: [least-waste], scaleDownUnneededTime: 10m, maxNodesTotal: 200}
+  options: {expander: [priority, least-waste], scaleDownUnneededTime: 10m, maxNodesTotal: 200}
+  rules:                         # cron and metric rules, for any provider's groups
+    - {name: evening, groups: [workers], cron: "47 20 * * *", timeZone: Europe/Zurich, add: 3}
+    - {name: busy, groups: [workers], metric: cpu, above: 70, add: auto}
   webhook: {secret: outscaler/prod-geneva/webhook}
 """
 

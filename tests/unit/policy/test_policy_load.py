@@ -7,9 +7,12 @@ import json
 import pytest
 
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Mode, Options, Policy, Webhook
+from chalicelib.plan.choose import EXPANDERS
 from chalicelib.policy.load import digest, load
+from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.providers.clusterapi.settings import KNOWN, read_settings
+from tests.shared import SHARED, needs_shared
 from tests.unit.policy.paper import (
     ARCHITECTURE,
     GOOD,
@@ -37,17 +40,44 @@ def test_the_architectures_example_lands_in_the_model() -> None:
         kubernetes=KubernetesAccess(kubeconfig_secret="outscaler/prod-geneva/kubeconfig"),
         providers={"exoscale": {"zone": "ch-gva-2", "credentialsSecret": "outscaler/prod-geneva/exoscale"}},
         node_groups=(GroupPolicy(provider="exoscale", id="workers", min=1, max=20, priority=10),),
-        options=Options(max_nodes_total=200),
+        options=Options(expander=("priority", "least-waste"), max_nodes_total=200),
         webhook=Webhook(secret="outscaler/prod-geneva/webhook"),
     )
 
 
-def test_a_provider_of_a_later_version_is_told_in_a_warning() -> None:
-    (told,) = warnings(ARCHITECTURE)
-    assert told == (
+def test_what_the_architectures_example_names_of_later_versions_is_told_in_warnings() -> None:
+    assert warnings(ARCHITECTURE) == (
         "policy.yaml:9: spec.providers.exoscale: provider exoscale: not available in this version, "
-        "its groups will be reported as unreadable"
+        "its groups will be reported as unreadable",
+        "policy.yaml:12: spec.options.expander: priority: not in force in this version, passed over",
+        "policy.yaml:13: spec.rules: rules are not in force in this version",
     )
+
+
+@needs_shared
+def test_the_architectures_example_is_here_word_for_word() -> None:
+    assert f"```yaml\n{ARCHITECTURE}```" in (SHARED / "design" / "architecture.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("chain", "says"), [
+    ("priority", "priority: not in force in this version, passed over; none of the chain is left, so least-waste is used"),
+    ("[price, least-nodes, random]", "price, least-nodes, random: not in force in this version, passed over; none of the "
+                                     "chain is left, so least-waste is used"),
+    ("[most-pods, least-waste]", "most-pods: not in force in this version, passed over"),
+])
+def test_expanders_of_a_later_version_are_kept_and_told(chain: str, says: str) -> None:
+    text = with_options(f"expander: {chain}")
+    assert warnings(text) == (f"policy.yaml:10: spec.options.expander: {says}",)
+    assert read(text).options.expander == tuple(chain.strip("[]").split(", "))
+
+
+def test_the_available_expanders_are_the_planners() -> None:
+    assert tuple(EXPANDERS) == AVAILABLE_EXPANDERS
+
+
+@pytest.mark.parametrize("rules", ["rules:", "rules: []"])
+def test_no_rules_are_nothing_to_tell(rules: str) -> None:
+    assert warnings(with_spec(rules)) == ()
 
 
 def test_a_short_document_has_the_models_defaults_and_no_warning() -> None:

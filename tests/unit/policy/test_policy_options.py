@@ -84,14 +84,23 @@ def test_settings_that_are_not_in_force_are_told() -> None:
     assert told == ["--option: balanceSimilarNodeGroups: accepted, not in force in this version"]
 
 
+def test_what_the_policy_itself_was_warned_about_is_not_told_again() -> None:
+    told: list[str] = []
+    policy = Policy(name="a", options=Options(expander=("priority",), initial_node_group_backoff_duration=9000.0))
+    override(policy, ["maxNodesTotal=7"], warn=told.append)
+    assert told == []
+    override(policy, ["expander=[price, least-waste]"], warn=told.append)
+    assert told == ["--option: expander: price: not in force in this version, passed over"]
+
+
 def test_wrong_settings_come_all_at_once() -> None:
     with pytest.raises(BadInputs) as refused:
-        override(Policy(name="a"), ["maxNodesTotal", "maxNodesTotal=x", "scale-down-enabled=true", "expander=price"])
+        override(Policy(name="a"), ["maxNodesTotal", "maxNodesTotal=x", "scale-down-enabled=true", "expander=grpc"])
     assert str(refused.value).splitlines() == [
         "--option: maxNodesTotal: has no value; write NAME=VALUE, such as scaleDownUnneededTime=5m",
         "--option: maxNodesTotal: 'x' is not a whole number; write a whole number of 0 or more, in digits",
         "--option: scale-down-enabled: is the command line's spelling; write scaleDownEnabled",
-        "--option: expander: price is not available in this version; available: least-waste",
+        "--option: expander: grpc asks a server of yours, which this version cannot; available: least-waste",
     ]
 
 

@@ -232,7 +232,7 @@ THE_OPTIONS: list[Case] = [
      "in GiB"),
     (with_options("gpuTotal: t4:8"), "p.yaml:10: spec.options.gpuTotal", "'t4:8' is not <type>:<min>:<max>",
      "nvidia-tesla-t4:0:8"),
-    (with_options("expander: priority"), "p.yaml:10: spec.options.expander", "priority is not available",
+    (with_options("expander: grpc"), "p.yaml:10: spec.options.expander", "grpc asks a server of yours",
      "available: least-waste"),
     (with_options("expander: least-wast"), "p.yaml:10: spec.options.expander", "'least-wast' is unknown",
      "did you mean least-waste?"),
@@ -260,8 +260,19 @@ THE_OPTIONS: list[Case] = [
     (with_spec("options: []"), "p.yaml:9: spec.options", "is a list", "write a mapping"),
 ]
 
+THE_RULES = [
+    (with_spec("rules: soon"), "p.yaml:9: spec.rules", "is not a list", "{name: evening"),
+    (with_spec("rules: [evening]"), "p.yaml:9: spec.rules[0]", "is 'evening'", "write a mapping"),
+    (with_spec("rules: [{cron: '47 20 * * *'}]"), "p.yaml:9: spec.rules[0].name", "is missing", "add name: NAME"),
+    (with_spec("rules: [{name: a, corn: x}]"), "p.yaml:9: spec.rules[0].corn", "is unknown", "did you mean cron?"),
+    (with_spec("rules: [{name: a, cron: daily}]"), "p.yaml:9: spec.rules[0].cron", "'daily' is not five fields",
+     "47 20 * * *"),
+    (with_spec("rules: [{name: a, add: some}]"), "p.yaml:9: spec.rules[0].add", "'some' is not", "auto"),
+    (with_spec("rules: [{name: a}, {name: a}]"), "p.yaml:9: spec.rules[1].name", "a is already rules[0]", "once"),
+]
+
 CASES = [
-    *THE_FILE, *THE_ENVELOPE, *THE_SPEC, *THE_ACCESS, *THE_PROVIDERS, *THE_GROUPS, *THE_OPTIONS
+    *THE_FILE, *THE_ENVELOPE, *THE_SPEC, *THE_ACCESS, *THE_PROVIDERS, *THE_GROUPS, *THE_OPTIONS, *THE_RULES
 ]
 
 
@@ -290,7 +301,7 @@ def test_every_mistake_comes_at_once_in_the_order_of_the_text() -> None:
         "  options:\n"
         "    maxNodesTotal: many\n"
         "    maxNodesTotal: 3\n"
-        "  rules: []\n"
+        "  headroom: []\n"
     )
     assert [line.split(": ")[0] + " " + line.split(": ")[1] for line in refusals(text)] == [
         "p.yaml:3 metadata.name",
@@ -302,7 +313,7 @@ def test_every_mistake_comes_at_once_in_the_order_of_the_text() -> None:
         "p.yaml:10 spec.nodeGroups[1].id",
         "p.yaml:12 spec.options.maxNodesTotal",
         "p.yaml:13 spec.options.maxNodesTotal",
-        "p.yaml:14 spec.rules",
+        "p.yaml:14 spec.headroom",
     ]
 
 

@@ -6,15 +6,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.policy import GroupPolicy, Policy
 from chalicelib.providers.base import Connection
+from chalicelib.providers.errors import InvalidRequest
 from chalicelib.providers.registry import build, names, providers
 
 ROOT = Path(__file__).resolve().parents[3]
+
+
+ANY = Operation("o", "prod", "p", "g", Kind.GROW, "plan", 0.0)
 
 
 def connection(kube: object | None = None, **settings: str) -> Connection:
@@ -50,8 +54,22 @@ def test_a_policys_providers_get_their_own_settings_and_groups() -> None:
     ))
     [made] = providers(policy, object(), lambda name: name, lambda: 0.0)
     assert made.name == "clusterapi"
-    with pytest.raises(BadInput, match="exoscale"):
-        providers(msgspec.structs.replace(policy, providers={"exoscale": {}}), None, lambda name: name, lambda: 0.0)
+
+
+@pytest.mark.parametrize(("name", "settings", "why"), [
+    ("exoscale", {}, "provider exoscale: providers.exoscale: 'exoscale' is not available in this version"),
+    ("clusterapi", {"autoDiscovery": "asg:x"}, "provider clusterapi: .*autoDiscovery"),
+])
+def test_one_that_cannot_be_built_stands_in_for_itself_and_says_why(
+    name: str, settings: dict[str, str], why: str
+) -> None:
+    policy = Policy("prod", providers={"clusterapi": {}} | {name: settings})
+    made = {each.name: each for each in providers(policy, object(), lambda name: name, lambda: 0.0)}
+    assert set(made) == {"clusterapi", name}
+    for question in (lambda p: p.observe(()), lambda p: p.grow(ANY), lambda p: p.remove(ANY), lambda p: p.poll(ANY),
+                     lambda p: p.shrink_target(ANY)):
+        with pytest.raises(InvalidRequest, match=why):
+            question(made[name])
 
 
 def test_the_registry_loads_no_provider_and_no_http() -> None:

@@ -1,0 +1,208 @@
+"""What `outscaler plan` is given beside the cluster: a policy, a memory, instants. Used, or refused by name."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from chalicelib.cli.main import main
+from infra.local.certificates import Authority
+from infra.local.http_script import HttpScript, Reply
+from tests.contract.kube_api.cluster import running
+from tests.unit.policy.paper import ARCHITECTURE, GOOD, with_groups
+
+ROOT = Path(__file__).resolve().parents[2]
+Said = pytest.CaptureFixture[str]
+NOW = "2026-11-21T07:20:54Z"
+
+
+def _node(name: str) -> dict[str, Any]:
+    offers = {"cpu": "2", "memory": "4Gi", "pods": "110"}
+    return {"kind": "Node", "metadata": {"name": name}, "spec": {"providerID": f"example://a/{name}"},
+            "status": {"allocatable": offers, "capacity": offers,
+                       "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": NOW}]}}
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A saved cluster: group a (0 to 3) has one empty node, group b (0 to 5) none."""
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    for kind, items in (("nodes", [_node("a-0")]), ("pods", []), ("workloads", []), ("pdbs", [])):
+        (folder / f"{kind}.json").write_text(json.dumps({"kind": "List", "items": items}))
+    groups = [{"id": "a", "min": 0, "max": 3, "size": 1, "template": _node("t")},
+              {"id": "b", "min": 0, "max": 5, "size": 0, "template": _node("t")}]
+    (folder / "manifest.json").write_text(json.dumps({"nodeGroups": groups}))
+    (tmp_path / "none.json").write_text('{"nodeGroups": []}')
+    (folder / "captured-at").write_text(NOW + "\n")
+    return folder
+
+
+def run(capsys: Said, *arguments: str | Path) -> tuple[int, str, list[str]]:
+    """Exit code, standard output, lines of standard error."""
+    capsys.readouterr()
+    code = main(["plan", *map(str, arguments), "-o", "json"])
+    said = capsys.readouterr()
+    return code, said.out, said.err.splitlines()
+
+
+def refused(capsys: Said, *arguments: str | Path) -> str:
+    """The one line that a refusal is."""
+    code, out, (line,) = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    return line
+
+
+# -- the policy ----------------------------------------------------------------------------------------------------
+
+
+def policy(folder: Path, *groups: str, mode: str = "active") -> Path:
+    path = folder / "policy.yaml"
+    path.write_text(with_groups(*groups).replace("mode: active", f"mode: {mode}"))
+    return path
+
+
+def test_bounds_of_the_policy_are_the_groups_whatever_provider_it_names(
+        saved: Path, tmp_path: Path, capsys: Said) -> None:
+    file = policy(tmp_path, "{provider: clusterapi, id: a, min: 1, max: 9}", "{provider: clusterapi, id: b, max: 4}")
+    code, out, _ = run(capsys, "--snapshot", saved, "--policy", file, "--assume-unneeded-for", "11m")
+    answer = json.loads(out)
+    assert code == 0
+    assert {g["group"]: (g["min"], g["max"]) for g in answer["groups"]} == {"a": (1, 9), "b": (0, 4)}
+    assert answer["scaleDowns"] == [], "the policy's minimum keeps the node"
+    without = json.loads(run(capsys, "--snapshot", saved, "--assume-unneeded-for", "11m")[1])
+    assert [removal["node"] for removal in without["scaleDowns"]] == ["a-0"]
+
+
+def test_a_group_that_the_snapshot_does_not_have_is_told(saved: Path, tmp_path: Path, capsys: Said) -> None:
+    file = policy(tmp_path, "{provider: clusterapi, id: MachineDeployment/d/x, max: 9}")
+    code, _, told = run(capsys, "--snapshot", saved, "--policy", file)
+    assert code == 0
+    assert told == ["warning: policy.yaml: spec.nodeGroups: MachineDeployment/d/x is no group of this snapshot; "
+                    "its groups are a, b"]
+
+
+def test_bounds_that_contradict_the_snapshots_are_refused(saved: Path, tmp_path: Path, capsys: Said) -> None:
+    file = policy(tmp_path, "{provider: clusterapi, id: MachineDeployment/d/a, max: 9}")
+    file.write_text(file.read_text().replace("MachineDeployment/d/a, max: 9", "a, min: 5"))
+    code, out, told = run(capsys, "--snapshot", saved, "--policy", file)
+    assert (code, out) == (2, "")
+    assert told[-1] == "policy.yaml: spec.nodeGroups: a: max 3 of the snapshot is below min 5; give max as well"
+
+
+def test_mode_off_is_planned_all_the_same_and_told(saved: Path, tmp_path: Path, capsys: Said) -> None:
+    code, _, told = run(capsys, "--snapshot", saved, "--policy", policy(tmp_path, mode="off"))
+    assert (code, told) == (0, ["warning: policy.yaml: mode is off: nothing would be done; planned all the same"])
+
+
+# -- the memory ----------------------------------------------------------------------------------------------------
+
+
+def test_a_memory_that_was_saved_is_read_again(saved: Path, tmp_path: Path, capsys: Said) -> None:
+    kept = tmp_path / "memory.json"
+    assert run(capsys, "--snapshot", saved, "--save-memory", kept)[0] == 0
+    document = json.loads(kept.read_text())
+    assert document["kind"] == "outscaler/memory"
+    assert "a-0" in document["memory"]["nodes"]
+    later = ("--snapshot", saved, "--now", "2026-11-21T08:20:54Z")
+    removals = [json.loads(run(capsys, *later, "--memory", kept)[1])["scaleDowns"]]
+    bare = tmp_path / "bare.json"
+    bare.write_text(json.dumps(document["memory"]))
+    removals.append(json.loads(run(capsys, *later, "--memory", bare)[1])["scaleDowns"])
+    assert [[removal["node"] for removal in each] for each in removals] == [["a-0"], ["a-0"]]
+
+
+def test_an_empty_memory_is_a_memory_too(saved: Path, tmp_path: Path, capsys: Said) -> None:
+    (tmp_path / "m").write_text('{"kind": "outscaler/memory", "memory": {}}')
+    assert run(capsys, "--snapshot", saved, "--memory", tmp_path / "m")[0] == 0
+
+
+@pytest.mark.parametrize("text", [
+    "{}", "[]", "null", "{", '{"kind": "List", "items": []}', '{"kind": "outscaler/memory"}', '{"nodeGroups": []}',
+    '{"nodes": {}, "apiVersion": "v1"}', '{"kind": "outscaler/memory", "memory": {"nodes": 3}}', '{"nodes": []}',
+    '{"kind": "outscaler/memory", "memory": {}, "more": 1}', '{"kind": "outscaler/memory", "memory": {"node": {}}}',
+    "\udcff",
+])
+def test_what_is_no_saved_memory_is_refused(text: str, saved: Path, tmp_path: Path, capsys: Said) -> None:
+    (tmp_path / "m.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    line = refused(capsys, "--snapshot", saved, "--memory", tmp_path / "m.json")
+    assert line.startswith(f"{tmp_path / 'm.json'}: is not a saved memory")
+    assert "--save-memory" in line
+
+
+# -- instants, times, sources --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("arguments", "says"), [
+    (["--assume-unneeded-for", "11x"], "--assume-unneeded-for: '11x' is not a duration; write it as Go does"),
+    (["--assume-unneeded-for", ""], "--assume-unneeded-for: '' is not a duration"),
+    (["--assume-unneeded-for=-11m"], "--assume-unneeded-for: '-11m' is negative; write it as Go does: 11m"),
+    (["--now", ""], "--now: '' is not a time; write RFC 3339"),
+    (["--context", "prod"], "--context: belongs to --kubeconfig, and --snapshot is given; take it out"),
+    (["--context", ""], "--context: belongs to --kubeconfig"),
+])
+def test_an_option_that_cannot_be_is_named(arguments: list[str], says: str, saved: Path, capsys: Said) -> None:
+    assert refused(capsys, "--snapshot", saved, *arguments).startswith(says)
+
+
+@pytest.mark.parametrize("content", [b"noon", b"", b"\xff\xfe2"])
+def test_an_instant_that_cannot_be_read_names_its_file(content: bytes, saved: Path, capsys: Said) -> None:
+    (saved / "captured-at").write_bytes(content)
+    line = refused(capsys, "--snapshot", saved)
+    assert line.startswith(f"{saved / 'captured-at'}: ")
+    assert "RFC 3339" in line
+
+
+# -- a live cluster ------------------------------------------------------------------------------------------------
+
+
+def kubeconfig(folder: Path, server: str, token: str = "t", **cluster: Any) -> Path:
+    path = folder / "kubeconfig"
+    path.write_text(yaml.safe_dump({
+        "apiVersion": "v1", "kind": "Config", "current-context": "x",
+        "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        "clusters": [{"name": "x", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": "x", "user": {"token": token}}],
+    }))
+    return path
+
+
+@pytest.mark.usefixtures("saved")
+def test_a_server_that_does_not_answer_is_named(tmp_path: Path, capsys: Said) -> None:
+    file = kubeconfig(tmp_path, "http://127.0.0.1:9")
+    line = refused(capsys, "--kubeconfig", file, "--node-groups", tmp_path / "none.json")
+    assert "the connection to 127.0.0.1:9 failed; check the server of kubeconfig file" in line
+
+
+def test_a_provider_of_a_later_version_is_a_gap_and_the_pass_goes_on(tmp_path: Path, capsys: Said) -> None:
+    document = tmp_path / "policy.yaml"
+    document.write_text(ARCHITECTURE)
+    with running() as server:
+        file = kubeconfig(tmp_path, server.url, "token-of-admin")
+        code, out, told = run(capsys, "--kubeconfig", file, "--policy", document)
+    assert code == 0, told
+    (gap,) = [gap for gap in json.loads(out)["gaps"] if gap["kind"] == "provider/exoscale"]
+    assert "'exoscale' is not available in this version" in gap["detail"]
+    assert json.loads(out)["groups"] == []
+
+
+@pytest.mark.usefixtures("saved")
+def test_a_server_that_is_trusted_on_purpose_is_no_warning(tmp_path: Path) -> None:
+    """As a process, because a test's own filters would hide what a person sees."""
+    document = tmp_path / "policy.yaml"
+    document.write_text(GOOD.replace("{kubeconfigSecret:", "{allowInsecureTls: true, kubeconfigSecret:"))
+    answers = [Reply(body={"kind": "List", "items": []})] * 9
+    with HttpScript(answers, tls=Authority("nobody").server()) as server:
+        file = kubeconfig(tmp_path, server.url, **{"insecure-skip-tls-verify": True})
+        done = subprocess.run(
+            [sys.executable, "-W", "always", "-m", "chalicelib", "plan", "--kubeconfig", str(file), "--policy",
+             str(document), "--node-groups", str(tmp_path / "none.json")],
+            cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (0, "")

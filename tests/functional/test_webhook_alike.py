@@ -1,0 +1,123 @@
+"""A stranger learns the status of an address and no more: known or not, a refusal is the same work and the same line.
+
+Work is counted, not timed: what the table and the secrets are asked, digests, comparisons, lines.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import sys
+from collections import Counter
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from chalicelib.handlers import hook
+from chalicelib.handlers.answer import Refused
+from chalicelib.handlers.policies import read
+from chalicelib.handlers.runtime import Runtime
+from chalicelib.handlers.webhook.doors import Document, Doors
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import Policy
+from tests.functional.desk import HMAC, Desk, sample
+
+BODY = sample("core-v1-failed-scheduling")
+SECRET = "outscaler/shop/webhook"
+TEXT = f"""\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {{name: shop}}
+spec:
+  kubernetes: {{kubeconfigSecret: outscaler/shop/kubeconfig}}
+  providers: {{clusterapi: {{namespace: capi}}}}
+  webhook: {{secret: {SECRET}}}
+"""
+DIGESTS = ("openssl_sha256", "hmac_new", "hmac_digest", "compare_digest")
+STRANGERS = ("no-such-cluster", "NOT A NAME", "x" * 5000, "\ud800", "")
+
+
+class Counted:
+    """A runtime that counts what it is asked. work: of the calls since the last `refused`."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.work: Counter[str] = Counter()
+        doors = Doors(current=self._current, load=self._load, read_secret=self._secret, clock=desk.clock)
+        self.runtime: Runtime = dataclasses.replace(desk.runtime, doors=doors)
+
+    def _current(self, name: str) -> Document | None:
+        self.work["table"] += 1
+        return Document(TEXT, 1) if name == "shop" else None
+
+    def _load(self, text: str, name: str, version: int) -> Policy:
+        self.work["policy"] += 1
+        return read(text, name, version)
+
+    def _secret(self, name: str) -> str:
+        self.work["secret"] += 1
+        if name != SECRET:
+            raise BadInput(f"secret {name}", "does not exist")
+        return HMAC
+
+    def refused(self, name: str, headers: dict[str, str]) -> tuple[int, Counter[str]]:
+        """The status that a knock is refused with, and the work that it was."""
+        self.work = Counter()
+        sys.setprofile(self._count)
+        try:
+            with pytest.raises(Refused) as caught:
+                hook.handle(name, headers, BODY, self.runtime)
+        finally:
+            sys.setprofile(None)
+        return caught.value.status, self.work
+
+    def _count(self, _frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_call" and called.__name__ in DIGESTS:
+            self.work[called.__name__] += 1
+
+
+def _wrong(desk: Desk) -> list[dict[str, str]]:
+    return [{}, desk.signed(BODY, key="not-the-right-value"), {"Authorization": "Bearer not-the-right-token"},
+            desk.signed(BODY, at=desk.clock() - 1000)]
+
+
+def test_known_or_not_a_refusal_is_the_same_work(desk: Desk) -> None:
+    for headers in _wrong(desk):
+        counted = Counted(desk)
+        known, work = counted.refused("shop", headers)          # for the first time in this process
+        assert (known, work["table"], work["secret"]) == (401, 1, 1)
+        assert work["compare_digest"] >= 4
+        _, later = counted.refused("shop", headers)
+        assert (later["table"], later["secret"]) == (1, 0)
+        for stranger in STRANGERS:
+            fresh = Counted(desk)
+            assert fresh.refused(stranger, headers) == (404, work), stranger
+            assert fresh.refused(stranger, headers) == (404, later), stranger
+
+
+def test_known_or_not_a_refusal_is_one_line_with_the_same_fields(desk: Desk, log: io.StringIO) -> None:
+    counted = Counted(desk)
+    for headers in _wrong(desk):
+        fields = set()
+        for name in ("shop", *STRANGERS):
+            log.seek(0)
+            log.truncate()
+            counted.refused(name, headers)
+            [line] = log.getvalue().splitlines()
+            said = json.loads(line)
+            assert (said["message"], said["level"]) == ("webhook refused", "WARNING")
+            assert len(said["cluster"]) <= 70
+            assert said["cause"]
+            fields.add(frozenset(said))
+        assert len(fields) == 1
+
+
+def test_a_replay_is_one_line_too(desk: Desk, log: io.StringIO) -> None:
+    name, headers = desk.cluster(), desk.signed(BODY)
+    assert desk.post(name, BODY, headers).status_code == 202
+    log.seek(0)
+    log.truncate()
+    assert desk.post(name, BODY, headers).status_code == 401
+    [line] = log.getvalue().splitlines()
+    assert json.loads(line)["cause"] == "signature was used before"
