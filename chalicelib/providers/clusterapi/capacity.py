@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.quantity import parse_amount
+from chalicelib.model.quantity import parse_quantity
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
 from chalicelib.providers.clusterapi.keys import CAPACITY
 
@@ -57,7 +57,7 @@ def _quantity(annotations: Mapping[str, str], name: str, resource: str) -> int:
     if not text:
         return 0
     try:
-        return parse_amount(resource, text)
+        return parse_quantity(text, milli=resource == CPU)   # a negative one is judged by _positive
     except BadInput as bad:
         raise BadInput(f"annotation {CAPACITY}{name}", bad.problem, bad.remedy) from None
 
