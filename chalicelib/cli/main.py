@@ -22,6 +22,7 @@ from typing import NoReturn
 
 import msgspec
 
+from chalicelib.cli import foreign
 from chalicelib.cli.text import one_line
 from chalicelib.model.errors import BadInput, BadInputs, OutscalerError
 
@@ -123,9 +124,12 @@ def _unknown(name: str) -> BadInput:
 def _told(error: BaseException) -> int:
     """Says it on standard error by the first line of the table that fits; the exit code."""
     code, lines = next(tell(error) for kind, tell in _FAILURES if isinstance(error, kind))
-    if code == OUR_BUG and os.environ.get("OUTSCALER_TRACEBACK") == "1":
+    known = "" if isinstance(error, BadInput) else foreign.words(error)
+    if known:
+        code, lines = BAD_INPUT, [one_line(known)]
+    elif code == OUR_BUG and os.environ.get("OUTSCALER_TRACEBACK") == "1":
         lines = ["".join(traceback.format_exception(error)).rstrip()]
-    elif code == OUR_BUG and _is_foreign(error):
+    elif code == OUR_BUG and foreign.is_foreign(error):
         code, lines = BAD_INPUT, [one_line(f"{type(error).__name__}: {error}")]
     with contextlib.suppress(OSError, ValueError):      # standard error may be closed as well
         for line in lines:
@@ -174,12 +178,6 @@ _FAILURES: tuple[tuple[type[BaseException], Callable[[BaseException], tuple[int,
     (OSError, _no_file),
     (BaseException, _bug),
 )
-
-
-def _is_foreign(error: BaseException) -> bool:
-    """AWS and the network speak through these libraries' exceptions, which the command line may not import."""
-    roots = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-    return bool(roots & {"botocore", "boto3", "pynamodb", "requests", "urllib3"})
 
 
 def _print_what_the_terminal_cannot() -> None:

@@ -10,10 +10,9 @@ import argparse
 import time
 from pathlib import Path
 
-import msgspec
-
-from chalicelib.cli import render
+from chalicelib.cli import render, saved_memory
 from chalicelib.cli.output import emit, warn
+from chalicelib.cli.policy_groups import with_bounds
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
@@ -27,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
     source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
-    parser.add_argument("--context", default="", help="the kubeconfig's context, if not its current one")
+    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
     parser.add_argument("--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json")
     parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers")
     parser.add_argument("--memory", metavar="FILE", type=Path, help="what is remembered, as --save-memory wrote it")
@@ -44,22 +43,25 @@ def run(args: argparse.Namespace) -> int:
     """Print the plan; raises BadInput."""
     from chalicelib.plan.decide import decide
 
+    if args.snapshot is not None and args.context is not None:
+        raise BadInput("--context", "belongs to --kubeconfig, and --snapshot is given", "take it out")
     policy = _policy(args)
     now = _now(args)
-    memory = _memory(args.memory)
-    assumed = parse_duration(args.assume_unneeded_for) if args.assume_unneeded_for else None
+    memory = saved_memory.read(args.memory) if args.memory is not None else Memory()
+    assumed = _assumed(args.assume_unneeded_for)
     started = time.perf_counter()
     snapshot = _snapshot(args, policy, now)
     decoded = time.perf_counter()
     plan, after = decide(snapshot, policy, memory, now, args.seed, assume_unneeded_for=assumed)
     timings = {"decode": decoded - started, "plan": time.perf_counter() - decoded}
     if args.save_memory is not None:
-        args.save_memory.write_bytes(msgspec.json.format(msgspec.json.encode(after), indent=1))
+        saved_memory.write(args.save_memory, after)
     emit(args.output, render.as_document(plan, timings), lambda: render.as_blocks(plan, timings))
     return 0
 
 
 def _policy(args: argparse.Namespace) -> Policy:
+    from chalicelib.dispatch.guard import permitted
     from chalicelib.policy.load import load
     from chalicelib.policy.overrides import with_options
 
@@ -68,6 +70,8 @@ def _policy(args: argparse.Namespace) -> Policy:
         policy, warnings = load(_text(args.policy), place=args.policy.name)
         for warning in warnings:
             warn(warning)
+        if not permitted(policy).plan:
+            warn(f"{args.policy.name}: mode is {permitted(policy).word}: nothing would be done; planned all the same")
     return with_options(policy, args.option, warn=warn)
 
 
@@ -79,32 +83,44 @@ def _text(path: Path) -> str:
 
 
 def _now(args: argparse.Namespace) -> float:
-    if args.now:
-        try:
-            return parse_time(args.now)
-        except BadInput as error:
-            raise BadInput("--now", error.problem, error.remedy) from None
+    if args.now is not None:
+        return _instant(args.now, "--now")
     captured = args.snapshot / "captured-at" if args.snapshot else None
     if captured is not None and captured.is_file():
-        return parse_time(captured.read_text(encoding="utf-8").strip())
+        return _instant(captured.read_bytes().decode("utf-8", "replace").strip(), str(captured))
     return time.time()
 
 
-def _memory(path: Path | None) -> Memory:
-    if path is None:
-        return Memory()
+def _instant(text: str, place: str) -> float:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Memory)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise BadInput(str(path), f"is not a saved memory ({error})", "write one with --save-memory") from None
+        return parse_time(text)
+    except BadInput as error:
+        raise BadInput(place, f"{text[:60]!r} is not a time", error.remedy) from None
+
+
+def _assumed(text: str | None) -> float | None:
+    """--assume-unneeded-for in seconds; None if it is not given."""
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except BadInput as error:
+        raise BadInput("--assume-unneeded-for", error.problem, error.remedy) from None
+    if seconds < 0:
+        raise BadInput("--assume-unneeded-for", f"{text!r} is negative", f"write it as Go does: {text.lstrip('-')}")
+    return seconds
 
 
 def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     from chalicelib.snapshot import files
 
     if args.snapshot is not None:
-        return files.read(args.snapshot, node_groups=args.node_groups, cluster=policy.name, taken_at=now)
-    return _live(args, policy, now)
+        snapshot = files.read(args.snapshot, node_groups=args.node_groups, cluster=policy.name, taken_at=now)
+    else:
+        snapshot = _live(args, policy, now)
+        if args.node_groups is None:        # the providers have laid the policy's bounds over their own
+            return snapshot
+    return with_bounds(snapshot, policy.node_groups, place=args.policy.name if args.policy else "--policy", warn=warn)
 
 
 def _live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
@@ -115,7 +131,7 @@ def _live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     from chalicelib.snapshot import files, live
     from chalicelib.snapshot.observe import observe
 
-    access = KubernetesAccess(kubeconfig_file=str(args.kubeconfig), context=args.context,
+    access = KubernetesAccess(kubeconfig_file=str(args.kubeconfig), context=args.context or "",
                               allow_insecure_tls=policy.kubernetes.allow_insecure_tls)
     kube = connect(access, _no_secrets, clock=time.time)
     if args.node_groups is not None:

@@ -107,7 +107,7 @@ def run(policy: Policy, lease: Lease, rt: Runtime) -> Plan:
 
 def _tell(plan: Plan, snapshot: Snapshot, recorder: Recorder, seconds: float) -> str:
     """What could not be told to the cluster. A journal that fails does not fail the pass: it is made and saved, and a
-    second one for the same message would decide nothing else. The next decision that is new finds its way there."""
+    second one for the same message would do nothing better. The next pass writes what still holds into the journal."""
     uids = {pod.key: pod.uid for pod in snapshot.pods if not pod.node}
     try:
         return record_plan(plan, recorder, seconds=seconds, uids=uids)

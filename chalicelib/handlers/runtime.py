@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 from chalicelib.dispatch.send import Sender, SqsSender
 from chalicelib.handlers.policies import read
 from chalicelib.handlers.webhook.doors import Document, Doors
-from chalicelib.model.errors import BadInput, OutscalerError
-from chalicelib.model.policy import GroupPolicy, Policy
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import Policy
 from chalicelib.model.secret import SecretUnavailable
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import Cluster
     from chalicelib.kube.secrets import SecretReader
-    from chalicelib.providers.base import Connection, Provider
+    from chalicelib.providers.base import Provider
     from chalicelib.store import Store
 
 TABLE = "OUTSCALER_TABLE"
@@ -86,12 +86,9 @@ def build(
         return to_cluster(policy.kubernetes, read_secret, clock=clock)
 
     def registered(policy: Policy, cluster: Cluster, secret: ReadSecret) -> Sequence[Provider]:
-        from chalicelib.providers.base import Connection
+        from chalicelib.providers.registry import providers as for_policy
 
-        return [
-            _provider(name, Connection(policy.name, settings, _groups_of(policy, name), secret, cluster, clock))
-            for name, settings in sorted(policy.providers.items())
-        ]
+        return for_policy(policy, cluster, secret, clock)
 
     def current(name: str) -> Document | None:
         stored = store.policies.current(name)
@@ -149,21 +146,6 @@ class Secrets:
         text = self._reader.fresh(name)
         self._until[name] = self._clock() + SECRET_KEPT_FOR
         return text
-
-
-def _provider(name: str, connection: Connection) -> Provider:
-    """The provider, or a stand-in that says why there is none: one bad provider never stops the rest."""
-    from chalicelib.handlers.absent import Absent
-    from chalicelib.providers.registry import build as make
-
-    try:
-        return make(name, connection)
-    except OutscalerError as error:
-        return Absent(name, str(error).splitlines()[0])
-
-
-def _groups_of(policy: Policy, provider: str) -> tuple[GroupPolicy, ...]:
-    return tuple(group for group in policy.node_groups if group.provider == provider)
 
 
 def _new_owner() -> str:

@@ -86,7 +86,8 @@ def from_kubeconfig(
         cluster_place=cluster_at,
         user_place=user_at,
     )
-    client_context(credential)  # so that a bad certificate is named here, not at the first call
+    if server.startswith("https:") and (ca or certificate):
+        client_context(credential)  # so that a bad certificate is named here, not at the first call
     return credential
 
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3 import HTTPSConnectionPool, PoolManager
+from urllib3.connection import HTTPSConnection
 
 from chalicelib.kube.credentials import Credential
 from chalicelib.model.errors import BadInput
@@ -25,7 +27,7 @@ _CONNECTIONS = 8
 
 def client_context(credential: Credential) -> ssl.SSLContext:
     """The SSLContext for this credential. Raises BadInput naming the field whose PEM is unusable."""
-    context = ssl.create_default_context() if not credential.ca else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)     # trusts nobody yet, and the machine's own bundle never
     # Python 3.13 turns this on by default; CAs made by kubeadm and EKS lack the extensions it asks for.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if credential.insecure:
@@ -65,6 +67,23 @@ def _present(context: ssl.SSLContext, credential: Credential) -> None:
             os.unlink(path)
 
 
+class _UnverifiedConnection(HTTPSConnection):
+    """To a server that the policy says to trust unseen. urllib3 would warn of each one, by Python's warnings, whose
+    filters are the whole process's; a connection that passes for verified is the one way to be silent about ours only.
+    """
+
+    def connect(self) -> None:
+        """As ever; then nothing is left to warn of."""
+        super().connect()
+        self.is_verified = True
+
+
+class _UnverifiedPool(HTTPSConnectionPool):
+    """A pool of those."""
+
+    ConnectionCls = _UnverifiedConnection
+
+
 class ClusterAdapter(HTTPAdapter):
     """Connections to one API server with exactly the given SSLContext; no retries of its own."""
 
@@ -74,6 +93,7 @@ class ClusterAdapter(HTTPAdapter):
             self._pool_kwargs = {"ssl_context": context, "cert_reqs": context.verify_mode}
             if server_name:
                 self._pool_kwargs["server_hostname"] = server_name
+        self._unverified = context is not None and context.verify_mode == ssl.CERT_NONE
         super().__init__(pool_connections=2, pool_maxsize=_CONNECTIONS, max_retries=0)
 
     def build_connection_pool_key_attributes(
@@ -82,6 +102,21 @@ class ClusterAdapter(HTTPAdapter):
         """Our context instead of what requests makes of `verify` and the environment."""
         host, _ = super().build_connection_pool_key_attributes(request, verify, cert)
         return host, dict(self._pool_kwargs)
+
+    def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
+        """The pools of direct connections."""
+        super().init_poolmanager(*arguments, **named)
+        self._hush(self.poolmanager)
+
+    def proxy_manager_for(self, proxy: str, **named: Any) -> Any:
+        """The pools of connections by this proxy."""
+        manager = super().proxy_manager_for(proxy, **named)
+        self._hush(manager)
+        return manager
+
+    def _hush(self, manager: PoolManager) -> None:
+        if self._unverified:
+            manager.pool_classes_by_scheme = {**manager.pool_classes_by_scheme, "https": _UnverifiedPool}
 
     def cert_verify(self, conn: object, url: str, verify: object, cert: object) -> None:
         """Nothing: requests would load its own CA bundle into our context here."""

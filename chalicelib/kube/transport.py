@@ -7,6 +7,7 @@ whole request, and with it the bearer token.
 from __future__ import annotations
 
 import ssl
+from urllib.parse import urlsplit
 
 import msgspec
 import requests
@@ -58,7 +59,7 @@ def exchange(line: Line, credential: Credential, call: Call, encoding: str) -> b
             timeout=call.timeout, allow_redirects=False,
         )
     except requests.RequestException as error:
-        problem = _no_answer(error, call)
+        problem = _no_answer(error, call, credential)
     if problem is not None:
         raise problem
     if answer.status_code >= 300:
@@ -66,28 +67,29 @@ def exchange(line: Line, credential: Credential, call: Call, encoding: str) -> b
     return answer.content
 
 
-def _no_answer(error: requests.RequestException, call: Call) -> Unavailable:
-    """What went wrong below HTTP, in words that cannot quote a header."""
-    what = f"{call.method} {call.path}"
+def _no_answer(error: requests.RequestException, call: Call, credential: Credential) -> Unavailable:
+    """What went wrong below HTTP, and with whom, in words that cannot quote a header."""
+    what, host = f"{call.method} {call.path}", urlsplit(credential.server).netloc
     refused = _certificate_problem(error)
     if refused:
         return Unavailable(f"{what}: the server's certificate is refused: {refused}", reason="Tls", lasting=True)
     for cls, words in _NO_ANSWER:
         if isinstance(error, cls):
-            return Unavailable(f"{what}: {words}", reason="Network")
+            remedy = f"check the server of {credential.cluster_place or 'the cluster'}, and the way to it"
+            return Unavailable(f"{what}: {words.format(host=host)}; {remedy}", reason="Network")
     words = f"the request could not be sent ({type(error).__name__})"
     return Unavailable(f"{what}: {words}", reason="Network", lasting=True)
 
 
 # The first that matches: ConnectTimeout and ProxyError are ConnectionErrors too.
 _NO_ANSWER: tuple[tuple[type[requests.RequestException], str], ...] = (
-    (requests.exceptions.ConnectTimeout, "no connection in time"),
-    (requests.exceptions.ReadTimeout, "no answer in time"),
-    (requests.exceptions.ProxyError, "the proxy did not connect"),
-    (requests.exceptions.SSLError, "TLS failed"),
-    (requests.exceptions.ConnectionError, "the connection failed"),
-    (requests.exceptions.ChunkedEncodingError, "the answer was cut short"),
-    (requests.exceptions.ContentDecodingError, "the answer could not be decompressed"),
+    (requests.exceptions.ConnectTimeout, "no connection to {host} in time"),
+    (requests.exceptions.ReadTimeout, "no answer from {host} in time"),
+    (requests.exceptions.ProxyError, "the proxy did not connect to {host}"),
+    (requests.exceptions.SSLError, "TLS with {host} failed"),
+    (requests.exceptions.ConnectionError, "the connection to {host} failed"),
+    (requests.exceptions.ChunkedEncodingError, "the answer of {host} was cut short"),
+    (requests.exceptions.ContentDecodingError, "the answer of {host} could not be decompressed"),
 )
 
 

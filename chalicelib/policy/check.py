@@ -75,6 +75,14 @@ def _ids_once(draft: Draft, report: Report) -> None:
                            "name each group once")
 
 
+def _rules_once(draft: Draft, report: Report) -> None:
+    names: tuple[str, ...] = draft.spec.get("rules", ())
+    for index, name in enumerate(names):
+        if name and names.index(name) != index:
+            report.problem((*SPEC, "rules", index, "name"), f"{name} is already rules[{names.index(name)}]",
+                           "name each rule once")
+
+
 def _groups_have_providers(draft: Draft, report: Report) -> None:
     if draft.providers is None:
         return
@@ -111,6 +119,6 @@ def _options(draft: Draft, report: Report) -> None:
 
 
 CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
-    _one_way_in, _access_details, _bounds, _ids_once, _groups_have_providers, _group_ids, _one_way_to_discover,
-    _mode_given, _options,
+    _one_way_in, _access_details, _bounds, _ids_once, _rules_once, _groups_have_providers, _group_ids,
+    _one_way_to_discover, _mode_given, _options,
 )

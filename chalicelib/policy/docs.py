@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, SPEC, WEBHOOK
+from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, RULE, SPEC, WEBHOOK
 from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, KNOWN_EXPANDERS, Row
 from chalicelib.policy.options import GROUPS, default_text
 from chalicelib.policy.providers import PROVIDERS, ProviderTable
@@ -49,7 +49,8 @@ How values are read
 - A list may be one value; names may be separated by commas.
 - A secret is named, never written: its name or ARN in AWS Secrets Manager.
 - A key given twice, a tag (`!…`) or a second document is refused. Anchors and aliases are fine.
-- `rules`, `schedules` and `headroom` are not available in this version and are refused.
+- `rules` are checked and not in force in this version; `outscaler validate` warns.
+- `schedules` and `headroom` are not available in this version and are refused.
 """
 
 _UNAVAILABLE = """\
@@ -72,7 +73,8 @@ Upstream's flags in lowerCamelCase. What becomes of an option:
 | elsewhere | has its own place in the document; refused, with that place |
 
 Expanders: {', '.join(KNOWN_EXPANDERS)}. Available in this version: {', '.join(AVAILABLE_EXPANDERS)}.
-Another one is refused, because a choice that is silently a different one would be worse.
+The others are accepted with a warning and passed over in the chain; if none of it is left, least-waste is used. Only
+grpc is refused: it asks a server of yours, and no other choice could stand for its answer.
 """
 
 
@@ -83,6 +85,7 @@ def reference() -> str:
         _fields("The document", ROOT), _fields("metadata", METADATA), _fields("spec", SPEC),
         _fields("spec.kubernetes", KUBERNETES, "Exactly one of kubeconfigSecret, kubeconfigFile and eksCluster."),
         _fields("spec.nodeGroups[]", NODE_GROUP, "Ids are unique over all providers."),
+        _fields("spec.rules[]", RULE, "Checked, and not in force in this version. Names are unique."),
         _fields("spec.webhook", WEBHOOK),
         "## spec.providers\n\nAt least one.\n",
         *(_provider(table) for table in PROVIDERS.values()),

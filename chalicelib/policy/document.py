@@ -1,7 +1,7 @@
 """The document's own keys, section by section: the table that architecture §7 draws as an example.
 
-Options and providers have tables of their own. Keys of later versions are refused by name: a rule that is silently not
-there would be worse than a refusal.
+Options and providers have tables of their own. What later versions will do is refused by name, or, where a document
+that has it is of use without it (rules), checked and told in a warning. Nothing is silently not there.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from chalicelib.policy.parsers import (
     choice,
     duration,
     listed,
+    number,
     scalar,
     text,
     whole,
@@ -59,7 +60,21 @@ NODE_GROUP = Section(fields=(
           "The id the provider knows the group by.", required=True),
     Field("min", whole(), "min", "Never fewer nodes; the provider's own minimum if not given."),
     Field("max", whole(), "max", "Never more nodes; the provider's own maximum if not given."),
-    Field("priority", whole(-(2**31)), "priority", "For the priority expander: the highest wins.", default="0"),
+    Field("priority", whole(-(2**31)), "priority",
+          "For the priority expander, which is not in force in this version: the highest wins.", default="0"),
+))
+
+RULE = Section(fields=(
+    Field("name", _PLAIN_NAME, "name", "The rule's name.", required=True, example="name: NAME"),
+    Field("groups", listed(_PLAIN_NAME), "groups", "Ids of the groups it is for."),
+    Field("cron", text("five fields of cron", r"\s*\S+(\s+\S+){4}\s*", 'it like "47 20 * * *"'), "cron",
+          "When: minute, hour, day of the month, month, day of the week."),
+    Field("timeZone", text("a time zone", r"[A-Za-z][A-Za-z0-9_+/-]{0,63}", "it like Europe/Zurich"), "time_zone",
+          "Whose clock cron means."),
+    Field("metric", _PLAIN_NAME, "metric", "What is measured, such as cpu."),
+    Field("above", number(0.0, 1e9, "70"), "above", "The measure from which the rule holds."),
+    Field("add", text("a number of nodes or auto", r"auto|-?(0|[1-9][0-9]{0,8})", "a whole number, or auto"), "add",
+          "How many nodes."),
 ))
 
 WEBHOOK = Section(fields=(
@@ -85,6 +100,20 @@ def _read_groups(node: Node, path: Path, report: Report) -> Any:
     return tuple(read_section(NODE_GROUP, item, (*path, index), report) or {} for index, item in enumerate(node.items))
 
 
+def _read_rules(node: Node, path: Path, report: Report) -> Any:
+    """Their names; nothing else of them is used yet, but what is wrong with them is told while somebody looks."""
+    if isinstance(node, Scalar) and node.is_null:
+        return ()
+    if not isinstance(node, Sequence):
+        report.problem(path, "is not a list",
+                       'write one rule per line, as - {name: evening, groups: [ID], cron: "47 20 * * *", add: 3}')
+        return UNSET
+    if node.items:
+        report.warn(path, "rules are not in force in this version")
+    read = (read_section(RULE, item, (*path, index), report) or {} for index, item in enumerate(node.items))
+    return tuple(rule.get("name", "") for rule in read)
+
+
 SPEC = Section(
     fields=(
         Field("mode", choice(tuple(mode.value for mode in Mode), Mode, "off, shadow or active"), "mode",
@@ -99,10 +128,11 @@ SPEC = Section(
         Field("nodeGroups", Kind("list of groups", _read_groups), "node_groups",
               "Bounds and priorities for groups, where the provider's own are not wanted."),
         Field("options", Kind("options", read_options), "options", "Upstream's flags, in lowerCamelCase."),
+        Field("rules", Kind("list of rules", _read_rules), "rules",
+              "Cron and metric rules; checked, not in force in this version."),
         Field("webhook", nested(WEBHOOK), "webhook", "Who may wake the cluster up; nobody if not given."),
     ),
     refused={
-        "rules": (_LATER, "take spec.rules out: cron and metric rules come later"),
         "schedules": (_LATER, "take spec.schedules out: schedules come later"),
         "headroom": (_LATER, "take spec.headroom out: reserved capacity comes later"),
     },

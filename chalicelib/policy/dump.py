@@ -23,6 +23,8 @@ def dump(policy: Policy) -> str:
     """The document as YAML text."""
     spec: dict[str, Any] = {}
     for field in SPEC.fields:
+        if not hasattr(policy, field.lands):        # checked, but not in force: no policy holds it
+            continue
         value = getattr(policy, field.lands)
         shown = _SPECIAL[field.key](value) if field.key in _SPECIAL else field.kind.show(value)
         if shown or field.required:

@@ -53,7 +53,7 @@ def _draft(spec: dict[str, Any] | None) -> Draft | None:
 
 def _policy(found: dict[str, Any]) -> Policy:
     """Only after every check: nothing that is required can be missing."""
-    spec: dict[str, Any] = dict(found["spec"])
+    spec: dict[str, Any] = {name: value for name, value in found["spec"].items() if name in Policy.__struct_fields__}
     made: dict[str, Any] = {
         "kubernetes": KubernetesAccess(**spec.pop("kubernetes")),
         "node_groups": tuple(GroupPolicy(**group) for group in spec.pop("node_groups", ())),

@@ -123,8 +123,12 @@ def _expander_chain(found: Read, path: Path, report: Report) -> None:
     for name in dict.fromkeys(chain):
         if chain.count(name) > 1:
             report.problem(path, f"names {name} twice", "name each expander once")
-        if name not in AVAILABLE_EXPANDERS:
-            report.problem(path, f"{name} is not available in this version", available)
+    if "grpc" in chain:
+        report.problem(path, "grpc asks a server of yours, which this version cannot", available)
+    passed_over = [name for name in dict.fromkeys(chain) if name not in (*AVAILABLE_EXPANDERS, "grpc")]
+    if passed_over:
+        nothing = "" if set(chain) - set(passed_over) else "; none of the chain is left, so least-waste is used"
+        report.warn(path, f"{', '.join(passed_over)}: not in force in this version, passed over{nothing}")
     if "random" in chain[:-1]:
         report.problem(path, "names another expander after random", "random leaves nothing to choose: put it last")
 

@@ -25,7 +25,7 @@ def with_options(
     VALUE is what a document would have after the colon: `scaleDownUnneededTime=5m`, `startupTaint=[a, b]`. The last of
     several for one name wins. warn: told of each option that is not in force.
     """
-    report = Report(place)
+    report, before = Report(place), Report(place)
     in_force: dict[str, Any] = {}
     for setting in settings:
         name, equals, value = setting.partition("=")
@@ -43,10 +43,11 @@ def with_options(
         else:
             report.warn((row.name,), warning_of(row))
     options = msgspec.structs.replace(policy.options, **in_force)
+    check_options(Read(_as_read(policy)), (), before)
     check_options(Read({**_as_read(policy), **in_force}), (), report)
     report.check()
     for text in report.warnings():
-        if warn is not None:
+        if warn is not None and text not in before.warnings():      # the policy's own were told when it was read
             warn(text)
     return msgspec.structs.replace(policy, options=options)
 

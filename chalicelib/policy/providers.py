@@ -107,11 +107,9 @@ def amount(resource: str, example: str) -> Kind:
 
     def parse(value: str) -> str:
         try:
-            size = parse_amount(resource, value)
+            parse_amount(resource, value)
         except BadInput as error:
-            raise BadInput("", error.problem, error.remedy) from None
-        if size < 0:
-            raise BadInput("", f"{quote(value)} is negative", f"write it like {example}")
+            raise BadInput("", error.problem, f"write it like {example}") from None
         return value
 
     return Kind("quantity", scalar(parse, f"a quantity, such as {example}"))

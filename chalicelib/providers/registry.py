@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.policy import Policy
+from chalicelib.providers.absent import Absent
 from chalicelib.providers.base import Connection, Provider
 
 
@@ -39,9 +40,17 @@ def build(name: str, connection: Connection) -> Provider:
 def providers(
     policy: Policy, kube: object | None, read_secret: Callable[[str], str], now: Callable[[], float]
 ) -> tuple[Provider, ...]:
-    """All providers that a policy names, for one pass; raises BadInput at the first that cannot be built."""
+    """All providers that a policy names, by name, for one pass. One that cannot be built stands in for itself
+    (absent.py) and stops no other."""
     made = []
-    for name, settings in policy.providers.items():
+    for name, settings in sorted(policy.providers.items()):
         groups = tuple(group for group in policy.node_groups if group.provider == name)
-        made.append(build(name, Connection(policy.name, settings, groups, read_secret, kube, now)))
+        made.append(_built(name, Connection(policy.name, settings, groups, read_secret, kube, now)))
     return tuple(made)
+
+
+def _built(name: str, connection: Connection) -> Provider:
+    try:
+        return build(name, connection)
+    except OutscalerError as error:
+        return Absent(name, str(error).splitlines()[0])

@@ -123,8 +123,10 @@ class Table:
     def query(
         self, cluster: str, prefix: str, *, newest_first: bool = False, limit: int | None = None, below: str = ""
     ) -> Iterator[Raw]:
-        """Rows of the cluster whose item begins with prefix, in the order of items; with below, which begins with prefix
-        itself, only those up to there: the others are neither read nor paid for."""
+        """Rows of the cluster whose item begins with prefix, in the order of items.
+
+        below: begins with prefix too; what comes after it is neither read nor paid for.
+        """
         request: dict[str, Any] = {
             "TableName": self.name, "ConsistentRead": True, "ScanIndexForward": not newest_first,
             **_key_condition(cluster, prefix, below),

@@ -176,5 +176,6 @@ def test_a_missing_table_is_one_line(store: Store, capsys: Said) -> None:
     del store
     assert main(["get", "--table", "another"]) == 2
     said = capsys.readouterr().err
-    assert said.startswith("outscaler: ")
+    assert said.startswith("DynamoDB table: ResourceNotFoundException: ")
+    assert "OUTSCALER_TABLE" in said
     assert said.count("\n") == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from chalicelib.store.tables import definition, time_to_live
 from infra.aws.check import lint, translate
-from infra.aws.package import PackagingFailed, package
+from infra.aws.package import ROOT, PackagingFailed, package
 from tests.functional.artifact import artifact
 from tests.functional.stack import ACT, HANDLERS, QUEUED
 
@@ -113,8 +115,78 @@ def test_every_function_has_a_role_of_its_own_with_the_least_it_needs(stage: str
             actions, resources = statement["Action"], statement["Resource"]
             assert not [action for action in actions if "*" in action], role
             for resource in resources if isinstance(resources, list) else [resources]:
-                assert resource != "*", f"{role} {statement['Sid']}"
                 assert isinstance(resource, dict), f"{role}: ARNs are made from the stack's own resources"
+                assert _wide(resource, statement["Sid"]) == [], f"{role} {statement['Sid']}"
+
+
+def _wide(resource: Template, sid: str) -> list[str]:
+    """Parts of an ARN that a wildcard makes too wide: any but the end of a name, and the region of EKS clusters."""
+    if "Fn::Sub" not in resource:
+        return []
+    arn = re.sub(r"\$\{[^}]*\}", "given", resource["Fn::Sub"])
+    parts = dict(zip(("arn", "partition", "service", "region", "account", "name"), arn.split(":", 5), strict=True))
+    if sid == "FindEksClusters":
+        parts["region"] = parts["region"].replace("*", "given")
+    parts["name"] = re.sub(r"(?<=given)\*\Z|(?<=given-[A-Z])\w*-\*\Z", "", parts["name"])
+    return [name for name, part in parts.items() if "*" in part or not part]
+
+
+@pytest.mark.parametrize(("arn", "wide"), [
+    ("arn:aws:eks:*:${AWS::AccountId}:cluster/${EksClusters}", ["region"]),
+    ("arn:*:eks:${AWS::Region}:*:cluster/${EksClusters}", ["partition", "account"]),
+    ("arn:aws:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:*", ["name"]),
+    ("arn:aws:secretsmanager:${AWS::Region}:${AWS::AccountId}:*", ["name"]),
+    ("arn:aws:logs:${AWS::Region}:${AWS::AccountId}:log-group:/aws/lambda/*", ["name"]),
+    ("arn:aws:logs:${AWS::Region}:${AWS::AccountId}:log-group:/aws/lambda/${AWS::StackName}-Tick-*", []),
+])
+def test_the_rule_about_wildcards_knows_a_wide_arn(arn: str, wide: list[str]) -> None:
+    assert _wide({"Fn::Sub": arn}, "Any") == wide
+
+
+@pytest.mark.parametrize("function", ["Reconcile", *ACT])
+def test_an_eks_cluster_may_be_in_any_region_but_must_be_one_that_is_allowed(function: str) -> None:
+    """A policy says the region of its cluster (spec.kubernetes.region); the deployment says the names."""
+    template = artifact().sam("prod")
+    role = _properties(template, function)["Role"]["Fn::GetAtt"][0]
+    [found] = [one for one in _statements(template, role) if one["Sid"] == "FindEksClusters"]
+    assert found["Action"] == ["eks:DescribeCluster"]
+    assert found["Resource"] == {
+        "Fn::Sub": "arn:${AWS::Partition}:eks:*:${AWS::AccountId}:cluster/${EksClusters}"}
+
+
+def test_in_prod_every_function_has_its_share_of_the_accounts_concurrency_and_its_queue_fits_into_it() -> None:
+    template = translate(artifact().sam("prod"))
+    reserved = {function: _properties(template, function)["ReservedConcurrentExecutions"] for function in HANDLERS}
+    assert reserved["Tick"] == 1
+    for mapping in _of_type(template, "AWS::Lambda::EventSourceMapping").values():
+        function, most = mapping["Properties"]["FunctionName"]["Ref"], mapping["Properties"]["ScalingConfig"]
+        assert reserved[function] >= most["MaximumConcurrency"], "a throttled message would use up its attempts"
+    assert sum(reserved.values()) <= 900, "of an account's 1,000 AWS keeps 100 for functions that reserve nothing"
+
+
+def test_in_dev_nothing_is_reserved_because_a_new_account_has_nothing_to_reserve() -> None:
+    template = translate(artifact().sam("dev"))
+    for function in HANDLERS:
+        assert "ReservedConcurrentExecutions" not in _properties(template, function)
+
+
+@STAGES
+def test_every_function_has_memory_and_a_timeout(stage: str) -> None:
+    template = translate(artifact().sam(stage))
+    for function in HANDLERS:
+        properties = _properties(template, function)
+        assert properties["MemorySize"] >= 512
+        assert 15 <= properties["Timeout"] <= 120
+
+
+def test_the_configuration_says_everything_of_every_function() -> None:
+    stages = json.loads((ROOT / ".chalice" / "config.json").read_text())["stages"]
+    for stage, settings in stages.items():
+        named = settings["lambda_functions"]
+        assert set(named) == {"api_handler", "tick", *QUEUED.values()}, stage
+        for function, given in named.items():
+            wanted = {"lambda_memory_size", "lambda_timeout", "iam_policy_file"}
+            assert set(given) == wanted | ({"reserved_concurrency"} if stage == "prod" else set()), function
 
 
 def _statements(template: Template, role: str) -> list[Template]:

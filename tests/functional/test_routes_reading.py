@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -94,6 +95,19 @@ def test_decisions_come_newest_first_and_in_pages(desk: Desk) -> None:
     assert [one["plan"] for one in older] == ["p2", "p1"]
     [whole] = desk.get(f"/clusters/{name}/decisions?limit=1&full=true").json_body["decisions"]
     assert whole["body"] == {"a": 1}
+
+
+def test_every_page_can_be_reached_however_long_the_journal_is(desk: Desk) -> None:
+    name, start, count = desk.cluster(), desk.clock(), 1050
+    with ThreadPoolExecutor(4) as writers:
+        list(writers.map(lambda number: desk.store.journal.append(
+            name, JournalEntry(start - number, "plan", plan=f"p{number}")), range(count)))
+    seen: list[str] = []
+    page = desk.get(f"/clusters/{name}/decisions?limit=100").json_body["decisions"]
+    while page:
+        seen += [one["plan"] for one in page]
+        page = desk.get(f"/clusters/{name}/decisions?limit=100&before={page[-1]['at']}").json_body["decisions"]
+    assert seen == [f"p{number}" for number in range(count)]
 
 
 @pytest.mark.parametrize(("query", "place"), [

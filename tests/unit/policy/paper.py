@@ -13,7 +13,7 @@ spec:
     clusterapi: {clusterName: prod-geneva}
 """
 
-# Architecture §7's example, word for word: what people copy must be taken, with what is not in force named in a warning.
+# Architecture §7's example, word for word: what people copy must be taken, and warnings name what is not in force.
 ARCHITECTURE = """\
 apiVersion: outscaler.dev/v1
 kind: Cluster

@@ -79,7 +79,6 @@ THE_SPEC: list[Case] = [
     (with_spec("scanInterval: 12:30"), "p.yaml:9: spec.scanInterval", "'12:30' is not a duration", "as Go does"),
     (with_spec("scanInterval: {seconds: 5}"), "p.yaml:9: spec.scanInterval", "is a mapping", "write a duration"),
     (with_spec("scaninterval: 20s"), "p.yaml:9: spec.scaninterval", "is unknown", "did you mean scanInterval?"),
-    (with_spec("rules: []"), "p.yaml:9: spec.rules", "not available in this version", "take spec.rules out"),
     (with_spec("schedules: []"), "p.yaml:9: spec.schedules", "not available in this version",
      "take spec.schedules out"),
     (with_spec("headroom: {}"), "p.yaml:9: spec.headroom", "not available in this version", "take spec.headroom out"),

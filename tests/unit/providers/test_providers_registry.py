@@ -66,10 +66,12 @@ def test_one_that_cannot_be_built_stands_in_for_itself_and_says_why(
     policy = Policy("prod", providers={"clusterapi": {}} | {name: settings})
     made = {each.name: each for each in providers(policy, object(), lambda name: name, lambda: 0.0)}
     assert set(made) == {"clusterapi", name}
-    for question in (lambda p: p.observe(()), lambda p: p.grow(ANY), lambda p: p.remove(ANY), lambda p: p.poll(ANY),
-                     lambda p: p.shrink_target(ANY)):
+    absent = made[name]
+    with pytest.raises(InvalidRequest, match=why):
+        absent.observe(())
+    for question in (absent.grow, absent.remove, absent.poll, absent.shrink_target):
         with pytest.raises(InvalidRequest, match=why):
-            question(made[name])
+            question(ANY)
 
 
 def test_the_registry_loads_no_provider_and_no_http() -> None:

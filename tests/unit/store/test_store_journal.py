@@ -9,7 +9,7 @@ import msgspec
 from chalicelib.store import JournalEntry
 from chalicelib.store.journal import KEPT
 from chalicelib.store.tables import JOURNAL
-from tests.unit.store.support import START, Bench
+from tests.unit.store.support import START, Bench, Counter
 
 
 def test_the_newest_come_first(bench: Bench) -> None:
@@ -48,3 +48,18 @@ def test_a_body_too_large_for_a_row_is_left_out_and_its_facts_stay(bench: Bench)
     (entry,) = bench.store.journal.recent(bench.cluster)
     assert (entry.plan, entry.facts["pods"], entry.body) == ("p", 3, "")
     assert "1400000 characters" in str(entry.facts["body_left_out"])
+
+
+def test_what_happened_before_an_instant_is_read_from_there_on(bench: Bench) -> None:
+    entries = [JournalEntry(START + n / 8, "plan", plan=f"plan-{n}") for n in range(30)]
+    for entry in entries:
+        bench.store.journal.append(bench.cluster, entry)
+    bench.store.journal.append(bench.cluster, JournalEntry(START + 2, "wake"))      # at one instant with entries[16]
+    recent = bench.store.journal.recent
+    with Counter(bench) as counter:
+        assert recent(bench.cluster, 3, before=START + 2) == (entries[15], entries[14], entries[13])
+    assert counter.items_read == 3, "newer ones are not paid for"
+    assert recent(bench.cluster, 50, before=START + 2 + 1e-6)[2:] == tuple(reversed(entries[:16]))
+    for nothing in (START, 0.0, -1e9):
+        assert recent(bench.cluster, before=nothing) == ()
+    assert recent(bench.cluster, before=250_000_000_000.0)[0] == entries[-1]

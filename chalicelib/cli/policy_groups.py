@@ -1,0 +1,53 @@
+"""A policy's bounds over groups that come from a file, as a provider lays them over its own.
+
+A saved cluster does not know which provider its groups will have, so a group is found by its id alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.model.snapshot import Snapshot
+
+_NAMED = 10
+
+
+def with_bounds(
+    snapshot: Snapshot, wanted: tuple[GroupPolicy, ...], *, place: str, warn: Callable[[str], None]
+) -> Snapshot:
+    """The snapshot with the bounds and priorities that the policy gives; what it leaves out stays as saved.
+
+    place: the policy's file. warn: told of each group that the snapshot does not have. Raises BadInput for bounds
+    that contradict the saved ones.
+    """
+    by_id = {group.id: group for group in wanted}
+    saved = {group.id for group in snapshot.groups}
+    for name in by_id:
+        if name not in saved:
+            warn(f"{place}: spec.nodeGroups: {name} is no group of this snapshot; {_those_there(sorted(saved))}")
+    groups = tuple(_bounded(group, by_id.get(group.id), place) for group in snapshot.groups)
+    return msgspec.structs.replace(snapshot, groups=groups)
+
+
+def _bounded(group: NodeGroup, policy: GroupPolicy | None, place: str) -> NodeGroup:
+    if policy is None:
+        return group
+    least = group.min if policy.min is None else policy.min
+    most = group.max if policy.max is None else policy.max
+    if most < least:
+        side, other = ("max", "min") if policy.max is None else ("min", "max")
+        problem = (f"max {most} of the snapshot is below min {least}" if side == "max"
+                   else f"{other} {most} is below min {least} of the snapshot")
+        raise BadInput(f"{place}: spec.nodeGroups: {group.id}", problem, f"give {side} as well")
+    return msgspec.structs.replace(group, min=least, max=most, priority=policy.priority or group.priority)
+
+
+def _those_there(names: list[str]) -> str:
+    if not names:
+        return "it has none"
+    return f"its groups are {', '.join(names[:_NAMED])}{' …' if len(names) > _NAMED else ''}"
