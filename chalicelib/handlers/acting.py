@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from chalicelib.dispatch.guard import permitted
-from chalicelib.dispatch.messages import RECONCILE, ActMessage, Cause, ReconcileMessage, act_queue, decode_act, encode
+from chalicelib.dispatch.messages import ActMessage, Cause, act_queue, decode_act, encode
 from chalicelib.dispatch.send import MAX_DELAY, whole_delay
 from chalicelib.execute.run import give_up, run_step
 from chalicelib.handlers import policies
@@ -26,6 +26,7 @@ from chalicelib.handlers.log import logger
 from chalicelib.handlers.reach import Way
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.handlers.telling import tell
+from chalicelib.handlers.waking import wake
 from chalicelib.model.operation import Operation, State
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.model.policy import Policy
@@ -164,9 +165,5 @@ def _plan_again(outcome: Done | Failed, task: _Task, rt: Runtime) -> None:
         return
     if task.policy is None or not permitted(task.policy).plan:
         return
-    window = task.policy.webhook.debounce
-    if window > 0 and not rt.store.debounce.wake(task.cluster, window):
-        return
-    message = ReconcileMessage(task.cluster, Cause.OPERATION.value, rt.clock() + window)
-    rt.sender.send(RECONCILE, encode(message), whole_delay(window))
-    rt.checkpoint("act:woken")
+    if wake(task.policy, Cause.OPERATION, rt):
+        rt.checkpoint("act:woken")

@@ -20,19 +20,19 @@ the queue refused is closed again for the same reason.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from chalicelib.dispatch.guard import permitted
-from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
-from chalicelib.dispatch.send import whole_delay
+from chalicelib.dispatch.messages import Cause
 from chalicelib.handlers.answer import Answer, Refused
 from chalicelib.handlers.log import logger
 from chalicelib.handlers.runtime import Runtime
+from chalicelib.handlers.waking import take_back, wake
 from chalicelib.handlers.webhook.doors import Door
 from chalicelib.handlers.webhook.matter import matters
 from chalicelib.handlers.webhook.parse import parse
 from chalicelib.handlers.webhook.verify import SKEW, Knock, Verdict, verify
-from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.store.errors import StoreError
 
@@ -65,7 +65,7 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
         logger.warning("webhook body refused", cluster=policy.name, detail=str(bad))
         raise
     matched = sum(matters(signal, policy.webhook.reasons) for signal in heard.signals)
-    woken = matched > 0 and permitted(policy).plan and _wake(policy, rt)
+    woken = matched > 0 and permitted(policy).plan and wake(policy, Cause.WEBHOOK, rt)
     _note(policy, knock, rt)
     logger.info("webhook", cluster=policy.name, accepted=len(heard.signals), matched=matched, woken=woken)
     gaps = {"gaps": list(heard.gaps[:MAX_GAPS]), "unread": len(heard.gaps)} if heard.gaps else {}
@@ -114,29 +114,7 @@ def _note(policy: Policy, knock: Knock, rt: Runtime) -> None:
     try:
         first = debounce.note(policy.name, knock.signature, 2 * SKEW, by=by)
     except StoreError:
-        _take_back(policy.name, lambda: debounce.forget(policy.name, knock.signature, by=by))
+        take_back(policy.name, lambda: debounce.forget(policy.name, knock.signature, by=by))
         raise
     if not first:
         raise _refused(policy.name, _USED)
-
-
-def _wake(policy: Policy, rt: Runtime) -> bool:
-    """Whether this event is the first of its window, and so sends the message that ends it."""
-    window, debounce, by = policy.webhook.debounce, rt.store.debounce, rt.owner()
-    try:
-        if window > 0 and not debounce.wake(policy.name, window, by=by):
-            return False
-        message = ReconcileMessage(cluster=policy.name, reason=Cause.WEBHOOK.value, at=rt.clock() + window)
-        rt.sender.send(RECONCILE, encode(message), whole_delay(window))
-    except OutscalerError:      # no message: an open window would swallow the events to come
-        _take_back(policy.name, lambda: debounce.forget_wake(policy.name, by=by))
-        raise
-    return True
-
-
-def _take_back(cluster: str, forget: Callable[[], None]) -> None:
-    """Undo what is ours before an error is passed on; where that fails too, the row ends by itself."""
-    try:
-        forget()
-    except StoreError as error:
-        logger.warning("not taken back", cluster=cluster, detail=f"{type(error).__name__}: {error}")

@@ -176,12 +176,12 @@ def _without(snapshot: Snapshot, foreign: dict[str, str]) -> Snapshot:
 
 
 def send(operations: Sequence[Operation], rt: Runtime) -> None:
-    """A message per operation. One that cannot be sent is sent by the sweeper; it is saved already."""
+    """A message per operation. One that cannot be sent, or not noted as sent, is sent by the sweeper; it is saved."""
     for operation in operations:
         try:
             rt.sender.send(act_queue(operation.provider), encode(ActMessage(operation.cluster, operation.id)), 0)
             rt.checkpoint("reconcile:sent")
             rt.store.operations.mark_sent(operation.cluster, operation.id, rt.clock())
-        except NotSent as error:
+        except (NotSent, StoreError) as error:
             logger.error("operation not sent, the sweeper will", cluster=operation.cluster, operation=operation.id,
                          error=str(error))
