@@ -5,15 +5,14 @@ The connection is made at the first use: an operation that only talks to a vendo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 
 from chalicelib.execute.world import Eviction, NodeState, PodState
 from chalicelib.kube import nodes, pods
-from chalicelib.kube.client import Cluster
 from chalicelib.kube.errors import Missing, Unavailable
+from chalicelib.kube.lazily import Lazily
 from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Taint
 from chalicelib.model.times import parse_time
 
@@ -76,19 +75,8 @@ class _Pods(msgspec.Struct, frozen=True):
     items: list[_Pod] | None = None
 
 
-class KubeNodes:
+class KubeNodes(Lazily):
     """NodeApi over one cluster. connect: called once, when the first verb is used."""
-
-    def __init__(self, connect: Callable[[], Cluster]) -> None:
-        self._connect = connect
-        self._cluster: Cluster | None = None
-
-    @property
-    def connected(self) -> Cluster:
-        """The connection, made now if there was none."""
-        if self._cluster is None:
-            self._cluster = self._connect()
-        return self._cluster
 
     def node(self, name: str) -> NodeState | None:
         """See NodeApi."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
-from chalicelib.kube.client import Cluster
 from chalicelib.kube.errors import Unavailable
 from chalicelib.kube.events import post_event
+from chalicelib.kube.lazily import Lazily
 from chalicelib.kube.pods import get_pod
 from chalicelib.record.events import Event
 
@@ -21,19 +19,8 @@ class _Object(msgspec.Struct, frozen=True):
     metadata: _Meta
 
 
-class Board:
+class Board(Lazily):
     """connect: called when the first event is posted."""
-
-    def __init__(self, connect: Callable[[], Cluster]) -> None:
-        self._connect = connect
-        self._cluster: Cluster | None = None
-
-    @property
-    def connected(self) -> Cluster:
-        """The connection, made now if there was none."""
-        if self._cluster is None:
-            self._cluster = self._connect()
-        return self._cluster
 
     def uid_of(self, namespace: str, pod: str) -> str:
         """See EventApi."""

@@ -15,6 +15,7 @@ import pytest
 import requests
 from moto import mock_aws
 
+from chalicelib.kube.client import Cluster
 from chalicelib.kube.connect import connect
 from chalicelib.kube.secrets import SecretReader, eks_endpoint, eks_token
 from chalicelib.model.errors import BadInput
@@ -162,4 +163,6 @@ def test_the_reader_serves_a_connection() -> None:
         }}],
     }
     boto3.client("secretsmanager").create_secret(Name="config", SecretString=json.dumps(config))
-    connect(KubernetesAccess(kubeconfig_secret="config"), SecretReader(), clock=lambda: 0.0).close()
+    cluster = connect(KubernetesAccess(kubeconfig_secret="config"), SecretReader(), clock=lambda: 0.0)
+    assert isinstance(cluster, Cluster)
+    cluster.close()

@@ -32,7 +32,7 @@ def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_server_of_the_clusters_ca_is_trusted() -> None:
     with HttpScript([NODE], tls=OURS.server()) as server:
-        client(server, cluster=TRUST).get("/n")
+        assert client(server, cluster=TRUST).get("/n") == NODE.payload()
 
 
 @pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
@@ -78,7 +78,8 @@ def test_the_public_authorities_are_the_shipped_ones_and_not_the_machines(
 
 def test_plain_http_has_no_use_for_certificates() -> None:
     with HttpScript([NODE]) as server:
-        client(server, cluster={"certificate-authority-data": b64(b"nobody reads this")}).get("/n")
+        plain = client(server, cluster={"certificate-authority-data": b64(b"nobody reads this")})
+        assert plain.get("/n") == NODE.payload()
 
 
 def test_the_name_in_the_certificate_must_be_the_servers() -> None:
@@ -175,7 +176,7 @@ def test_no_proxy_goes_round_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with HttpScript([NODE], tls=OURS.server()) as server:
-        client(server, cluster=TRUST).get("/n")
+        assert client(server, cluster=TRUST).get("/n") == NODE.payload()
 
 
 def test_the_kubeconfigs_own_proxy_wins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,4 +196,4 @@ def test_a_proxy_that_is_down_is_named_as_the_cause(monkeypatch: pytest.MonkeyPa
 def test_a_good_connection_gives_no_warning() -> None:
     with warnings.catch_warnings(), HttpScript([NODE], tls=OURS.server()) as server:
         warnings.simplefilter("error")
-        client(server, cluster=TRUST, user={"token": TOKEN}).get("/n")
+        assert client(server, cluster=TRUST, user={"token": TOKEN}).get("/n") == NODE.payload()
