@@ -8,6 +8,7 @@ service-account volume. DaemonSet pods carry their node's name in an affinity as
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -50,7 +51,7 @@ class ClassTable:
         Raises msgspec.ValidationError or BadInput for a spec that is not one.
         """
         if node:
-            spec = _without_node(spec, node, keep_affinity=b'"DaemonSet"' not in owners)
+            spec = _without_node(spec, node, daemon=b'"DaemonSet"' in owners)
         at = spec.find(_TOKEN_VOLUME)
         if at >= 0:
             spec = spec.replace(spec[at : at + len(_TOKEN_VOLUME) + 5], _TOKEN_VOLUME)
@@ -73,13 +74,25 @@ class ClassTable:
         return found
 
 
-def _without_node(spec: bytes, node: bytes, *, keep_affinity: bool) -> bytes:
-    quoted = b'"' + node + b'"'
-    if keep_affinity:
-        for gap in (b"", b" "):
-            spec = spec.replace(b'"nodeName":' + gap + quoted, b'"nodeName":""')
+def _without_node(spec: bytes, node: bytes, *, daemon: bool) -> bytes:
+    """The spec as it would be without its node: the one nodeName, and a daemon's one list that holds just that name.
+
+    A spec in which the words stand more than once is left alone: it becomes a class of its own, which is only slower.
+    """
+    spec = _without(_BOUND, node, spec)
+    return _without(_PINNED, node, spec) if daemon else spec
+
+
+_BOUND, _PINNED = re.compile(rb'"nodeName":\s*"([^"\\]*)"'), re.compile(rb'"values":\s*\[\s*"([^"\\]*)"\s*\]')
+
+
+def _without(pattern: re.Pattern[bytes], node: bytes, spec: bytes) -> bytes:
+    """The one place where the pattern names the node, emptied."""
+    found = [match.span(1) for match in pattern.finditer(spec) if match.group(1) == node]
+    if len(found) != 1:
         return spec
-    return spec.replace(quoted, b'""')
+    start, end = found[0]
+    return spec[:start] + spec[end:]
 
 
 def _labels(raw: bytes) -> dict[str, str]:

@@ -26,6 +26,7 @@ from chalicelib.snapshot.classes import ClassTable, selector
 _HEAD = msgspec.json.Decoder(wire.Head)
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 _KIND = msgspec.json.Decoder(wire.KindOnly)
+_BOUND = msgspec.json.Decoder(wire.BoundTo)
 _CONDITIONS = msgspec.json.Decoder(list[wire.PodCondition] | None)
 CONTROLLER_KINDS = ("DaemonSet", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
 _MALFORMED = (msgspec.DecodeError, BadInput, UnicodeDecodeError, RecursionError)
@@ -260,14 +261,9 @@ def _kind_of(raw: msgspec.Raw) -> str:
 
 
 def _bound_to(spec: bytes) -> bytes:
-    """The raw value of nodeName in a raw spec, empty if it is not bound. Decoded in full if the name occurs twice."""
-    at = spec.find(b'"nodeName"')
-    if at < 0:
-        return b""
-    if spec.find(b'"nodeName"', at + 10) >= 0:
-        return msgspec.json.decode(spec, type=wire.PodSpec).node_name.encode()
-    start = spec.find(b'"', spec.find(b":", at)) + 1
-    return spec[start : spec.find(b'"', start)]
+    """The node a raw spec names, empty if it is not bound. The word may stand elsewhere too (a variable, a label), so
+    finding it only says that it is worth reading."""
+    return (_BOUND.decode(spec).node_name or "").encode() if b'"nodeName"' in spec else b""
 
 
 def _amounts(place: str, raw: Mapping[str, wire.Quantity] | None) -> dict[str, int]:

@@ -191,12 +191,17 @@ class Named(msgspec.Struct, gc=False, frozen=True):
     name: str = ""
 
 
+class BoundTo(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """Of a pod's spec only where it runs."""
+
+    node_name: str | None = None
+
+
 class PodSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """spec of a pod."""
 
     containers: list[Container] = []
     init_containers: list[Container] | None = None
-    node_name: str = ""
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
     tolerations: list[TolerationObject] | None = None

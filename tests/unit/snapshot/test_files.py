@@ -188,3 +188,36 @@ def test_captures_from_a_real_control_plane_have_no_gaps(name: str, pods: int) -
     assert (len(snapshot.nodes), len(snapshot.pods), snapshot.gaps) == (11, pods, ())
     assert {g.id: g.target for g in snapshot.groups} == {
         "general-a": 3, "general-b": 3, "general-c": 3, "batch": 2, "gpu": 0, "arm": 0}
+
+
+_ENV = {"containers": [{"name": "c", "env": [{"name": "nodeName", "value": "x"}],
+                        "resources": {"requests": {"cpu": "1"}}}]}
+
+
+@pytest.mark.parametrize("spec", [
+    pytest.param(_ENV, id="a-variable-called-nodeName"),
+    pytest.param({"nodeSelector": {"nodeName": "a-0"}}, id="a-label-called-nodeName"),
+    pytest.param({"nodeName": None}, id="null"),
+])
+def test_only_spec_nodeName_says_where_a_pod_runs(tmp_path: Path, spec: dict[str, Any]) -> None:
+    pods = [_pod("waits", **spec), _pod("runs", **{**spec, "nodeName": "a-0"})]
+    snapshot = _read(_write(tmp_path, [_node(), *pods]))
+    assert {pod.name: pod.node for pod in snapshot.pods} == {"waits": "", "runs": "a-0"}
+    assert {snapshot.cls(pod).node_selector.get("nodeName") for pod in snapshot.pods} == {
+        spec.get("nodeSelector", {}).get("nodeName")}
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_node_may_have_any_name_without_changing_what_its_daemons_ask_for(tmp_path: Path, indent: int | None) -> None:
+    owner = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}]
+    pods = []
+    for name in ("cpu", "a-1"):
+        pinned = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [
+            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]}]}}}
+        pods.append(_pod(f"d-{name}", nodeName=name, affinity=pinned))
+        pods[-1]["metadata"]["ownerReferences"] = owner
+    _write(tmp_path, [_node("cpu"), _node("a-1")])
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "PodList", "items": pods}, indent=indent))
+    snapshot = _read(tmp_path)
+    assert [snapshot.cls(pod).requests for pod in snapshot.pods] == [{"cpu": 1000}, {"cpu": 1000}]
+    assert len(snapshot.classes) == 1, "a DaemonSet has one class, however many nodes there are"
