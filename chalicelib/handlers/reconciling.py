@@ -9,7 +9,7 @@ the pass decides again with what the executor wrote.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -87,9 +87,13 @@ def run(policy: Policy, lease: Lease, rt: Runtime) -> Plan:
     started = time.perf_counter()
     kube = rt.connect(policy)
     providers = rt.providers(policy, kube, rt.read_secret)
-    snapshot = live.take(policy.name, kube, lambda nodes: observe(providers, nodes), rt.clock())
-    rt.checkpoint("reconcile:observed")
-    plan = _decide_and_save(policy, snapshot, lease, rt)
+
+    def look() -> Snapshot:
+        seen = live.take(policy.name, kube, lambda nodes: observe(providers, nodes), rt.clock())
+        rt.checkpoint("reconcile:observed")
+        return seen
+
+    plan, snapshot = _decide_and_save(policy, look, lease, rt)
     rt.checkpoint("reconcile:saved")
     act = permitted(policy).act
     if act:
@@ -117,11 +121,18 @@ def _tell(plan: Plan, snapshot: Snapshot, recorder: Recorder, seconds: float) ->
         return ""
 
 
-def _decide_and_save(policy: Policy, snapshot: Snapshot, lease: Lease, rt: Runtime) -> Plan:
-    """Decide with the newest memory, and save it with its operations in one transaction."""
+def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease,
+                     rt: Runtime) -> tuple[Plan, Snapshot]:
+    """Decide, and save memory and operations in one transaction.
+
+    Memory is read before the cluster, never after: what an executor finishes in between is then still under way for
+    this pass, and counts as coming. The other way round it would be over in memory and not begun in the snapshot, and
+    its machines would be bought again. For the same reason a stale save looks again, too.
+    """
     act = permitted(policy).act
     for attempt in range(_TRIES):
         before = rt.store.memory.load(policy.name)
+        snapshot = look()
         plan, after = decide(snapshot, policy, before, snapshot.taken_at, lease.token)
         if act and plan.operations:
             foreign = _claimed_elsewhere(policy, plan.operations, rt)
@@ -135,7 +146,7 @@ def _decide_and_save(policy: Policy, snapshot: Snapshot, lease: Lease, rt: Runti
             if attempt + 1 == _TRIES:
                 raise
             continue
-        return msgspec.structs.replace(plan, operations=operations)
+        return msgspec.structs.replace(plan, operations=operations), snapshot
     raise StoreError(f"{policy.name}: memory changed {_TRIES} times while it was being decided")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from chalicelib.dispatch.messages import Cause, ReconcileMessage, encode
+from chalicelib.dispatch.messages import ActMessage, Cause, ReconcileMessage, encode
 from infra.local.controllers import seed
+from infra.local.controllers.capi.controller import Settings
+from infra.local.controllers.capi.machines import MachineTimes
+from infra.local.controllers.manager import Pace
 from infra.local.queues import Message, last, late, lost, twice, untouched
 from tests.scenario.policies import WEBHOOK, document
 from tests.scenario.stage import story
@@ -129,6 +132,27 @@ def test_a_reconcile_that_was_overtaken_cannot_act(world: StoryWorld) -> None:
     _four_nodes_came(world)
     fenced = [line for line in world.log if line["message"] == "message failed"]
     assert [line["error"] for line in fenced] == ["Fenced"]
+
+
+@story(grain=30.0, pace=Pace(machines=Settings(times=MachineTimes(provision=240.0))))
+def test_growth_that_ends_while_a_pass_looks_is_not_forgotten(world: StoryWorld) -> None:
+    """The snapshot still has the old size. What the executor wrote since must not be taken for fulfilled."""
+    world.queues.tamper = lambda message: late(300.0)(message) if message.queue.startswith("act") else (message,)
+    world.apply_policy(document())
+    world.seed(seed.machine_deployment("workers", 1, 1, 12))
+    world.minutes(6.5)
+    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+    world.minutes(1)
+    [planned] = world.operations()
+    world.queues.tamper = untouched
+    world.seed(seed.deployment("more", replicas=6, cpu="1"))
+    body = encode(ActMessage("shop", planned.id)).decode()
+    world.at("reconcile:observed", lambda: world.redeliver("act_clusterapi", body))
+
+    world.minutes(12)
+
+    assert world.pending() == ()
+    assert len(world.nodes()) == world.size("workers") == 6, "18 pods, three to a node, and no node more"
 
 
 @story(grain=30.0)
