@@ -1,4 +1,4 @@
-"""One pass over one cluster: lease, snapshot, memory, plan, save, dispatch, record. Reads like architecture §1.
+"""One pass over one cluster: lease, memory, snapshot, plan, save, dispatch, record. Reads like docs/architecture.md.
 
 What it survives. Twice the same message: the lease lets one in, and a scheduled message that a newer pass has served
 asks for nothing. Killed anywhere before the save: nothing happened. Killed after it: the operations are in the table,
