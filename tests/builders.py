@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from chalicelib.model.group import Instance, NodeGroup
-from chalicelib.model.memory import Memory
+from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import HOSTNAME_LABEL, Condition, Node, Taint
-from chalicelib.model.plan import Plan
-from chalicelib.model.pod import Owner, Pod, PodClass, Toleration
+from chalicelib.model.plan import Plan, PodVerdict
+from chalicelib.model.pod import Owner, Pod, PodAffinityTerm, PodClass, SpreadConstraint, Toleration
 from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.quantity import parse_amount
+from chalicelib.model.selector import Requirement, Selector
 from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Snapshot
 from chalicelib.plan.decide import decide
+from chalicelib.plan.explain import text
 
 NOW = 1_800_000_000.0
 OLD = NOW - 7200.0
+ZONE = "topology.kubernetes.io/zone"
 
 
 def amounts(**named: str | int) -> dict[str, int]:
@@ -32,13 +35,28 @@ def node(name: str, cpu: str = "1", memory: str = "4Gi", pods: int = 110, *, gro
          ready_since: float = OLD, created: float = OLD, **more: Any) -> Node:
     """A ready node. group: whose it is, for `snapshot`; more: any other field of Node, or extra=amounts(...)."""
     offers = {**amounts(cpu=cpu, memory=memory, pods=pods), **more.pop("extra", {})}
-    named = {HOSTNAME_LABEL: name, **({"topology.kubernetes.io/zone": zone} if zone else {}), **(labels or {})}
+    named = {HOSTNAME_LABEL: name, **({ZONE: zone} if zone else {}), **(labels or {})}
     fields: dict[str, Any] = {
         "labels": named, "allocatable": offers, "capacity": offers, "uid": f"uid-{name}", "taints": tuple(taints),
         "provider_id": f"test://{group or 'none'}/{name}", "created": created,
         "conditions": (Condition("Ready", "True" if ready else "False", "", ready_since),),
     }
     return Node(name=name, **{**fields, **more})
+
+
+def having(**labels: str) -> Selector:
+    """Selects what carries all these labels; `_` in names for `-`."""
+    return Selector(tuple(Requirement(key.replace("_", "-"), "In", (value,)) for key, value in sorted(labels.items())))
+
+
+def near(key: str, selector: Selector | None, **more: Any) -> PodAffinityTerm:
+    """A required affinity or anti-affinity term over the domains of a label."""
+    return PodAffinityTerm(key, selector, **more)
+
+
+def even(key: str, selector: Selector | None, skew: int = 1, **more: Any) -> SpreadConstraint:
+    """A spread constraint over the domains of a label."""
+    return SpreadConstraint(key, skew, selector, **more)
 
 
 class ClusterBuilder:
@@ -119,16 +137,16 @@ class ClusterBuilder:
                         controllers=tuple(self.controllers), controller_kinds=kinds,
                         daemonsets=tuple(self.daemonsets), **self.more)
 
-    def plan(self, memory: Memory | None = None, *, now: float = NOW, unneeded: float | None = None,
-             **options: Any) -> Plan:
+    def plan(self, memory: Memory | None = None, *, now: float = NOW, unneeded: float | None = None, seed: int = 0,
+             clock: Callable[[], float] | None = None, **options: Any) -> Plan:
         """What the planner makes of it."""
-        return self.decide(memory, now=now, unneeded=unneeded, **options)[0]
+        return self.decide(memory, now=now, unneeded=unneeded, seed=seed, clock=clock, **options)[0]
 
-    def decide(self, memory: Memory | None = None, *, now: float = NOW, unneeded: float | None = None,
-               **options: Any) -> tuple[Plan, Memory]:
+    def decide(self, memory: Memory | None = None, *, now: float = NOW, unneeded: float | None = None, seed: int = 0,
+               clock: Callable[[], float] | None = None, **options: Any) -> tuple[Plan, Memory]:
         """The plan and the next memory."""
         policy = Policy(name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options))
-        return decide(self.snapshot(), policy, memory or Memory(), now, 0, assume_unneeded_for=unneeded)
+        return decide(self.snapshot(), policy, memory or Memory(), now, seed, assume_unneeded_for=unneeded, clock=clock)
 
 
 def cluster() -> ClusterBuilder:
@@ -144,3 +162,30 @@ def growth(plan: Plan) -> dict[str, tuple[int, int]]:
 def stays(plan: Plan) -> dict[str, str]:
     """node -> the code of why it stays."""
     return {verdict.node: verdict.reason.code.value for verdict in plan.unremovable}
+
+
+def expected(plan: Plan) -> dict[str, str]:
+    """pod -> the node it was promised; `group/3` is the third new node of a group."""
+    return {pod: promise.node or f"{promise.group}/{promise.number}"
+            for promise in plan.promises for pod in promise.pods}
+
+
+def verdict(plan: Plan, pod: str = "") -> PodVerdict:
+    """What is said of a pod that gets nothing (of the first, if none is named)."""
+    return next(each for each in plan.unschedulable if not pod or pod in each.pods)
+
+
+def words(plan: Plan, pod: str = "") -> dict[str, list[str]]:
+    """group -> the words for why a pod gets nothing there."""
+    return {group: [text(reason) for reason in reasons] for group, reasons in verdict(plan, pod).reasons.items()}
+
+
+def tally(plan: Plan, pod: str = "") -> dict[str, int]:
+    """What the nodes that exist say of it, as the scheduler counts."""
+    return {text(reason): count for reason, count in verdict(plan, pod).against}
+
+
+def coming(groups: Mapping[str, int]) -> Memory:
+    """So many nodes of each group were asked for a minute ago."""
+    return Memory(groups={name: GroupMemory(target=count, request=ScaleUpRequest(count, NOW - 60, NOW + 840))
+                          for name, count in groups.items()})

@@ -40,6 +40,7 @@ class Command(msgspec.Struct, frozen=True):
 
 COMMANDS = (
     Command("plan", "chalicelib.cli.plan", "what would happen now, and why; never writes"),
+    Command("explain", "chalicelib.cli.explain", "what becomes of one pod, node or group, and why; never writes"),
     Command("validate", "chalicelib.cli.validate", "check policy documents"),
     Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),
     Command("get", "chalicelib.cli.get", "clusters, a policy, open operations, remembered groups"),

@@ -7,141 +7,32 @@ given the keys, and an old one replayed from what was saved of it.
 from __future__ import annotations
 
 import argparse
-import time
 from pathlib import Path
 
-from chalicelib.cli import render, saved_memory
-from chalicelib.cli.output import emit, warn
-from chalicelib.cli.policy_groups import with_bounds
-from chalicelib.model.errors import BadInput
-from chalicelib.model.memory import Memory
-from chalicelib.model.policy import Policy
-from chalicelib.model.quantity import parse_duration
-from chalicelib.model.snapshot import Snapshot
-from chalicelib.model.times import parse_time
+from chalicelib.cli import compare, render, saved_memory, source
+from chalicelib.cli.output import emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of architecture §8."""
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
-    source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
-    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
-    parser.add_argument("--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json")
-    parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers")
-    parser.add_argument("--memory", metavar="FILE", type=Path, help="what is remembered, as --save-memory wrote it")
+    """The sources, --save-memory, --compare-option."""
+    source.add_arguments(parser)
     parser.add_argument("--save-memory", metavar="FILE", type=Path, help="write what would be remembered")
-    parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[],
-                        help="an option, as in the policy; may be repeated")
-    parser.add_argument("--now", metavar="RFC3339", help="the instant to plan for; default DIR/captured-at, else now")
-    parser.add_argument("--seed", type=int, default=0, help="for expanders that draw lots")
-    parser.add_argument("--assume-unneeded-for", metavar="DURATION",
-                        help="treat every unneeded node as unneeded for so long, to see the removals")
+    parser.add_argument("--compare-option", metavar="NAME=VALUE", action="append", default=[],
+                        help="a second plan with this option beside the first; several make one second plan")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan; raises BadInput."""
-    from chalicelib.plan.decide import decide
-
-    if args.snapshot is not None and args.context is not None:
-        raise BadInput("--context", "belongs to --kubeconfig, and --snapshot is given", "take it out")
-    policy = _policy(args)
-    now = _now(args)
-    memory = saved_memory.read(args.memory) if args.memory is not None else Memory()
-    assumed = _assumed(args.assume_unneeded_for)
-    started = time.perf_counter()
-    snapshot = _snapshot(args, policy, now)
-    decoded = time.perf_counter()
-    plan, after = decide(snapshot, policy, memory, now, args.seed, assume_unneeded_for=assumed)
-    timings = {"decode": decoded - started, "plan": time.perf_counter() - decoded}
+    """Print the plan, or two side by side; raises BadInput."""
+    case = source.read(args)
+    other = compare.policy_of(case.policy, args.compare_option) if args.compare_option else None
+    first = source.decided(case)
     if args.save_memory is not None:
-        saved_memory.write(args.save_memory, after)
-    emit(args.output, render.as_document(plan, timings), lambda: render.as_blocks(plan, timings))
+        saved_memory.write(args.save_memory, first.memory)
+    if other is None:
+        emit(args.output, render.as_document(first.plan, first.timings, case.assumed),
+             lambda: render.as_blocks(first.plan, first.timings, case.assumed))
+        return 0
+    pair = compare.Pair(case, (case.policy, other), (first, source.decided(case, other)),
+                        compare.names_of(args.compare_option))
+    emit(args.output, compare.as_document(pair), lambda: compare.as_blocks(pair))
     return 0
-
-
-def _policy(args: argparse.Namespace) -> Policy:
-    from chalicelib.dispatch.guard import permitted
-    from chalicelib.policy.load import load
-    from chalicelib.policy.overrides import with_options
-
-    policy = Policy(name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem)
-    if args.policy is not None:
-        policy, warnings = load(_text(args.policy), place=args.policy.name)
-        for warning in warnings:
-            warn(warning)
-        if not permitted(policy).plan:
-            warn(f"{args.policy.name}: mode is {permitted(policy).word}: nothing would be done; planned all the same")
-    return with_options(policy, args.option, warn=warn)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise BadInput(str(path), "is not UTF-8 text", "save it as UTF-8") from None
-
-
-def _now(args: argparse.Namespace) -> float:
-    if args.now is not None:
-        return _instant(args.now, "--now")
-    captured = args.snapshot / "captured-at" if args.snapshot else None
-    if captured is not None and captured.is_file():
-        return _instant(captured.read_bytes().decode("utf-8", "replace").strip(), str(captured))
-    return time.time()
-
-
-def _instant(text: str, place: str) -> float:
-    try:
-        return parse_time(text)
-    except BadInput as error:
-        raise BadInput(place, f"{text[:60]!r} is not a time", error.remedy) from None
-
-
-def _assumed(text: str | None) -> float | None:
-    """--assume-unneeded-for in seconds; None if it is not given."""
-    if text is None:
-        return None
-    try:
-        seconds = parse_duration(text)
-    except BadInput as error:
-        raise BadInput("--assume-unneeded-for", error.problem, error.remedy) from None
-    if seconds < 0:
-        raise BadInput("--assume-unneeded-for", f"{text!r} is negative", f"write it as Go does: {text.lstrip('-')}")
-    return seconds
-
-
-def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
-    from chalicelib.snapshot import files
-
-    if args.snapshot is not None:
-        snapshot = files.read(args.snapshot, node_groups=args.node_groups, cluster=policy.name, taken_at=now)
-    else:
-        snapshot = _live(args, policy, now)
-        if args.node_groups is None:        # the providers have laid the policy's bounds over their own
-            return snapshot
-    return with_bounds(snapshot, policy.node_groups, place=args.policy.name if args.policy else "--policy", warn=warn)
-
-
-def _live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
-    """A snapshot of a live cluster; groups come from --node-groups, or from the policy's providers."""
-    from chalicelib.kube.connect import connect
-    from chalicelib.model.policy import KubernetesAccess
-    from chalicelib.providers.registry import providers as for_policy
-    from chalicelib.snapshot import files, live
-    from chalicelib.snapshot.observe import observe
-
-    access = KubernetesAccess(kubeconfig_file=str(args.kubeconfig), context=args.context or "",
-                              allow_insecure_tls=policy.kubernetes.allow_insecure_tls)
-    kube = connect(access, _no_secrets, clock=time.time)
-    if args.node_groups is not None:
-        return live.take(policy.name, kube, lambda nodes: (files.groups(args.node_groups, nodes), ()), now)
-    if not policy.providers:
-        raise BadInput("--kubeconfig", "says nothing about node groups",
-                       "add --node-groups FILE, or --policy FILE with providers")
-    providers = for_policy(policy, kube, _no_secrets, time.time)
-    return live.take(policy.name, kube, lambda nodes: observe(providers, nodes), now)
-
-
-def _no_secrets(name: str) -> str:
-    raise BadInput(f"secret {name}", "is not read from here", "name files instead of secrets when planning by hand")

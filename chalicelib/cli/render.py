@@ -1,7 +1,8 @@
 """A plan as scripts read it (the stable JSON of architecture §8) and as a person reads it (a few tables).
 
 Only here do reasons meet their sentences for output. Keys of the JSON are only ever added: beside those of the
-architecture there are `plan`, `cluster`, `at`, `notLookedAt`, `groups`, `gaps`, and `details` with the numbers.
+architecture there are `plan`, `cluster`, `at`, `assumed`, `notLookedAt`, `promises`, `groups`, `gaps`, `notes`, and
+`details` with the numbers.
 """
 
 from __future__ import annotations
@@ -11,25 +12,29 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.cli import where
 from chalicelib.cli.tables import Block, Table
-from chalicelib.model.plan import GroupVerdict, Plan, PodVerdict
+from chalicelib.cli.where import some
+from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, PodVerdict
 from chalicelib.model.reason import Reason
 from chalicelib.model.times import format_time
 from chalicelib.plan.explain import sentence, text
 
-_NAMED = 3
+_NODES = 50     # of more, the table has rules in place of nodes
 
 
-def as_document(plan: Plan, timings: dict[str, float]) -> dict[str, Any]:
-    """The JSON answer; timings in seconds."""
+def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> dict[str, Any]:
+    """The JSON answer; timings in seconds; assumed: a sentence for each thing that is not so (cli/whatif.py)."""
     return {
         "plan": plan.id,
         "cluster": plan.cluster,
         "at": format_time(plan.at),
+        "assumed": list(assumed),
         "scaleUps": [{"group": s.group, "from": s.from_size, "to": s.to_size, "pods": list(s.pods)}
                      for s in plan.scale_ups],
         "unschedulable": [_unschedulable(verdict) for verdict in plan.unschedulable],
         "fitsExisting": list(plan.fits_existing),
+        "promises": [where.as_data(promise) for promise in plan.promises],
         "notLookedAt": [{"pods": list(i.pods), "code": i.reason.code.value, "message": sentence(i.reason)}
                         for i in plan.ignored],
         "scaleDowns": [{"node": r.node, "group": r.group, "kind": r.kind, "evict": list(r.evict),
@@ -38,6 +43,7 @@ def as_document(plan: Plan, timings: dict[str, float]) -> dict[str, Any]:
         "unremovable": [{"node": v.node, "code": v.reason.code.value, "message": sentence(v.reason),
                          **({"pod": v.pod} if v.pod else {})} for v in plan.unremovable],
         "groups": [_group(verdict) for verdict in plan.groups],
+        "notes": [{"code": note.code.value, "message": sentence(note)} for note in plan.notes],
         "gaps": [msgspec.to_builtins(gap) for gap in plan.gaps],
         "health": msgspec.to_builtins(msgspec.structs.asdict(plan.health)),
         "timings": {name: round(seconds, 4) for name, seconds in timings.items()},
@@ -65,23 +71,31 @@ def _group(verdict: GroupVerdict) -> dict[str, Any]:
     return answer
 
 
-def as_blocks(plan: Plan, timings: dict[str, float]) -> list[Block]:
-    """What a person wants to read: a summary, the groups, the pods by reason, the nodes, what could not be read."""
+def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()) -> list[Block]:
+    """What a person wants to read: what is assumed, a summary, the groups, where pods would go, the pods by reason, the
+    nodes, what could not be read."""
     gone = [(r.node, r.group, r.kind, ", ".join(f"{pod} -> {to}" for pod, to in sorted(r.destinations.items())) or "-")
             for r in plan.removals]
     tables = (
         _table("Node groups", ("group", "size", "min..max", "change", "for", "could have been"), _groups(plan)),
+        _table("Where on new nodes", ("group", "new node", "pods each", "pods"), where.rows_of_new(plan)),
         _table("Pods that get no node", ("pods", "group", "why"), _left(plan)),
-        _table("Pods that fit on nodes that exist or are on their way", ("pods",),
-               [(_some(plan.fits_existing),)] if plan.fits_existing else []),
-        _table("Pods not looked at", ("pods", "why"), [(_some(i.pods), sentence(i.reason)) for i in plan.ignored]),
+        _table("Pods that fit on nodes that exist or are on their way",
+               ("node", "pods", "which"), where.rows_of_existing(plan)),
+        _table("Pods not looked at", ("pods", "why"), [(some(i.pods), sentence(i.reason)) for i in plan.ignored]),
         _table("Nodes to remove", ("node", "group", "how", "pods go to"), gone),
-        _table("Nodes that stay", ("node", "rule", "why"),
-               [(v.node, v.reason.code.value, sentence(v.reason)) for v in plan.unremovable]),
+        _table("Nodes that stay", ("node", "rule", "why"), _stay(plan)),
+        _table("Notes", ("what", "why"), [(note.code.value, sentence(note)) for note in plan.notes]),
         _table("Could not be read", ("what", "where", "why"),
                [(f"{g.kind} {g.name}".strip(), g.place or "-", g.detail) for g in plan.gaps]),
     )
-    return [summary(plan, timings), *(table for table in tables if table.rows)]
+    said: list[Block] = [assumptions(assumed)] if assumed else []
+    return [*said, summary(plan, timings), *(table for table in tables if table.rows)]
+
+
+def assumptions(assumed: Sequence[str]) -> str:
+    """What is not so, on top of any answer that rests on it."""
+    return "\n".join(["What if:", *(f"  {each}" for each in assumed)])
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
@@ -94,7 +108,7 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     new = sum(s.to_size - s.from_size for s in plan.scale_ups)
     left = sum(len(v.pods) for v in plan.unschedulable)
     pending = asked + left + len(plan.fits_existing)
-    nodes = f"{health.registered} nodes ({health.ready} ready"
+    nodes = f"{health.registered} node{_s(health.registered)} ({health.ready} ready"
     nodes += f", {health.upcoming} upcoming)" if health.upcoming else ")"
     unwell = "" if health.healthy else " UNHEALTHY,"
     unseen = sum(len(i.pods) for i in plan.ignored)
@@ -122,8 +136,9 @@ def _groups(plan: Plan) -> list[tuple[str, ...]]:
         change = f"+{up.to_size - up.from_size} -> {up.to_size}" if up else f"-{down}" if down else "-"
         option = (f"{verdict.option_nodes} for {verdict.option_pods} pods, waste {verdict.waste or 0.0:.2f}"
                   if verdict.option_nodes else sentence(verdict.skipped) if verdict.skipped else "helps no pod")
+        option = "-" if up and not verdict.option_nodes else option
         size = f"{verdict.target}" + (f" ({verdict.upcoming} upcoming)" if verdict.upcoming else "")
-        pods = _some(up.pods) if up else "-"
+        pods = some(up.pods) if up else "-"
         rows.append((verdict.group, size, f"{verdict.min}..{verdict.max}", change, pods, option))
     return rows
 
@@ -135,7 +150,7 @@ def _left(plan: Plan) -> list[tuple[str, ...]]:
         by_reason: dict[str, list[str]] = {}
         for group, reasons in verdict.reasons.items():
             by_reason.setdefault("; ".join(_sentences(reasons)), []).append(group)
-        pods = _some(verdict.pods)
+        pods = some(verdict.pods)
         for why, groups in by_reason.items():
             rows.append((pods, ", ".join(groups), why))
             pods = ""
@@ -144,14 +159,20 @@ def _left(plan: Plan) -> list[tuple[str, ...]]:
     return rows
 
 
+def _stay(plan: Plan) -> list[tuple[str, ...]]:
+    """One row per node; of many nodes, one per rule: `outscaler explain node` has the rest, and the JSON has it all."""
+    verdicts = plan.unremovable
+    if len(verdicts) <= _NODES:
+        return [(v.node, v.reason.code.value, sentence(v.reason)) for v in verdicts]
+    by_rule: dict[str, list[NodeVerdict]] = {}
+    for verdict in verdicts:
+        by_rule.setdefault(verdict.reason.code.value, []).append(verdict)
+    return [(some([v.node for v in stay]), rule, text(stay[0].reason) if len(stay) > 1 else sentence(stay[0].reason))
+            for rule, stay in sorted(by_rule.items())]
+
+
 def _sentences(reasons: Iterable[Reason]) -> list[str]:
     return [sentence(reason) for reason in reasons]
-
-
-def _some(pods: Sequence[str]) -> str:
-    """Up to three names, and how many more."""
-    shown = ", ".join(pods[:_NAMED])
-    return f"{shown} and {len(pods) - _NAMED} more" if len(pods) > _NAMED else shown
 
 
 def _s(count: int) -> str:

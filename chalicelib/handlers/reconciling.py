@@ -45,6 +45,10 @@ from chalicelib.store.leases import Lease
 LEASE_FOR = 150.0
 """Seconds until another may take over from a pass that died: longer than the function lives (120, .chalice/config)."""
 
+DECIDED_WITHIN = 80.0
+"""Seconds after its beginning by which a pass stops looking for more: the rest of the function's life is for saving,
+sending and telling, and for deciding again after a stale save."""
+
 _TRIES = 3
 
 
@@ -84,16 +88,17 @@ def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:
 
 def run(policy: Policy, lease: Lease, rt: Runtime) -> Plan:
     """One pass under a lease; returns what was decided. Raises ClusterError, StoreError (Fenced: nothing was done)."""
-    started = time.perf_counter()
+    started, until = time.perf_counter(), rt.clock() + DECIDED_WITHIN
     kube = rt.connect(policy)
     providers = rt.providers(policy, kube, rt.read_secret)
 
     def look() -> Snapshot:
-        seen = live.take(policy.name, kube, lambda nodes: observe(providers, nodes), rt.clock())
+        seen = live.take(policy.name, kube, lambda nodes: observe(providers, nodes), rt.clock(),
+                         namespace=policy.options.namespace)
         rt.checkpoint("reconcile:observed")
         return seen
 
-    plan, snapshot = _decide_and_save(policy, look, lease, rt)
+    plan, snapshot = _decide_and_save(policy, look, lease, rt, until)
     rt.checkpoint("reconcile:saved")
     act = permitted(policy).act
     if act:
@@ -121,24 +126,28 @@ def _tell(plan: Plan, snapshot: Snapshot, recorder: Recorder, seconds: float) ->
         return ""
 
 
-def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease,
-                     rt: Runtime) -> tuple[Plan, Snapshot]:
-    """Decide, and save memory and operations in one transaction.
+def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease, rt: Runtime,
+                     until: float) -> tuple[Plan, Snapshot]:
+    """Decide, and save memory and operations in one transaction. until: when to be content with what was found.
 
     Memory is read before the cluster, never after: what an executor finishes in between is then still under way for
     this pass, and counts as coming. The other way round it would be over in memory and not begun in the snapshot, and
     its machines would be bought again. For the same reason a stale save looks again, too.
     """
+    def now_decide(snapshot: Snapshot, before: Memory) -> tuple[Plan, Memory]:
+        return decide(snapshot, _in_time(policy, until - rt.clock()), before, snapshot.taken_at, lease.token,
+                      clock=rt.clock)
+
     act = permitted(policy).act
     for attempt in range(_TRIES):
         before = rt.store.memory.load(policy.name)
         snapshot = look()
-        plan, after = decide(snapshot, policy, before, snapshot.taken_at, lease.token)
+        plan, after = now_decide(snapshot, before)
         if act and plan.operations:
             foreign = _claimed_elsewhere(policy, plan.operations, rt)
             if foreign:
                 snapshot = _without(snapshot, foreign)
-                plan, after = decide(snapshot, policy, before, snapshot.taken_at, lease.token)
+                plan, after = now_decide(snapshot, before)
         operations = _signed(plan.operations, lease) if act else ()
         try:
             rt.store.memory.save(policy.name, before, _kept(after, before), operations, lease)
@@ -148,6 +157,13 @@ def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease,
             continue
         return msgspec.structs.replace(plan, operations=operations), snapshot
     raise StoreError(f"{policy.name}: memory changed {_TRIES} times while it was being decided")
+
+
+def _in_time(policy: Policy, left: float) -> Policy:
+    """The policy with a time limit of `left` seconds at most; whole seconds, for people read them."""
+    options, most = policy.options, float(max(0, int(left)))
+    return msgspec.structs.replace(policy, options=msgspec.structs.replace(
+        options, max_binpacking_time=min(options.max_binpacking_time, most)))
 
 
 def _kept(after: Memory, before: Memory) -> Memory:

@@ -24,11 +24,24 @@ class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_siz
     pods: tuple[str, ...] = ()
 
 
+class Promise(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Pods of one class and where they are expected: on `node` (one that exists, or is on its way), or on the
+    number-th new node (from 1) of `group` in this plan."""
+
+    pods: tuple[str, ...]
+    node: str = ""
+    group: str = ""
+    number: int = 0
+
+
 class PodVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Pods of one class that get nothing, with the reasons per group; own: reasons that hold for every group."""
+    """Pods of one class that get nothing, with the reasons per group. nodes: how many nodes exist; against: of these,
+    how many each filter of the scheduler turns away, as it counts them itself."""
 
     pods: tuple[str, ...]
     reasons: dict[str, tuple[Reason, ...]] = {}
+    nodes: int = 0
+    against: tuple[tuple[Reason, int], ...] = ()
 
 
 class Ignored(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -94,6 +107,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     scale_ups: tuple[ScaleUp, ...] = ()
     unschedulable: tuple[PodVerdict, ...] = ()
     fits_existing: tuple[str, ...] = ()
+    promises: tuple[Promise, ...] = ()          # a place for every pod of scale_ups and fits_existing
     ignored: tuple[Ignored, ...] = ()
     removals: tuple[Removal, ...] = ()
     unneeded: tuple[str, ...] = ()

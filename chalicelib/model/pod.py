@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.selector import NodeTerm, Selector
+from chalicelib.model.storage import Claim
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' word for "every address of the node"; nothing listens here
 
@@ -60,13 +61,31 @@ class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
     node_taints_policy: str = "Ignore"
 
 
-class Volume(msgspec.Struct, frozen=True, gc=False):
+class PreferredTerm(msgspec.Struct, frozen=True, gc=False):
+    """One preferredDuringScheduling node term; weight 1 to 100. It steers, and never blocks."""
+
+    weight: int
+    term: NodeTerm
+
+
+class Volume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """What the planner needs of a volume: its name, kind, and the claim behind it. `kind` is the source's own key
-    (persistentVolumeClaim, emptyDir, hostPath, ephemeral, csi …); an emptyDir in memory has kind `emptyDirMemory`."""
+    (persistentVolumeClaim, emptyDir, hostPath, ephemeral, csi …); an emptyDir in memory has kind `emptyDirMemory`.
+
+    claim: the name of a claim in the pod's namespace. An ephemeral volume has one only where its own claim decides (a
+    pending pod whose claim is there, and is not as the template says); else template is what each pod's claim will be.
+    disk: which disk an in-tree volume is (pdName, volumeID, iqn, pool/image …); monitors: of rbd; driver: the CSI
+    driver that attaches it.
+    """
 
     name: str
     kind: str
     claim: str = ""
+    template: Claim | None = None
+    disk: str = ""
+    monitors: tuple[str, ...] = ()
+    read_only: bool = False
+    driver: str = ""
 
 
 class PodClass(msgspec.Struct, frozen=True, gc=False):
@@ -87,6 +106,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False):
     pod_affinity: tuple[PodAffinityTerm, ...] = ()
     pod_anti_affinity: tuple[PodAffinityTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
+    preferred_nodes: tuple[PreferredTerm, ...] = ()
+    preferred_spread: tuple[SpreadConstraint, ...] = ()     # whenUnsatisfiable: ScheduleAnyway
     volumes: tuple[Volume, ...] = ()
     resource_claims: tuple[str, ...] = ()
     gates: tuple[str, ...] = ()

@@ -26,6 +26,8 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     max_nodes_total: int = 0
     cores_total: tuple[int, int] = (0, 320000)
     memory_total: tuple[int, int] = (0, 6400000 * 2**30)
+    gpu_total: tuple[tuple[str, int, int], ...] = ()        # (type, min, max)
+    enforce_node_group_min_size: bool = False
     max_nodes_per_scale_up: int = msgspec.field(default=1000, name="maxNodesPerScaleup")
     expendable_pods_priority_cutoff: int = -10
     new_pod_scale_up_delay: float = 0.0
@@ -35,6 +37,18 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     startup_taint_prefix: tuple[str, ...] = ()
     status_taint: tuple[str, ...] = ()
     scale_from_unschedulable: bool = False
+    force_ds: bool = False
+    node_info_cache_expire_time: float = 87600 * 3600.0
+    namespace: str = "kube-system"
+    pending_pods_batching_timeout: float = 240.0
+    max_nodegroup_binpacking_duration: float = 10.0
+    max_binpacking_time: float = 300.0
+    balance_similar_node_groups: bool = False
+    balancing_ignore_label: tuple[str, ...] = ()
+    balancing_label: tuple[str, ...] = ()
+    memory_difference_ratio: float = 0.015
+    max_free_difference_ratio: float = 0.05
+    max_allocatable_difference_ratio: float = 0.05
     scale_up_from_zero: bool = True
     max_node_provision_time: float = 900.0
     max_node_startup_time: float = 900.0
@@ -84,6 +98,17 @@ class GroupPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
     priority: int = 0
 
 
+class Prices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What machines cost per hour, in any one currency. A node costs what its instance type costs, else cpu (per core)
+    + memory (per GiB) + gpu (per GPU) of its capacity; `node` is added per node either way. None: not said."""
+
+    instance_types: dict[str, float] = {}
+    cpu: float | None = None
+    memory: float | None = None
+    gpu: float | None = None
+    node: float = 0.0
+
+
 class KubernetesAccess(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """How to reach the cluster: a kubeconfig in a secret or a file, or an EKS cluster by name."""
 
@@ -114,4 +139,5 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     node_groups: tuple[GroupPolicy, ...] = ()
     options: Options = Options()
     webhook: Webhook = Webhook()
+    prices: Prices | None = None
     version: int = 0

@@ -22,6 +22,22 @@ class Code(StrEnum):
     PORTS = "NodePorts"                                   # port
     INSUFFICIENT = "Insufficient"                         # resource, needs, offers
     TOO_MANY_PODS = "TooManyPods"                         # offers
+    POD_AFFINITY = "PodAffinity"
+    POD_ANTI_AFFINITY = "PodAntiAffinity"
+    EXISTING_ANTI_AFFINITY = "ExistingPodsAntiAffinity"
+    TOPOLOGY_SPREAD = "PodTopologySpread"                 # key, skew, max
+    TOPOLOGY_LABEL = "PodTopologySpreadLabel"             # key
+    DISK_CONFLICT = "VolumeRestrictions"
+    EXCLUSIVE_CLAIM = "ReadWriteOncePod"                  # claim
+    VOLUME_COUNT = "MaxVolumeCount"                       # driver, max
+    VOLUME_ZONE = "VolumeZone"                            # volume
+    VOLUME_NODE_AFFINITY = "VolumeNodeAffinity"           # volume
+    UNBOUND_IMMEDIATE = "UnboundImmediateClaim"           # claim
+    CLAIM_NOT_FOUND = "ClaimNotFound"                     # claim
+    VOLUME_NOT_FOUND = "VolumeNotFound"                   # volume
+    CLAIM_BEING_DELETED = "ClaimBeingDeleted"             # claim
+    NOTHING_TO_BIND = "NoVolumeToBind"                    # claim
+    STORAGE_CAPACITY = "NotEnoughStorage"                 # claim
     NOT_SIMULATED = "NotSimulated"                        # what
 
     # --- why a node group is not grown (scale-up.md §6)
@@ -31,10 +47,19 @@ class Code(StrEnum):
     GROUP_UNREADABLE = "GroupUnreadable"                  # detail
     NO_TEMPLATE = "NoTemplate"                            # detail
     MAX_NODES_TOTAL = "MaxNodesTotalReached"              # max
-    RESOURCE_LIMIT = "ResourceLimit"                      # resources
+    RESOURCE_LIMIT = "ResourceLimit"                      # resources, used, max, needs
     NOT_CHOSEN = "NotChosen"                              # chosen
+    ATOMIC_LIMIT = "AtomicScaleUpExceedsLimit"            # nodes, max
+    NOT_PROMISED = "NotPromised"
     MAX_NODES_PER_SCALE_UP = "MaxNodesPerScaleUp"         # max
     TIME_BUDGET = "TimeBudget"                            # seconds
+
+    # --- what an expander or a limit has to tell, in Plan.notes
+    EXPANDER_SKIPPED = "ExpanderSkipped"                  # expander, detail
+    PRIORITY_CONFIG_INVALID = "PriorityConfigMapInvalid"              # detail
+    PRIORITY_NOT_MATCHED = "PriorityConfigMapNotMatchedGroup"         # group
+    PRIORITY_NO_MATCH = "PriorityConfigMapNoGroupMatched"
+    NO_PRICE = "NoPrice"                                  # group, detail
 
     # --- why a pod is not looked at (scale-up.md §2)
     SCHEDULING_GATED = "SchedulingGated"                  # gates
@@ -85,6 +110,11 @@ class Reason(msgspec.Struct, frozen=True, omit_defaults=True):
 
     code: Code
     params: dict[str, str | int | float] = {}
+
+    @property
+    def key(self) -> tuple[Code, tuple[tuple[str, str | int | float], ...]]:
+        """Equal for equal reasons; a reason itself holds a dict and cannot be one."""
+        return self.code, tuple(sorted(self.params.items()))
 
     @staticmethod
     def of(code: Code, **params: str | int | float) -> Reason:

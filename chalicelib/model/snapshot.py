@@ -11,6 +11,7 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Owner, Pod, PodClass
 from chalicelib.model.selector import Selector
+from chalicelib.model.storage import Storage
 
 
 class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,6 +59,18 @@ class DaemonSet(msgspec.Struct, frozen=True, omit_defaults=True):
     cls: int
 
 
+class PriorityConfig(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The ConfigMap `cluster-autoscaler-priority-expander` (scale-up.md §8), as policy/priorities.py reads it.
+
+    text: data.priorities as written, None where the key is missing. rules: (priority, patterns), highest first.
+    problem: why it cannot be used; rules are empty then.
+    """
+
+    text: str | None = None
+    rules: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    problem: str = ""
+
+
 class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     """One cluster at one instant. controller_kinds: the kinds of controllers that could be read; rule 3 of the drain
     rules is silent about the others."""
@@ -73,6 +86,8 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     controller_kinds: tuple[str, ...] = ()
     daemonsets: tuple[DaemonSet, ...] = ()
     namespaces: dict[str, dict[str, str]] = {}
+    storage: Storage = Storage()
+    priorities: PriorityConfig | None = None        # None: the cluster has no such ConfigMap
     gaps: tuple[Gap, ...] = ()
 
     def cls(self, pod: Pod) -> PodClass:

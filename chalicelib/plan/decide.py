@@ -4,35 +4,39 @@ let go, what to remember. Pure: the same snapshot, policy, memory, instant and s
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.build import build
 from chalicelib.plan.demand import gather
 from chalicelib.plan.gate import held_back
-from chalicelib.plan.grow import grow
+from chalicelib.plan.growth import grow
 from chalicelib.plan.intent import intend
-from chalicelib.plan.place import build, place
 from chalicelib.plan.recall import recall
 from chalicelib.plan.requests import settled
 from chalicelib.plan.shrink import shrink
 from chalicelib.plan.table import Columns
+from chalicelib.plan.watch import Watch
 from chalicelib.plan.world import observe
 
 
 def decide(snapshot: Snapshot, policy: Policy, memory: Memory, now: float, seed: int, *,
-           assume_unneeded_for: float | None = None) -> tuple[Plan, Memory]:
+           assume_unneeded_for: float | None = None,
+           clock: Callable[[], float] | None = None) -> tuple[Plan, Memory]:
     """What to do now, why not more, and what to remember. now: epoch seconds; seed: for expanders that draw lots.
 
-    assume_unneeded_for: for a what-if; treats every node found unneeded as unneeded for so many seconds.
+    assume_unneeded_for: for a what-if; treats every node found unneeded as unneeded for so many seconds. clock: for the
+    time limits of a pass; without it there are none, and the plan can be repeated exactly.
     """
     world = settled(observe(snapshot, policy, memory, now))
     pending = held_back(world, gather(world))
     columns = Columns([*snapshot.nodes, *(f.template.node for f in world.groups.values() if f.template)],
                       snapshot.classes)
-    room = build(world, pending.nominated, columns)
-    fits, left = place(room, pending.demands)
-    growth = grow(world, room, left)
-    shrinkage = shrink(world, room, assume_unneeded_for)
-    plan = intend(world, pending, fits, growth, shrinkage, seed)
+    floor = build(world, pending.nominated, columns)
+    growth = grow(world, floor, pending, seed, Watch(clock))
+    shrinkage = shrink(world, floor, assume_unneeded_for, pending.hold)
+    plan = intend(world, pending, growth, shrinkage, seed)
     return plan, recall(world, shrinkage.memory)

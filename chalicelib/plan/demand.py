@@ -1,12 +1,13 @@
 """Which pods want a node (scale-up.md §2): sorted into those that count and those that do not, each with its reason.
 
-Pods that count are gathered into demands, one per pod class, in the order in which the autoscaler looks at them:
-higher priority first, then older, then by name, so that the order of the input does not matter.
+Pods that count stand in a queue in the order in which the scheduler takes them: higher priority first, then older, then
+by name, so that the order of the input does not matter. Neighbours of one class are one demand.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 import msgspec
 
@@ -20,47 +21,51 @@ from chalicelib.model.resources import GPU_RESOURCES
 from chalicelib.plan.world import World
 
 _SETTLE, _SETTLE_GPU = 2.0, 30.0  # seconds the oldest pending pod must have waited
+_BYSTANDERS = frozenset({Code.DAEMONSET_POD, Code.TOO_YOUNG})  # dropped only after "schedulable elsewhere" (§2)
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """Pods of one class that want a node, in order."""
+    """Pods of one class that want a node, in order. counts: whether a node may be bought for them; DaemonSet pods and
+    young ones only take the room that there is."""
 
     cls: int
     pods: tuple[Pod, ...]
+    counts: bool = True
 
 
 class Pending(msgspec.Struct, frozen=True):
     """What wants a node, what does not, and what occupies one without being bound to it yet."""
 
-    demands: tuple[Demand, ...]
+    queue: tuple[Demand, ...]
     ignored: tuple[Ignored, ...]
     nominated: tuple[Pod, ...]
+    hold: Reason | None = None      # why nothing is removed either
 
 
 def gather(world: World) -> Pending:
     """Sort all pods without a node, and the pods of nodes being drained."""
     wanted: list[Pod] = []
+    bystanders: list[Pod] = []
     nominated: list[Pod] = []
     ignored: dict[tuple[int, Reason | str], tuple[Reason, list[str]]] = {}
-    for pod in world.snapshot.pods:
-        cls = world.snapshot.classes[pod.cls]
-        if pod.node:
-            if pod.node in world.leaving and _comes_back(pod, cls):
-                wanted.append(pod)
-            continue
-        reason = _reason(pod, cls, world.options, world.now)
+    for node in sorted(world.leaving):
+        wanted += [pod for pod in world.occupancy.on(node) if _comes_back(pod, world.snapshot.classes[pod.cls])]
+    for pod in world.occupancy.waiting():
+        reason = _reason(pod, world.snapshot.classes[pod.cls], world.options, world.now)
         if reason is None:
             wanted.append(pod)
             continue
         if reason.code is Code.NOMINATED:
             nominated.append(pod)
+        elif reason.code in _BYSTANDERS:
+            bystanders.append(pod)
         ignored.setdefault((pod.cls, msgspec.json.encode(reason).decode()), (reason, []))[1].append(pod.key)
     waiting = _too_fresh(wanted, world)
     if waiting is not None:
         ignored[(-1, "waiting")] = (waiting, [pod.key for pod in wanted])
         wanted = []
     return Pending(
-        demands=tuple(_demands(wanted, world.snapshot.classes)), nominated=tuple(nominated),
+        queue=tuple(_queue(wanted, bystanders, world.snapshot.classes)), nominated=tuple(nominated), hold=waiting,
         ignored=tuple(Ignored(tuple(sorted(pods)), reason) for reason, pods in ignored.values()),
     )
 
@@ -117,10 +122,10 @@ def _too_fresh(wanted: list[Pod], world: World) -> Reason | None:
     return Reason.of(Code.WAITING_FOR_MORE, age=max(0, int(age)), wait=wait) if age < wait else None
 
 
-def _demands(pods: list[Pod], classes: tuple[PodClass, ...]) -> Iterator[Demand]:
-    ordered = sorted(pods, key=lambda pod: (-(classes[pod.cls].priority or 0), pod.created, pod.namespace, pod.name))
-    by_class: dict[int, list[Pod]] = {}
-    for pod in ordered:
-        by_class.setdefault(pod.cls, []).append(pod)
-    for cls, members in by_class.items():
-        yield Demand(cls, tuple(members))
+def _queue(pods: list[Pod], bystanders: list[Pod], classes: tuple[PodClass, ...]) -> Iterator[Demand]:
+    """Runs of pods of one class, in the scheduler's order."""
+    everybody = [*((pod, True) for pod in pods), *((pod, False) for pod in bystanders)]
+    everybody.sort(key=lambda each: (-(classes[each[0].cls].priority or 0), each[0].created, each[0].namespace,
+                                     each[0].name))
+    for (cls, counts), run in groupby(everybody, key=lambda each: (each[0].cls, each[1])):
+        yield Demand(cls, tuple(pod for pod, _ in run), counts)

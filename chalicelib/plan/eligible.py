@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import SCALE_DOWN_DISABLED, Node
-from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.demand import is_expendable
 from chalicelib.plan.readiness import Bucket
-from chalicelib.plan.utilization import utilization
+from chalicelib.plan.utilization import Usage
 from chalicelib.plan.world import GroupFacts, World
 
 
-def ineligible(node: Node, pods: Sequence[tuple[Pod, PodClass]], known: NodeMemory, world: World) -> Reason | None:
+def ineligible(node: Node, known: NodeMemory, world: World, usage: Usage) -> Reason | None:
     """Why a node is no candidate, None if it is one."""
     options, bucket = world.options, world.buckets[node.name]
     facts = world.groups.get(world.group_of.get(node.name, ""))
@@ -28,10 +24,10 @@ def ineligible(node: Node, pods: Sequence[tuple[Pod, PodClass]], known: NodeMemo
          Reason.of(Code.SCALE_DOWN_UNREADY_DISABLED)),
     )
     failed = next((reason for fails, reason in checks if fails), None)
-    return failed if failed is not None or facts is None else _of_group(node, pods, facts, world)
+    return failed if failed is not None or facts is None else _of_group(node, facts, world, usage)
 
 
-def _of_group(node: Node, pods: Sequence[tuple[Pod, PodClass]], facts: GroupFacts, world: World) -> Reason | None:
+def _of_group(node: Node, facts: GroupFacts, world: World, usage: Usage) -> Reason | None:
     group, options = facts.group, world.options
     if group.error or group.scale_down_held:
         return Reason.of(Code.UNEXPECTED, detail=group.error or group.scale_down_held)
@@ -39,8 +35,7 @@ def _of_group(node: Node, pods: Sequence[tuple[Pod, PodClass]], facts: GroupFact
         return Reason.of(Code.GROUP_MIN_SIZE, min=group.min, target=facts.target - facts.leaving)
     own = group.options
     ignore = options.ignore_daemonsets_utilization
-    counted = [(pod, cls) for pod, cls in pods if not is_expendable(cls, options)]
-    used = utilization(node, counted, options, now=world.now, ignore_daemonsets=(
+    used = usage.of(node, ignore_daemonsets=(
         ignore if own.ignore_daemonsets_utilization is None else own.ignore_daemonsets_utilization))
     if used is None:
         return Reason.of(Code.UNEXPECTED, detail="node has no allocatable cpu or memory")

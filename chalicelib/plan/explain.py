@@ -37,11 +37,22 @@ def _rule(reason: Reason) -> str:
     return f"{rule.code.value}: {sentence(rule)}"
 
 
+def _room(reason: Reason) -> str:
+    """What is in use of the first resource of a limit; cores are counted whole."""
+    if "used" not in reason.params:
+        return ""
+    name = _p(reason, "resources").partition(",")[0]
+    used, most, needs = (format_amount(name, int(_n(reason, each)) * (1000 if name == "cpu" else 1))
+                         for each in ("used", "max", "needs"))
+    return f"{name}: {used} of {most} in use, a node counts {needs}"
+
+
 def _fixed(words: str) -> _Text:
     return lambda _: words
 
 
 _NOT_READY = "not ready for scale-up"
+_SPREAD = "node(s) didn't match pod topology spread constraints"
 
 # code: (the words scripts rely on, the numbers behind them)
 _WORDS: dict[Code, tuple[_Text, _Text | None]] = {
@@ -53,6 +64,28 @@ _WORDS: dict[Code, tuple[_Text, _Text | None]] = {
     Code.INSUFFICIENT: (lambda r: f"Insufficient {_p(r, 'resource')}",
                         lambda r: f"needs {_amount(r, 'needs')}, template offers {_amount(r, 'offers')}"),
     Code.TOO_MANY_PODS: (_fixed("Too many pods"), lambda r: f"at most {_p(r, 'offers')}"),
+    Code.POD_AFFINITY: (_fixed("node(s) didn't match pod affinity rules"), None),
+    Code.POD_ANTI_AFFINITY: (_fixed("node(s) didn't match pod anti-affinity rules"), None),
+    Code.EXISTING_ANTI_AFFINITY: (_fixed("node(s) didn't satisfy existing pods anti-affinity rules"), None),
+    Code.TOPOLOGY_SPREAD: (_fixed(_SPREAD),
+                           lambda r: _p(r, "key") + (
+                               f": skew {_p(r, 'skew')}, maxSkew {_p(r, 'max')}" if "skew" in r.params else "")),
+    Code.TOPOLOGY_LABEL: (_fixed(f"{_SPREAD} (missing required label)"), lambda r: _p(r, "key")),
+    Code.DISK_CONFLICT: (_fixed("node(s) had no available disk"), None),
+    Code.EXCLUSIVE_CLAIM: (
+        _fixed("node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"),
+        lambda r: _p(r, "claim")),
+    Code.VOLUME_COUNT: (_fixed("node(s) exceed max volume count"),
+                        lambda r: f"{_p(r, 'driver')}, at most {_p(r, 'max')}"),
+    Code.VOLUME_ZONE: (_fixed("node(s) had no available volume zone"), lambda r: _p(r, "volume")),
+    Code.VOLUME_NODE_AFFINITY: (_fixed("node(s) had volume node affinity conflict"), lambda r: _p(r, "volume")),
+    Code.UNBOUND_IMMEDIATE: (_fixed("pod has unbound immediate PersistentVolumeClaims"), lambda r: _p(r, "claim")),
+    Code.CLAIM_NOT_FOUND: (lambda r: f'persistentvolumeclaim "{_p(r, "claim")}" not found', None),
+    Code.VOLUME_NOT_FOUND: (lambda r: f'persistentvolume "{_p(r, "volume")}" not found', None),
+    Code.CLAIM_BEING_DELETED: (lambda r: f'persistentvolumeclaim "{_p(r, "claim")}" is being deleted', None),
+    Code.NOTHING_TO_BIND: (_fixed("node(s) didn't find available persistent volumes to bind"),
+                           lambda r: _p(r, "claim")),
+    Code.STORAGE_CAPACITY: (_fixed("node(s) did not have enough free storage"), lambda r: _p(r, "claim")),
     Code.NOT_SIMULATED: (lambda r: f"NotSimulated({_p(r, 'what')})", None),
     Code.GROUP_UNHEALTHY: (_fixed(_NOT_READY), lambda r: _p(r, "detail")),
     Code.GROUP_BACKOFF: (_fixed("in backoff after failed scale-up"),
@@ -61,10 +94,19 @@ _WORDS: dict[Code, tuple[_Text, _Text | None]] = {
     Code.GROUP_UNREADABLE: (_fixed(_NOT_READY), lambda r: f"could not be read: {_p(r, 'detail')}"),
     Code.NO_TEMPLATE: (_fixed(_NOT_READY), lambda r: f"no node template: {_p(r, 'detail')}"),
     Code.MAX_NODES_TOTAL: (_fixed("max total nodes in cluster reached"), lambda r: f"maxNodesTotal {_p(r, 'max')}"),
-    Code.RESOURCE_LIMIT: (lambda r: f'exceeded quota: "cluster-wide", resources: {_p(r, "resources")}', None),
+    Code.RESOURCE_LIMIT: (lambda r: f'exceeded quota: "cluster-wide", resources: {_p(r, "resources")}', _room),
     Code.NOT_CHOSEN: (_fixed("another group was chosen"), lambda r: _p(r, "chosen")),
+    Code.ATOMIC_LIMIT: (_fixed("atomic scale-up exceeds cluster node count limit"),
+                        lambda r: f"{_p(r, 'nodes')} nodes, maxNodesTotal {_p(r, 'max')}"),
+    Code.NOT_PROMISED: (_fixed("pods that the scheduler takes first would close its place; looked at again"), None),
     Code.MAX_NODES_PER_SCALE_UP: (_fixed("max nodes per scale-up reached"), lambda r: f"max {_p(r, 'max')}"),
     Code.TIME_BUDGET: (_fixed("not looked at: time budget used up"), lambda r: format_duration(_n(r, "seconds"))),
+    Code.EXPANDER_SKIPPED: (lambda r: f"expander {_p(r, 'expander')} was passed over", lambda r: _p(r, "detail")),
+    Code.PRIORITY_CONFIG_INVALID: (_fixed("priorities of the priority expander are invalid"),
+                                   lambda r: _p(r, "detail")),
+    Code.PRIORITY_NOT_MATCHED: (lambda r: f"no priority rule matches node group {_p(r, 'group')}", None),
+    Code.PRIORITY_NO_MATCH: (_fixed("no priority rule matches any node group"), None),
+    Code.NO_PRICE: (lambda r: f"node group {_p(r, 'group')} has no price", lambda r: _p(r, "detail")),
     Code.SCHEDULING_GATED: (_fixed("scheduling is gated"), lambda r: _p(r, "gates")),
     Code.DAEMONSET_POD: (_fixed("DaemonSet pods never trigger scale-up"), None),
     Code.EXPENDABLE: (_fixed("priority is below the expendable cutoff"),

@@ -18,7 +18,8 @@ def held_back(world: World, pending: Pending) -> Pending:
          Reason.of(Code.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered)),
     )
     reason = next((reason for fails, reason in checks if fails), None)
-    if reason is None or not pending.demands:
+    if reason is None or not pending.queue:
         return pending
-    pods = tuple(sorted(pod.key for demand in pending.demands for pod in demand.pods))
-    return Pending((), (*pending.ignored, Ignored(pods, reason)), pending.nominated)
+    pods = tuple(sorted(pod.key for demand in pending.queue if demand.counts for pod in demand.pods))
+    ignored = (*pending.ignored, Ignored(pods, reason)) if pods else pending.ignored
+    return Pending((), ignored, pending.nominated, pending.hold)

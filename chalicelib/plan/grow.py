@@ -1,177 +1,228 @@
-"""Which groups are grown, by how much and for whom: the whole backlog in one pass (architecture §4).
+"""Which groups are grown and by how much: the whole backlog in one pass (architecture §4).
 
-Every group that may grow is asked what it could do for all pods that are left; the expander takes one option; its pods
-are taken out and the rest is asked again, until nothing more fits or a limit is met. A group that cannot be read, has
-no template, is sick, backed off or already growing is left out with its reason and stops nothing else.
+Every group that may grow is asked what it could do for all pods that are left; the expander takes one option; its nodes
+and pods go onto the floor and the rest is asked again, until nothing more fits or a limit is met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 
-import msgspec
+import numpy as np
 
-from chalicelib.model.plan import GroupVerdict, PodVerdict, ScaleUp
 from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.choose import choose
-from chalicelib.plan.choose.least_waste import waste
-from chalicelib.plan.demand import Demand
-from chalicelib.plan.fit import reasons as fit_reasons
-from chalicelib.plan.fit import static_mask
+from chalicelib.plan.balance import Likeness, balance, free_capacity
+from chalicelib.plan.candidates import Candidates
+from chalicelib.plan.choose import LEAST_COST, Situation, choose
+from chalicelib.plan.floor import Floor, renamed
 from chalicelib.plan.limits import Ledger
 from chalicelib.plan.option import Option
-from chalicelib.plan.pack import pack
-from chalicelib.plan.place import Room
-from chalicelib.plan.readiness import Bucket
-from chalicelib.plan.table import NodeTable
+from chalicelib.plan.pack import Ask, Packing, pack
+from chalicelib.plan.prefer import preference
+from chalicelib.plan.watch import Watch
 from chalicelib.plan.world import GroupFacts, World
 
 
-class Growth(msgspec.Struct, frozen=True):
-    """The growing half of a plan."""
+class Search:
+    """One pass over the backlog; what it learns on the way is what the explanations are made of.
 
-    scale_ups: tuple[ScaleUp, ...]
-    unschedulable: tuple[PodVerdict, ...]
-    groups: tuple[GroupVerdict, ...]
+    grown: group -> new nodes so far. first: the option each group had when it was first asked. stops: what kept a group
+    from doing more. notes: what the expanders had to tell.
+    """
 
-
-def grow(world: World, room: Room, demands: tuple[Demand, ...]) -> Growth:
-    """Plan the growth for demands that fit nowhere yet."""
-    search = _Search(world, room)
-    left = search.run(demands)
-    return Growth(scale_ups=search.scale_ups(), unschedulable=tuple(search.verdict(demand) for demand in left),
-                  groups=tuple(search.group_verdict(facts) for facts in world.groups.values()))
-
-
-class _Search:
-    """One pass over the backlog; everything it learns on the way is what the explanations are made of."""
-
-    def __init__(self, world: World, room: Room) -> None:
-        self.world, self.room = world, room
+    def __init__(self, world: World, floor: Floor, situation: Situation, watch: Watch) -> None:
+        self.world, self.floor, self.situation, self.watch = world, floor, situation, watch
         self.ledger = Ledger(world)
-        self.skipped = {facts.id: reason for facts in world.groups.values()
-                        if (reason := _skip(facts)) is not None}
-        self.able = [facts for facts in world.groups.values() if facts.id not in self.skipped]
-        self.table = _template_table(self.able, room)
-        self.masks: dict[int, dict[str, bool]] = {}
+        self.candidates = Candidates(world, floor, self.ledger)
         self.grown: dict[str, int] = {}
-        self.pods: dict[str, list[str]] = {}
+        self.group_of: dict[str, str] = {}      # name of a planned node -> its group
         self.first: dict[str, Option] = {}
         self.stops: dict[str, Reason] = {}
+        self.notes: dict[object, Reason] = {}
+        self._likeness = Likeness(floor.classes, world.options)
+        self._barren: set[str] = set()
+        self._cut: set[str] = set()     # groups whose last option was cut short by a limit
+        self._packed: dict[tuple[object, ...], Packing] = {}
 
-    def run(self, demands: tuple[Demand, ...]) -> list[Demand]:
+    def run(self, asks: Sequence[Ask]) -> list[Ask]:
         """Take the best option until there is none; returns what is left."""
-        left = list(demands)
+        left, mark = list(asks), self.floor.mark()
+        if LEAST_COST in self.world.options.expander:
+            left = self._mix(left)
         while left:
-            options = [option for facts in self.able if (option := self.option(facts, left)) is not None]
+            options = self.options(left)
             for option in options:
                 self.first.setdefault(option.group, option)
-            best = choose(options, self.world.options.expander)
+            best, notes = choose(options, self.world.options.expander, self.situation)
+            self.notes.update((note.key, note) for note in notes)
             if best is None:
                 break
-            left = self.take(best, left)
+            cut = best.group in self._cut
+            left = self._take(best, left)
+            if cut and left:
+                left = self._refilled(asks, left, mark)
         return left
 
-    def fits(self, facts: GroupFacts, cls: int) -> bool:
-        """Whether one pod of a class passes every filter on an empty new node of a group."""
-        verdicts = self.masks.get(cls)
-        if verdicts is None:
-            mask = static_mask(cls, self.room.classes[cls], self.table)
-            verdicts = {other.id: bool(mask[row]) and not self.room.unsure.reasons(cls)
-                        and not fit_reasons(cls, self.room.classes[cls], self.table, row)
-                        for row, other in enumerate(self.able)}
-            self.masks[cls] = verdicts
-        return verdicts[facts.id]
+    def _refilled(self, asks: Sequence[Ask], left: list[Ask], mark: int) -> list[Ask]:
+        """A limit has cut an option short, and the largest pods have got its nodes: everybody once more in the order of
+        the queue onto what is there, if more find a place that way. Upstream does so at the beginning of every loop."""
+        standing, before = self.floor.standing(), sum(ask.count for ask in left)
+        self.floor.rewind(mark)
+        now = [Ask(ask.cls, rest, ask.first) for ask in asks if (rest := ask.count - self._fill(ask))]
+        if sum(ask.count for ask in now) < before:
+            return now
+        self.floor.rewind(mark)
+        self.floor.put_all(standing)
+        return left
 
-    def option(self, facts: GroupFacts, demands: list[Demand]) -> Option | None:
-        """What a group could do for these demands, None if nothing."""
-        allowance = self.ledger.allowance(facts, self.grown.get(facts.id, 0))
-        fitting = [demand for demand in demands if self.fits(facts, demand.cls)]
+    def _mix(self, asks: list[Ask]) -> list[Ask]:
+        """What least-cost buys; returns what is left for the rest of the chain."""
+        from chalicelib.plan.choose.least_cost.backlog import purchases
+        from chalicelib.plan.choose.least_cost.model import Shared
+
+        limit, prices = self.world.options.max_binpacking_time, self.world.policy.prices
+        able = [facts.template.node for facts in self.candidates.able if facts.template is not None]
+        bought = None if prices is None else purchases(
+            {ask.cls: ask.count for ask in asks}, self.candidates, self.floor, self.ledger, prices,
+            lambda: self.watch.over(limit), self.grown,
+            [Shared(amounts, most) for amounts, most in self.ledger.shared(able)])
+        if bought is None:
+            note = Reason.of(Code.EXPANDER_SKIPPED, expander=LEAST_COST, detail="no prices, no solver or no time")
+            self.notes[note.key] = note
+            return asks
+        done: dict[int, int] = {}
+        for one in bought:
+            begin = len(self.floor.table)
+            self.add(one.group, one.nodes)
+            rows = np.arange(begin, begin + one.nodes)
+            for cls, each in sorted(one.pods.items()):
+                self.floor.put(cls, rows, np.full(one.nodes, each, dtype=np.int64))
+                done[cls] = done.get(cls, 0) + each * one.nodes
+        return [Ask(ask.cls, ask.count - done.get(ask.cls, 0), ask.first) for ask in asks
+                if done.get(ask.cls, 0) < ask.count]
+
+    def options(self, asks: Sequence[Ask]) -> list[Option]:
+        """What every group could do for these pods."""
+        found: list[Option] = []
+        limit = self.world.options.max_binpacking_time
+        for row, facts in enumerate(self.candidates.able):
+            if facts.id in self._barren:
+                continue
+            if row and (self.watch.over(limit) or limit == 0):
+                self.stops[facts.id] = Reason.of(Code.TIME_BUDGET, seconds=limit)
+                continue
+            option = self._option(row, facts, asks)
+            if option is not None:
+                found.append(option)
+        return found
+
+    def _option(self, row: int, facts: GroupFacts, asks: Sequence[Ask]) -> Option | None:
+        fitting = [ask for ask in asks if self.candidates.fits(ask.cls)[row]]
         if not fitting or facts.template is None:
             return None
+        allowance = self.ledger.allowance(facts, self.grown.get(facts.id, 0), self._beside(facts, fitting))
         if allowance.nodes <= 0:
             self.stops[facts.id] = allowance.stop
             return None
-        packing = pack(facts.template, fitting, self.room.classes, self.table.columns, allowance.nodes)
+        packing = self._pack(facts, fitting, allowance.nodes)
+        if packing.out_of_time:
+            limit = self.world.options.max_nodegroup_binpacking_duration
+            self.stops[facts.id] = Reason.of(Code.TIME_BUDGET, seconds=limit)
+        self._cut.discard(facts.id)
         if packing.refused:
             self.stops[facts.id] = allowance.stop
+            self._cut.add(facts.id)
         if not packing.placed:
             return None
+        atomic = facts.group.options.zero_or_max
         requested: dict[str, int] = {}
         for cls, count in packing.placed.items():
-            for name, amount in self.room.classes[cls].requests.items():
+            for name, amount in self.floor.classes[cls].requests.items():
                 requested[name] = requested.get(name, 0) + amount * count
-        return Option(facts.id, packing.nodes, packing.placed, facts.template.node, requested)
+        return Option(facts.id, allowance.nodes if atomic else packing.nodes, packing.placed, facts.template.node,
+                      requested, preference(packing.placed, facts.template.node, self.floor), packing.order)
 
-    def take(self, option: Option, demands: list[Demand]) -> list[Demand]:
-        """Grow by an option; returns the demands without its pods."""
-        self.ledger.take(option.template, option.nodes)
-        self.grown[option.group] = self.grown.get(option.group, 0) + option.nodes
-        left = []
-        for demand in demands:
-            count = option.pods.get(demand.cls, 0)
-            self.pods.setdefault(option.group, []).extend(pod.key for pod in demand.pods[:count])
-            if count < len(demand.pods):
-                left.append(Demand(demand.cls, demand.pods[count:]))
-        return left
+    def _pack(self, facts: GroupFacts, asks: Sequence[Ask], limit: int) -> Packing:
+        """Packings are the same for groups whose new nodes are alike to these pods."""
+        shape = self.candidates.shapes[facts.id]
+        labels = shape.template.node.labels
+        keys = sorted({key for ask in asks if (needs := self.floor.needs(ask.cls)) is not None for key in needs.keys})
+        key = (shape.free.tobytes(), shape.ports, tuple(shape.template.daemons) if keys else (),
+               tuple(sorted(shape.template.volume_limits.items())), limit,
+               tuple((ask.cls, ask.count) for ask in asks), tuple(labels.get(name) for name in keys),
+               self.floor.generation if keys else -1)
+        found = self._packed.get(key)
+        if found is None:
+            found = self._packed[key] = pack(shape, asks, self.floor, limit, self._alarm())
+        return found
 
-    def scale_ups(self) -> tuple[ScaleUp, ...]:
-        """The growth per group, in the order of group ids."""
-        groups: Mapping[str, GroupFacts] = self.world.groups
-        return tuple(
-            ScaleUp(group=name, provider=groups[name].group.provider, from_size=groups[name].target,
-                    to_size=groups[name].target + nodes, max=groups[name].group.max,
-                    pods=tuple(sorted(self.pods.get(name, ()))))
-            for name, nodes in sorted(self.grown.items())
-        )
+    def _alarm(self) -> Callable[[], bool]:
+        """Whether counting one group, begun now, has taken its time; 0: it may take any."""
+        limit, started = self.world.options.max_nodegroup_binpacking_duration, self.watch.spent()
+        return lambda: limit > 0 and self.watch.spent() - started > limit
 
-    def verdict(self, demand: Demand) -> PodVerdict:
-        """Why pods of a class get nothing, group by group."""
-        unsure = self.room.unsure.reasons(demand.cls)
-        cls = self.room.classes[demand.cls]
-        why: dict[str, tuple[Reason, ...]] = {}
-        for row, facts in enumerate(self.able):
-            found = fit_reasons(demand.cls, cls, self.table, row) + unsure
-            why[facts.id] = found or (self.stops.get(facts.id) or Reason.of(Code.GROUP_MAX_SIZE, max=facts.group.max),)
-        for name, reason in self.skipped.items():
-            why[name] = (reason, *unsure)
-        return PodVerdict(pods=tuple(sorted(pod.key for pod in demand.pods)), reasons=dict(sorted(why.items())))
+    def _beside(self, facts: GroupFacts, asks: Sequence[Ask]) -> int:
+        """What similar groups could take of an increase."""
+        return free_capacity((other.target + self.grown.get(other.id, 0), other.group.max)
+                             for other in self._similar(facts, [ask.cls for ask in asks]))
 
-    def group_verdict(self, facts: GroupFacts) -> GroupVerdict:
-        """What a group could have done in this pass, or why it was not asked."""
-        option = self.first.get(facts.id)
-        return GroupVerdict(
-            group=facts.id, provider=facts.group.provider, min=facts.group.min, max=facts.group.max,
-            target=facts.target,
-            ready=facts.counts[Bucket.READY], upcoming=facts.upcoming, option_nodes=option.nodes if option else 0,
-            option_pods=option.pod_count if option else 0, waste=waste(option) if option else None,
-            skipped=self.skipped.get(facts.id),
-        )
+    def _similar(self, facts: GroupFacts, classes: Sequence[int]) -> list[GroupFacts]:
+        if not self.world.options.balance_similar_node_groups:
+            return []
+        able = self.candidates.able
+        row = {other.id: at for at, other in enumerate(able)}
+        return self._likeness.similar(facts, able, lambda other: all(
+            bool(self.candidates.fits(cls)[row[other.id]]) for cls in classes))
+
+    def _take(self, option: Option, asks: list[Ask]) -> list[Ask]:
+        """Put an option's nodes and pods on the floor; returns what is left."""
+        facts = self.world.groups[option.group]
+        shares = [(option.group, option.nodes)]
+        if self.world.options.balance_similar_node_groups:
+            shares = balance(option.nodes, facts, self._similar(facts, list(option.pods)), self.ledger, self.grown)
+        for group, nodes in shares:
+            most = self.ledger.allowance(self.world.groups[group], self.grown.get(group, 0)).nodes
+            if min(nodes, most):
+                self.add(group, min(nodes, most))
+        by_class = {ask.cls: ask for ask in asks}
+        done = {cls: self._fill(by_class[cls]) for cls in option.order if cls in option.pods}
+        if not any(done.values()):
+            self._barren.add(option.group)
+        for ask in asks:
+            if self.floor.needs(ask.cls) is not None and done.get(ask.cls, 0) < ask.count:
+                done[ask.cls] = done.get(ask.cls, 0) + self._fill(Ask(ask.cls, ask.count - done.get(ask.cls, 0)))
+        return [Ask(ask.cls, ask.count - done.get(ask.cls, 0), ask.first) for ask in asks
+                if done.get(ask.cls, 0) < ask.count]
+
+    def _fill(self, ask: Ask) -> int:
+        return sum(count for _, count in self.floor.fill(ask.cls, ask.count))
+
+    def add(self, group: str, nodes: int) -> None:
+        """So many more new nodes of a group, empty."""
+        self.ledger.take(self.candidates.shapes[group].template.node, nodes)
+        self.put_nodes(group, self.grown.get(group, 0), nodes)
+        self.grown[group] = self.grown.get(group, 0) + nodes
+
+    def put_nodes(self, group: str, have: int, nodes: int) -> None:
+        """New nodes onto the floor, numbered on from those it has."""
+        shape = self.candidates.shapes[group]
+        names = [new_name(group, number) for number in range(have + 1, have + nodes + 1)]
+        self.group_of.update(dict.fromkeys(names, group))
+        free = np.repeat(shape.free[None, :], nodes, axis=0)
+        self.floor.extend(renamed(shape.template.node, names), free, shape.template.daemons,
+                          shape.template.volume_limits)
 
 
-def _template_table(able: list[GroupFacts], room: Room) -> NodeTable:
-    """One row per group: an empty new node, its DaemonSet pods on it."""
-    table = NodeTable([facts.template.node for facts in able if facts.template is not None], room.table.columns)
-    for row, facts in enumerate(able):
-        for cls in facts.template.daemons if facts.template else ():
-            table.take(row, cls, 1, room.classes[cls].ports)
-    return table
+    def take_back(self, group: str, nodes: int) -> None:
+        """So many nodes of a group fewer; the floor is for the caller to clear."""
+        self.ledger.take(self.candidates.shapes[group].template.node, -nodes)
+        self.grown[group] -= nodes
+
+    def give_again(self, group: str, nodes: int) -> None:
+        """Undo `take_back`."""
+        self.take_back(group, -nodes)
 
 
-def _skip(facts: GroupFacts) -> Reason | None:
-    """Why a group is not asked, in the order of scale-up.md §6; None if it is."""
-    mine = facts.memory.backoff
-    checks: tuple[tuple[bool, Reason], ...] = (
-        (bool(facts.group.error), Reason.of(Code.GROUP_UNREADABLE, detail=facts.group.error)),
-        (not facts.healthy, Reason.of(Code.GROUP_UNHEALTHY, detail=f"{facts.missing} nodes are missing")),
-        (facts.backed_off, Reason.of(Code.GROUP_BACKOFF, until=mine.until if mine else 0.0,
-                                     error=_error(mine.cls, mine.code, mine.message) if mine else "")),
-        (facts.growing, Reason.of(Code.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")),
-        (facts.target >= facts.group.max, Reason.of(Code.GROUP_MAX_SIZE, max=facts.group.max)),
-        (facts.template is None, Reason.of(Code.NO_TEMPLATE, detail=facts.group.template_error or "none known")),
-    )
-    return next((reason for failed, reason in checks if failed), None)
-
-
-def _error(cls: str, code: str, message: str) -> str:
-    return " ".join(part for part in (cls, code, message) if part)
+def new_name(group: str, number: int) -> str:
+    """What a planned node is called within a pass."""
+    return f"new-{number}-for-{group}"

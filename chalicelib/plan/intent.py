@@ -6,14 +6,13 @@ Ids are made from what is intended (model/operation.py), so that a pass that is 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 
 import msgspec
 
 from chalicelib.model.operation import Kind, Operation, Target, operation_id
 from chalicelib.model.plan import Plan, Removal, ScaleUp
 from chalicelib.plan.demand import Pending
-from chalicelib.plan.grow import Growth
+from chalicelib.plan.growth import Growth
 from chalicelib.plan.patience import length
 from chalicelib.plan.shrink import Shrinkage
 from chalicelib.plan.world import World
@@ -21,15 +20,16 @@ from chalicelib.plan.world import World
 _PODS_NAMED = 50
 
 
-def intend(world: World, pending: Pending, fits: Mapping[str, str], growth: Growth, shrinkage: Shrinkage,
-           seed: int) -> Plan:
+def intend(world: World, pending: Pending, growth: Growth, shrinkage: Shrinkage, seed: int) -> Plan:
     """The whole plan."""
     name = _plan_id(world, growth, shrinkage, seed)
     operations = [_grow(world, scale_up, name) for scale_up in growth.scale_ups]
     operations += [_remove(world, removal, name) for removal in shrinkage.removals]
     return Plan(
         id=name, cluster=world.snapshot.cluster, at=world.now, scale_ups=growth.scale_ups,
-        unschedulable=tuple(sorted(growth.unschedulable, key=lambda v: v.pods)), fits_existing=tuple(sorted(fits)),
+        unschedulable=tuple(sorted(growth.unschedulable, key=lambda v: v.pods)),
+        fits_existing=tuple(sorted(growth.fits)),
+        promises=growth.promises, notes=growth.notes,
         ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))), removals=shrinkage.removals,
         unneeded=shrinkage.unneeded, unremovable=shrinkage.unremovable, groups=growth.groups,
         operations=tuple(operations), health=world.health, gaps=world.snapshot.gaps,

@@ -2,21 +2,29 @@
 
 The cluster-wide limits count all nodes, autoscaled or not, upcoming ones included, except virtual-kubelet nodes. The
 ledger is reduced as options are taken within a pass, so that two groups never spend the same room.
+
+gpu-total holds for any provider. A limit's type is either the value of a node's GPU label or the name of a resource:
+`nvidia-tesla-t4:0:8` counts the GPUs of nodes so labelled, `nvidia.com/gpu:0:8` those of every node that has some.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from copy import copy
 
 import msgspec
 
 from chalicelib.model.node import Node
 from chalicelib.model.reason import Code, Reason
-from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
 from chalicelib.plan.readiness import Bucket
 from chalicelib.plan.world import GroupFacts, World
 
 _UNLIMITED = 10**9
+# Labels whose value is the type of a node's GPUs: ours, those of the five providers, those of the large clouds.
+GPU_TYPE_LABELS = ("cluster-api/accelerator", "aliyun.accelerator/nvidia_name", "cherryservers.com/gpu", "accelerator",
+                   "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator")
 
 
 class Allowance(msgspec.Struct, frozen=True):
@@ -24,6 +32,13 @@ class Allowance(msgspec.Struct, frozen=True):
 
     nodes: int
     stop: Reason
+
+
+def may_grow(facts: GroupFacts) -> bool:
+    """Whether a group may be touched at all (scale-up.md §6): readable, healthy, not backed off, not being grown by an
+    earlier plan, its nodes known. Sizes are not looked at."""
+    return (not facts.group.error and facts.healthy and not facts.backed_off and not facts.growing
+            and facts.template is not None)
 
 
 class Ledger:
@@ -34,48 +49,114 @@ class Ledger:
         self._max_nodes = options.max_nodes_total
         self._per_scale_up = options.max_nodes_per_scale_up
         self._max = {CPU: options.cores_total[1], MEMORY: options.memory_total[1]}
+        for kind, _, most in sorted(options.gpu_total):
+            self._max[kind] = min(most, self._max.get(kind, most))
+        self._used = dict.fromkeys(self._max, 0)
         counted = [node for node in world.snapshot.nodes if node.labels.get("type") != "virtual-kubelet"]
         self._nodes = len(counted)
-        self._used = {CPU: 0, MEMORY: 0}
         for node in counted:
-            self._spend(node, 1)
+            self._spend(self._amounts(node), 1)
+        for node in counted if options.gpu_total else ():
+            self._spend(self._gpus_to_come(node, world), 1)
         for facts in world.groups.values():
             ahead = max(0, facts.upcoming - facts.counts[Bucket.NOT_STARTED])  # those are nodes of the cluster already
             self._nodes += ahead
-            if facts.template is not None:
-                self._spend(facts.template.node, ahead)
+            if facts.template is not None and ahead:
+                self._spend(self._amounts(facts.template.node), ahead)
 
-    def _spend(self, node: Node, count: int) -> None:
-        for name, amount in _amounts(node).items():
-            self._used[name] += amount * count
+    def copy(self) -> Ledger:
+        """One to try things out on."""
+        other = copy(self)
+        other._used = dict(self._used)
+        return other
 
     def take(self, node: Node, count: int) -> None:
         """Spend room for `count` new nodes like this one."""
         self._nodes += count
-        self._spend(node, count)
+        self._spend(self._amounts(node), count)
 
-    def allowance(self, facts: GroupFacts, grown: int) -> Allowance:
-        """How many more nodes a group may get in this pass; grown: what the pass already gave it."""
-        assert facts.template is not None
-        offers: list[Allowance] = [
-            Allowance(facts.group.max - facts.target - grown, Reason.of(Code.GROUP_MAX_SIZE, max=facts.group.max)),
-        ]
+    def room(self, node: Node) -> int:
+        """How many nodes like this one the cluster-wide limits leave room for; never negative."""
+        return max(0, min((offer.nodes for offer in self._offers(node)), default=_UNLIMITED))
+
+    def shared(self, nodes: Sequence[Node]) -> list[tuple[tuple[int, ...], int]]:
+        """The cluster-wide limits: what one node of each kind counts for, and how much is left."""
+        each = [self._amounts(node) for node in nodes]
+        limits = [(tuple(one.get(name, 0) for one in each), max(0, most - self._used[name]))
+                  for name, most in sorted(self._max.items())]
         if self._max_nodes > 0:
-            offers.append(Allowance(self._max_nodes - self._nodes,
-                                    Reason.of(Code.MAX_NODES_TOTAL, max=self._max_nodes)))
-        short = [(name, (self._max[name] - self._used[name]) // amount)
-                 for name, amount in _amounts(facts.template.node).items() if amount > 0]
-        if short:
-            name, room = min(short, key=lambda pair: pair[1])
-            offers.append(Allowance(room, Reason.of(Code.RESOURCE_LIMIT, resources=name)))
+            limits.append(((1,) * len(nodes), max(0, self._max_nodes - self._nodes)))
+        return limits
+
+    def allowance(self, facts: GroupFacts, grown: int, beside: int = 0) -> Allowance:
+        """How many more nodes a group may get in this pass. grown: what the pass already gave it. beside: the free
+        capacity of the groups it is balanced with. A zero-or-max group may get all or nothing."""
+        assert facts.template is not None
+        most, own = facts.group.max, max(0, facts.group.max - facts.target - grown)
+        full = Reason.of(Code.GROUP_MAX_SIZE, max=most)
+        if facts.group.options.zero_or_max:
+            stop = self.atomic(facts, grown)
+            return Allowance(own, full) if stop is None else Allowance(0, stop)
+        offers = [Allowance(own + beside, full), *self._offers(facts.template.node)]
         if self._per_scale_up > 0:
             offers.append(Allowance(self._per_scale_up - grown,
                                     Reason.of(Code.MAX_NODES_PER_SCALE_UP, max=self._per_scale_up)))
         smallest = min(offers, key=lambda offer: offer.nodes)
         return Allowance(max(0, min(smallest.nodes, _UNLIMITED)), smallest.stop)
 
+    def atomic(self, facts: GroupFacts, grown: int) -> Reason | None:
+        """Why a zero-or-max group cannot get all the nodes it lacks (scale-up.md §6), None if it can."""
+        assert facts.template is not None
+        lacks = facts.group.max - facts.target - grown
+        if lacks <= 0:
+            return Reason.of(Code.GROUP_MAX_SIZE, max=facts.group.max)
+        if 0 < self._max_nodes < self._nodes + lacks:
+            return Reason.of(Code.ATOMIC_LIMIT, nodes=self._nodes + lacks, max=self._max_nodes)
+        short = [name for name, room in self._rooms(facts.template.node) if room < lacks]
+        return self._resource_limit(short, facts.template.node) if short else None
 
-def _amounts(node: Node) -> dict[str, int]:
-    """cores, rounded up per node, and bytes, of its capacity."""
-    source = node.capacity or node.allocatable
-    return {CPU: math.ceil(source.get(CPU, 0) / 1000), MEMORY: source.get(MEMORY, 0)}
+    def _offers(self, node: Node) -> list[Allowance]:
+        offers = []
+        if self._max_nodes > 0:
+            offers.append(Allowance(self._max_nodes - self._nodes,
+                                    Reason.of(Code.MAX_NODES_TOTAL, max=self._max_nodes)))
+        rooms = self._rooms(node)
+        if rooms:
+            least = max(0, min(room for _, room in rooms))
+            offers.append(Allowance(least, self._resource_limit(
+                [name for name, room in rooms if room <= least], node)))
+        return offers
+
+    def _resource_limit(self, names: Sequence[str], node: Node) -> Reason:
+        """All resources that leave no room, and the numbers of the first: cores or bytes or pieces."""
+        first = names[0]
+        return Reason.of(Code.RESOURCE_LIMIT, resources=", ".join(names), used=self._used[first],
+                         max=self._max[first], needs=self._amounts(node).get(first, 0))
+
+    def _rooms(self, node: Node) -> list[tuple[str, int]]:
+        return [(name, (self._max[name] - self._used[name]) // amount)
+                for name, amount in self._amounts(node).items() if amount > 0]
+
+    def _amounts(self, node: Node) -> dict[str, int]:
+        """Per limited resource what a node counts for: cores, rounded up per node, bytes and GPUs of its capacity."""
+        source = node.capacity or node.allocatable
+        amounts = {CPU: math.ceil(source.get(CPU, 0) / 1000), MEMORY: source.get(MEMORY, 0)}
+        if len(self._max) > len(amounts):
+            gpus = next((source[name] for name in GPU_RESOURCES if source.get(name)), 0)
+            types = {node.labels[label] for label in GPU_TYPE_LABELS if label in node.labels}
+            for kind in self._max.keys() - amounts.keys():
+                amounts[kind] = source.get(kind, 0) or (gpus if kind in types else 0)
+        return amounts
+
+    def _gpus_to_come(self, node: Node, world: World) -> dict[str, int]:
+        """GPUs that a node of a GPU group will have and does not show yet, for want of its driver."""
+        source = node.capacity or node.allocatable
+        facts = world.groups.get(world.group_of.get(node.name, ""))
+        if facts is None or facts.template is None or any(source.get(name) for name in GPU_RESOURCES):
+            return {}
+        shown, due = self._amounts(node), self._amounts(facts.template.node)
+        return {kind: max(0, due[kind] - shown[kind]) for kind in due.keys() - {CPU, MEMORY}}
+
+    def _spend(self, amounts: dict[str, int], count: int) -> None:
+        for name, amount in amounts.items():
+            self._used[name] += amount * count

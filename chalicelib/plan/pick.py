@@ -46,14 +46,14 @@ class Removable(Protocol):
 _T = TypeVar("_T", bound=Removable)
 
 
-def pick(world: World, candidates: Sequence[_T], memory: Mapping[str, NodeMemory]) -> tuple[
-        list[_T], dict[str, Reason]]:
-    """The candidates that go now, empty ones first, and the reason of each that stays."""
+def pick(world: World, candidates: Sequence[_T], memory: Mapping[str, NodeMemory],
+         hold: Reason | None = None) -> tuple[list[_T], dict[str, Reason]]:
+    """The candidates that go now, empty ones first, and the reason of each that stays. hold: why none goes."""
     tally = _Tally(world)
     chosen: list[_T] = []
     held: dict[str, Reason] = {}
     for candidate in sorted(candidates, key=lambda c: (bool(c.evict), c.risky, c.node.name)):
-        reason = _waits(world, candidate, memory[candidate.node.name]) or tally.refuse(candidate)
+        reason = _waits(world, candidate, memory[candidate.node.name]) or hold or tally.refuse(candidate)
         if reason is None:
             chosen.append(candidate)
             tally.take(candidate)

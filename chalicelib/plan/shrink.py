@@ -13,16 +13,17 @@ import numpy as np
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import Node
 from chalicelib.model.plan import NodeVerdict, Removal
-from chalicelib.model.pod import Pod, PodClass
+from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Code, Reason
 from chalicelib.plan import drain
 from chalicelib.plan.budgets import BudgetLedger
+from chalicelib.plan.demand import is_expendable
 from chalicelib.plan.drain.verdict import Action, Context
 from chalicelib.plan.eligible import ineligible
 from chalicelib.plan.explain import sentence, text
-from chalicelib.plan.fit import tally
+from chalicelib.plan.floor import Floor
 from chalicelib.plan.pick import pick
-from chalicelib.plan.place import Room
+from chalicelib.plan.utilization import Usage
 from chalicelib.plan.world import World
 
 
@@ -46,13 +47,15 @@ class Shrinkage(msgspec.Struct, frozen=True):
     memory: dict[str, NodeMemory]
 
 
-def shrink(world: World, room: Room, assume_unneeded_for: float | None = None) -> Shrinkage:
-    """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least so many seconds."""
-    trial = _Trial(world, room)
+def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None,
+           hold: Reason | None = None) -> Shrinkage:
+    """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least so many seconds. hold:
+    why none goes in this pass, though timers run."""
+    trial = _Trial(world, floor)
     verdicts: dict[str, NodeVerdict] = {}
     candidates: list[Candidate] = []
     memory: dict[str, NodeMemory] = {}
-    for node in _in_order(world, trial.pods):
+    for node in _in_order(world):
         known = world.memory.nodes.get(node.name, NodeMemory())
         result = trial.judge(node, known)
         if isinstance(result, Candidate):
@@ -68,7 +71,7 @@ def shrink(world: World, room: Room, assume_unneeded_for: float | None = None) -
                 until = world.now + world.options.unremovable_node_recheck_timeout
             if until > world.now:
                 memory[node.name] = NodeMemory(unremovable_until=until)
-    chosen, held = pick(world, candidates, memory)
+    chosen, held = pick(world, candidates, memory, hold)
     verdicts.update({name: NodeVerdict(name, reason) for name, reason in held.items()})
     return Shrinkage(
         removals=tuple(
@@ -96,11 +99,15 @@ def _since(known: NodeMemory, world: World) -> float:
 _TRIED = frozenset({Code.NO_PLACE_TO_MOVE_PODS, Code.BLOCKED_BY_POD})
 
 
-def _in_order(world: World, pods: dict[str, list[Pod]]) -> list[Node]:
+def _in_order(world: World) -> list[Node]:
     """Nodes without pods to move first, then last pass's candidates, then the rest; by name among equals."""
+    occupancy = world.occupancy
+    moves = np.array([*(not cls.is_daemonset and not cls.mirror for cls in world.snapshot.classes), False])
+    busy = np.zeros(len(occupancy.index) + 1, dtype=np.bool_)
+    busy[occupancy.where[moves[occupancy.cls]]] = True
+
     def key(node: Node) -> tuple[int, str]:
-        if not any(not world.snapshot.classes[p.cls].is_daemonset and not world.snapshot.classes[p.cls].mirror
-                   for p in pods.get(node.name, ())):
+        if not busy[occupancy.index[node.name]]:
             return 0, node.name
         known = world.memory.nodes.get(node.name)
         return (1 if known is not None and known.unneeded_since else 2), node.name
@@ -111,19 +118,16 @@ def _in_order(world: World, pods: dict[str, list[Pod]]) -> list[Node]:
 class _Trial:
     """The cluster in which removals are tried. It shares the pass's table: what pending pods were promised is taken."""
 
-    def __init__(self, world: World, room: Room) -> None:
+    def __init__(self, world: World, floor: Floor) -> None:
         snapshot = world.snapshot
-        self.world, self.room = world, room
+        self.world, self.floor = world, floor
         self.budgets = BudgetLedger(snapshot.budgets, snapshot.classes)
         self.context = Context(
             now=world.now, options=world.options, budgets=self.budgets,
             controllers={(c.kind, c.namespace, c.name): c for c in snapshot.controllers},
             controller_kinds=frozenset(snapshot.controller_kinds),
         )
-        self.pods: dict[str, list[Pod]] = {}
-        for pod in snapshot.pods:
-            if pod.node:
-                self.pods.setdefault(pod.node, []).append(pod)
+        self.usage = Usage(world)
         self.unknown = {gap.node: gap for gap in snapshot.gaps if gap.node}
         # Pods that earlier removals of this pass would put on a node, with the record of where they end up: if that
         # node goes too, they must find yet another place.
@@ -131,19 +135,19 @@ class _Trial:
 
     def judge(self, node: Node, known: NodeMemory) -> Candidate | NodeVerdict:
         """Whether a node could go, tried for real on the pass's table."""
-        pods = [(pod, self.room.classes[pod.cls]) for pod in self.pods.get(node.name, ())]
         gap = self.unknown.get(node.name)
         if gap is not None:
             return NodeVerdict(node.name, Reason.of(Code.UNEXPECTED, detail=f"pod {gap.name} could not be read"),
                                gap.name)
-        reason = ineligible(node, pods, known, self.world)
-        if reason is None and node.name in self.room.promised:
-            reason = Reason.of(Code.PROMISED, pod=self.room.promised[node.name])
+        reason = ineligible(node, known, self.world, self.usage)
+        if reason is None and node.name in self.floor.promised:
+            reason = Reason.of(Code.PROMISED, pod=self.floor.promised[node.name])
         if reason is not None:
             return NodeVerdict(node.name, reason)
         moving: list[Pod] = []
         waits_for = ""
-        for pod, cls in pods:
+        for pod in self.world.occupancy.on(node.name):
+            cls = self.floor.classes[pod.cls]
             verdict = drain.assess(pod, cls, self.context)
             if verdict.action is Action.BLOCK and verdict.reason is not None:
                 return NodeVerdict(node.name, Reason(Code.BLOCKED_BY_POD, {
@@ -156,25 +160,28 @@ class _Trial:
 
     def _move(self, node: Node, moving: list[Pod], waits_for: str) -> Candidate | NodeVerdict:
         """Give every moving pod another node, or undo it all and say which pod has none."""
-        row = self.room.table.index.get(node.name)
-        was_open = bool(self.room.open[row]) if row is not None else False
+        floor = self.floor
+        row = floor.table.index.get(node.name)
+        was_open = bool(floor.open[row]) if row is not None else False
+        mark = floor.mark()
         if row is not None:
-            self._close(row, is_open=False)
+            floor.close(row)
         destinations: dict[str, str] = {}
         guests = self.received.get(node.name, [])
         moved: list[tuple[int, Pod, dict[str, str]]] = []
         for pod, record in [*((pod, destinations) for pod in moving), *guests]:
+            if row is not None and not is_expendable(floor.classes[pod.cls], self.world.options):
+                floor.put_one(pod.cls, row, -1)     # expendable pods take no room in the first place
             place = self._place(pod)
             if place is None:
                 what = self._nowhere(pod.cls)
-                for at, other, _ in moved:
-                    self.room.table.give(at, other.cls, 1, self.room.classes[other.cls].ports)
+                floor.rewind(mark)
                 if row is not None:
-                    self._close(row, is_open=was_open)
+                    floor.close(row, is_open=was_open)
                 return NodeVerdict(node.name, Reason.of(Code.NO_PLACE_TO_MOVE_PODS, pod=pod.key, what=what), pod.key)
             moved.append((place, pod, record))
         for at, pod, record in moved:
-            name = self.room.table.nodes[at].name
+            name = floor.table.nodes[at].name
             record[pod.key] = name
             self.received.setdefault(name, []).append((pod, record))
         self.received.pop(node.name, None)
@@ -185,31 +192,18 @@ class _Trial:
 
     def _nowhere(self, cls: int) -> str:
         """Why a pod of a class has no other node, in the scheduler's words and counts."""
-        unsure = self.room.unsure.reasons(cls)
+        unsure = self.floor.nowhere(cls)
         if unsure:
             return "; ".join(sentence(reason) for reason in unsure)
-        rows = self.room.open & (np.arange(len(self.room.table)) < self.real_rows)
-        counts = tally(cls, self.room.classes[cls], self.room.table, rows)
+        rows = self.floor.open & (np.arange(len(self.floor.table)) < self.floor.real)
+        counts = self.floor.tally(cls, rows)
         return f"0/{int(rows.sum())} nodes: " + ", ".join(f"{count} {text(reason)}" for reason, count in counts)
 
     def _place(self, pod: Pod) -> int | None:
-        cls: PodClass = self.room.classes[pod.cls]
-        rows = np.flatnonzero(self.room.capacity(pod.cls))
-        rows = rows[rows < self.real_rows]
+        """A row of a node that exists; upcoming and planned ones are no destination (scale-down.md §2)."""
+        quota, _ = self.floor.quota(pod.cls)
+        rows = np.flatnonzero(quota[: self.floor.real])
         if not len(rows):
             return None
-        place = int(rows[0])
-        self.room.table.take(place, pod.cls, 1, cls.ports)
-        return place
-
-    @property
-    def real_rows(self) -> int:
-        """Rows of real nodes come first; upcoming ones are no destination (scale-down.md §2)."""
-        return len(self.room.table) - sum(f.upcoming for f in self.world.groups.values() if f.template is not None)
-
-    def _close(self, row: int, *, is_open: bool) -> None:
-        self.room.open[row] = is_open
-        for mask in self.room.masks.values():
-            mask[row] = False
-        if is_open:
-            self.room.masks.clear()
+        self.floor.put_one(pod.cls, int(rows[0]))
+        return int(rows[0])

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from chalicelib.model.node import Node, Taint
+from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
 from chalicelib.model.pod import ANY_ADDRESS, HostPort, PodClass
 from chalicelib.model.resources import PODS
 from chalicelib.plan.arrays import LARGEST, Bools, Ints
@@ -29,6 +29,7 @@ class Columns:
         self.names: tuple[str, ...] = (PODS, *sorted(names))
         self._index = {name: at for at, name in enumerate(self.names)}
         self._vectors: dict[int, Ints] = {}
+        self._asked: dict[int, tuple[Ints, Ints]] = {}
         self._classes = classes
 
     def vector(self, amounts: Mapping[str, int]) -> Ints:
@@ -49,6 +50,15 @@ class Columns:
             self._vectors[cls] = row
         return row
 
+    def asked(self, cls: int) -> tuple[Ints, Ints]:
+        """The columns a class asks something of, and how much; an amount of 0 is not looked at (scale-up.md §5.2)."""
+        found = self._asked.get(cls)
+        if found is None:
+            need = self.need(cls)
+            columns = np.flatnonzero(need)
+            found = self._asked[cls] = (columns, need[columns])
+        return found
+
     def at(self, name: str) -> int | None:
         """The column of a resource."""
         return self._index.get(name)
@@ -58,7 +68,7 @@ class NodeTable:
     """Rows of nodes with what is allocatable and what is free."""
 
     def __init__(self, nodes: Sequence[Node], columns: Columns) -> None:
-        self.nodes = tuple(nodes)
+        self.nodes = list(nodes)
         self.columns = columns
         self.index = {node.name: row for row, node in enumerate(self.nodes)}
         self.allocatable: Ints = np.array([columns.vector(node.allocatable) for node in self.nodes], dtype=np.int64)
@@ -67,7 +77,9 @@ class NodeTable:
         self.free: Ints = self.allocatable.copy()
         self.ports: dict[int, list[HostPort]] = {}
         self._labels: dict[str, tuple[Ints, dict[str, int]]] = {}
-        self._taints: tuple[Ints, tuple[tuple[Taint, ...], ...]] | None = None
+        self._taints: tuple[Ints, dict[tuple[Taint, ...], int]] | None = None
+        self.cordoned: Bools = np.fromiter((node.unschedulable for node in self.nodes), dtype=np.bool_,
+                                           count=len(self.nodes))
 
     def __len__(self) -> int:
         return len(self.nodes)
@@ -89,32 +101,72 @@ class NodeTable:
             sets: dict[tuple[Taint, ...], int] = {}
             ids = np.fromiter((sets.setdefault(node.taints, len(sets)) for node in self.nodes), dtype=np.int64,
                               count=len(self.nodes))
-            self._taints = (ids, tuple(sets))
-        return self._taints
+            self._taints = (ids, sets)
+        return self._taints[0], tuple(self._taints[1])
 
-    def take(self, row: int, cls: int, count: int, ports: Sequence[HostPort] = ()) -> None:
-        """Occupy a row with `count` pods of a class. Never refuses: real nodes may be overcommitted."""
-        self.free[row] -= count * self.columns.need(cls)
-        if ports:
-            self.ports.setdefault(row, []).extend(ports)
+    def extend(self, nodes: Sequence[Node], free: Ints) -> None:
+        """More rows at the end, alike but for their names: all labels and taints are those of the first, host names
+        apart. free: room of each, (rows, columns)."""
+        model, count = nodes[0], len(nodes)
+        at = len(self.nodes)
+        self.index.update((node.name, at + offset) for offset, node in enumerate(nodes))
+        self.nodes.extend(nodes)
+        offers = np.repeat(self.columns.vector(model.allocatable)[None, :], count, axis=0)
+        self.allocatable = np.concatenate([self.allocatable, offers])
+        self.free = np.concatenate([self.free, free])
+        self.cordoned = np.concatenate([self.cordoned, np.full(count, model.unschedulable)])
+        for key, (column, codes) in self._labels.items():
+            values = [node.labels.get(key) for node in nodes] if key == HOSTNAME_LABEL else [model.labels.get(key)]
+            more = [_MISSING if value is None else codes.setdefault(value, len(codes)) for value in values]
+            self._labels[key] = (np.concatenate([column, np.resize(np.array(more, dtype=np.int64), count)]), codes)
+        if self._taints is not None:
+            ids, sets = self._taints
+            code = sets.setdefault(model.taints, len(sets))
+            self._taints = (np.concatenate([ids, np.full(count, code, dtype=np.int64)]), sets)
 
-    def occupy(self, pods: Sequence[tuple[int, int]], ports: Mapping[int, tuple[HostPort, ...]]) -> None:
-        """Take room for many pods at once, each (row, class); ports: the host ports of each class."""
-        if not pods:
+    def truncate(self, count: int) -> None:
+        """Only the first rows stay."""
+        for node in self.nodes[count:]:
+            del self.index[node.name]
+        del self.nodes[count:]
+        self.allocatable, self.free, self.cordoned = (
+            self.allocatable[:count], self.free[:count], self.cordoned[:count])
+        self.ports = {row: held for row, held in self.ports.items() if row < count}
+        self._labels = {key: (column[:count], codes) for key, (column, codes) in self._labels.items()}
+        if self._taints is not None:
+            self._taints = (self._taints[0][:count], self._taints[1])
+
+    def put(self, cls: int, rows: Ints, counts: Ints, ports: Sequence[HostPort] = ()) -> None:
+        """Occupy rows (each named once) with pods of a class; negative counts free them. Never refuses: real nodes may
+        be overcommitted."""
+        asked, need = self.columns.asked(cls)
+        for column, amount in zip(asked, need, strict=True):
+            self.free[rows, column] -= counts * amount
+        for row, count in zip(rows.tolist(), counts.tolist(), strict=True) if ports else ():
+            held = self.ports.setdefault(row, [])
+            for port in ports:
+                if count > 0:
+                    held.extend([port] * count)
+                else:
+                    del held[len(held) - held[::-1].index(port) - 1]
+            if not held:
+                del self.ports[row]
+
+    def occupy(self, rows: Ints, classes: Ints, ports: Sequence[tuple[HostPort, ...]]) -> None:
+        """Take room for many pods at once: row and class of each; ports: the host ports of every class."""
+        if not len(rows):
             return
-        pairs = np.array(pods, dtype=np.int64)
-        classes, which = np.unique(pairs[:, 1], return_inverse=True)
-        needs = np.array([self.columns.need(int(cls)) for cls in classes], dtype=np.int64)
-        np.subtract.at(self.free, pairs[:, 0], needs[which])
-        for row, cls in pods:
-            if ports[cls]:
-                self.ports.setdefault(row, []).extend(ports[cls])
-
-    def give(self, row: int, cls: int, count: int, ports: Sequence[HostPort] = ()) -> None:
-        """Undo a take."""
-        self.free[row] += count * self.columns.need(cls)
-        for port in ports:
-            self.ports[row].remove(port)
+        present, which = np.unique(classes, return_inverse=True)
+        needs = np.array([self.columns.need(int(cls)) for cls in present], dtype=np.int64)
+        for column in range(len(self.columns.names)):
+            asked = needs[:, column]
+            if asked.any():
+                used = np.bincount(rows, weights=asked[which].astype(np.float64), minlength=len(self.nodes))
+                self.free[:, column] -= used.astype(np.int64)
+        holding = np.array([bool(ports[int(cls)]) for cls in present])
+        if holding.any():
+            for at in np.flatnonzero(holding[which]):
+                self.ports.setdefault(int(rows[at]), []).extend(ports[int(classes[at])])
 
     def port_clash(self, row: int, wanted: Sequence[HostPort]) -> HostPort | None:
         """The first wanted port that is taken on a row (scale-up.md §5.1 NodePorts)."""
@@ -122,18 +174,23 @@ class NodeTable:
 
     def room(self, cls: int, *, single: bool) -> Ints:
         """How many more pods of a class each row holds by its resources; at most 1 if the class takes host ports."""
-        need = self.columns.need(cls)
-        asked = np.flatnonzero(need)
-        counts: Ints = (self.free[:, asked] // need[asked]).min(axis=1)
-        np.clip(counts, 0, 1 if single else None, out=counts)
-        return counts
+        asked, need = self.columns.asked(cls)
+        counts: Ints = np.maximum(least_fit(self.free, asked, need), 0)
+        return np.minimum(counts, 1) if single else counts
 
     def fitting(self, cls: int) -> Bools:
         """Which rows hold one more pod of a class by their resources."""
-        need = self.columns.need(cls)
-        asked = np.flatnonzero(need)
-        mask: Bools = np.all(self.free[:, asked] >= need[asked], axis=1)
+        asked, need = self.columns.asked(cls)
+        mask: Bools = np.all(self.free[:, asked] >= need, axis=1)
         return mask
+
+
+def least_fit(free: Ints, asked: Ints, need: Ints) -> Ints:
+    """How often `need` of the asked columns goes into each row; negative where a row is overcommitted."""
+    counts: Ints = free[:, asked[0]] // need[0]
+    for column, amount in zip(asked[1:], need[1:], strict=True):
+        counts = np.minimum(counts, free[:, column] // amount)
+    return counts
 
 
 def clash(one: HostPort, other: HostPort) -> bool:

@@ -18,8 +18,9 @@ from chalicelib.model.plan import Health
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan import backoff
+from chalicelib.plan.occupancy import Occupancy
 from chalicelib.plan.readiness import Bucket, bucket
-from chalicelib.plan.template import Template, make
+from chalicelib.plan.template import Template, templates
 
 
 class GroupFacts(msgspec.Struct, frozen=True):
@@ -58,6 +59,7 @@ class World(msgspec.Struct, frozen=True):
     groups: Mapping[str, GroupFacts]
     leaving: frozenset[str]
     health: Health
+    occupancy: Occupancy
 
     @property
     def options(self) -> Options:
@@ -72,6 +74,7 @@ def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> W
     removing = tuple(op for op in memory.operations if op.is_open and op.kind is Kind.REMOVE)
     leaving = frozenset(target.node for op in removing for target in op.targets) | frozenset(
         node.name for node in snapshot.nodes if node.taint(TO_BE_DELETED) is not None)
+    occupancy = Occupancy(snapshot)
     startup = {group.id: group.options.max_node_startup_time for group in snapshot.groups}
     buckets = {node.name: _bucket(node, startup.get(owners.get(node.name, "")), options, now)
                for node in snapshot.nodes}
@@ -79,11 +82,13 @@ def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> W
     for node in snapshot.nodes:
         if node.name in owners:
             members.setdefault(owners[node.name], []).append(node)
-    groups = {group.id: _facts(group, tuple(members.get(group.id, ())), buckets, snapshot, memory, options, now)
+    made = templates(snapshot, members, memory.templates, options, now, occupancy.on)
+    groups = {group.id: _facts(group, tuple(members.get(group.id, ())), buckets, memory, options, now,
+                               made.get(group.id))
               for group in snapshot.groups}
     return World(
         snapshot=snapshot, policy=policy, memory=memory, now=now, buckets=buckets, group_of=owners, groups=groups,
-        leaving=leaving,
+        leaving=leaving, occupancy=occupancy,
         health=_health(buckets, groups, options),
     )
 
@@ -110,8 +115,8 @@ def _bucket(node: Node, startup: float | None, options: Options, now: float) -> 
                   startup_time=options.max_node_startup_time if startup is None else startup)
 
 
-def _facts(group: NodeGroup, nodes: tuple[Node, ...], buckets: Mapping[str, Bucket], snapshot: Snapshot,
-           memory: Memory, options: Options, now: float) -> GroupFacts:
+def _facts(group: NodeGroup, nodes: tuple[Node, ...], buckets: Mapping[str, Bucket], memory: Memory,
+           options: Options, now: float, template: Template | None) -> GroupFacts:
     mine = memory.groups.get(group.id, GroupMemory())
     counts = {kind: sum(buckets[node.name] is kind for node in nodes) for kind in Bucket}
     provision = group.options.max_node_provision_time
@@ -133,8 +138,7 @@ def _facts(group: NodeGroup, nodes: tuple[Node, ...], buckets: Mapping[str, Buck
     return GroupFacts(
         group=group, memory=mine, nodes=nodes, counts=counts, target=target, upcoming=upcoming,
         leaving=_leaving(open_ops), unregistered=absent, long_unregistered=late,
-        template=make(group, nodes, memory.templates.get(group.id), snapshot.daemonsets, snapshot.classes, options,
-                      now),
+        template=template,
         growing=growing, backed_off=backed_off, missing=missing,
         healthy=_group_healthy(nodes, counts, missing, options),
     )

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.policy.options import Read, check_options
+from chalicelib.policy.options import Read, check_options, check_prices
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.report import Path, Report
 
@@ -118,7 +118,18 @@ def _options(draft: Draft, report: Report) -> None:
     check_options(draft.options, (*SPEC, "options"), report)
 
 
+def _prices(draft: Draft, report: Report) -> None:
+    path = (*SPEC, "prices")
+    given: dict[str, Any] | None = draft.spec.get("prices")
+    if not report.has_problem_under(path):
+        chain = draft.options.in_force.get("expander", ())
+        check_prices(chain, priced=given is not None, path=(*SPEC, "options"), report=report)
+        if given is not None and not (given.get("instance_types") or given.keys() & {"cpu", "memory"}):
+            report.problem(path, "does not say what a node costs",
+                           "add cpu and memory, what a core and a GiB cost per hour, or instanceTypes")
+
+
 CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
     _one_way_in, _access_details, _bounds, _ids_once, _rules_once, _groups_have_providers, _group_ids,
-    _one_way_to_discover, _mode_given, _options,
+    _one_way_to_discover, _mode_given, _options, _prices,
 )

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterable
 
 from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, RULE, SPEC, WEBHOOK
-from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, KNOWN_EXPANDERS, Row
+from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, Row
 from chalicelib.policy.options import GROUPS, default_text
+from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import PROVIDERS, ProviderTable
 from chalicelib.policy.schema import Section
 
@@ -58,6 +59,15 @@ Not available in this version: its settings are taken as text (secrets by keys t
 are reported as unreadable.
 """
 
+_PRICES_NOTE = """\
+In any one currency, such as `prices: {instanceTypes: {m5.large: 0.096}, cpu: 0.03, memory: 0.004, gpu: 0.9}`.
+
+A node costs what its instance type costs (label `node.kubernetes.io/instance-type`); if that is not listed, its
+capacity by the rates. Of cpu and memory one may be left out and then costs nothing; a node with GPUs has no price
+without gpu. A group without a price is not chosen by price or least-cost. Pods are weighed by the rates too; where only
+instanceTypes are given, by rates made of the listed types: a GiB counts as an eighth of a core, a GPU as ten cores.\
+"""
+
 _OPTIONS_HEAD = f"""\
 ## spec.options
 
@@ -67,14 +77,23 @@ Upstream's flags in lowerCamelCase. What becomes of an option:
 |---|---|
 | in force | this version uses it |
 | in force, old name | read into the option named |
+| always so | a switch of upstream's that is always on here; turning it off is warned about |
 | accepted, not in force | checked; `outscaler validate` warns; a later version uses it |
 | read by nothing | upstream reads it no more, or has dropped it; warned |
 | no meaning here | about a process inside the cluster; warned |
 | elsewhere | has its own place in the document; refused, with that place |
 
-Expanders: {', '.join(KNOWN_EXPANDERS)}. Available in this version: {', '.join(AVAILABLE_EXPANDERS)}.
-The others are accepted with a warning and passed over in the chain; if none of it is left, least-waste is used. Only
-grpc is refused: it asks a server of yours, and no other choice could stand for its answer.
+Expanders: {', '.join(AVAILABLE_EXPANDERS)}. A chain names each once, and
+nothing after random; each keeps the best of what the one before it left. Among options that are equal to the end, the
+one that meets most soft preferences is taken; then random draws a lot, or the lowest group id is taken. least-cost is
+ours: it looks for the cheapest mix of groups for all pending pods at once; where it finds none in time, the next in the
+chain decides, or least-waste. price and least-cost need spec.prices. grpc is refused: it asks a server of yours, and no
+other choice could stand for its answer.
+
+The priority expander reads the ConfigMap `cluster-autoscaler-priority-expander` in the namespace that the option
+namespace names. Its key `priorities` is a YAML mapping of whole numbers to lists of regular expressions, as upstream's.
+Where the cluster has no such ConfigMap, the priorities under nodeGroups count. Patterns are Go's, found anywhere in the
+group's id, at most 1,000 characters long; Unicode classes (`\\p{{…}}`) are not available.
 """
 
 
@@ -85,6 +104,7 @@ def reference() -> str:
         _fields("The document", ROOT), _fields("metadata", METADATA), _fields("spec", SPEC),
         _fields("spec.kubernetes", KUBERNETES, "Exactly one of kubeconfigSecret, kubeconfigFile and eksCluster."),
         _fields("spec.nodeGroups[]", NODE_GROUP, "Ids are unique over all providers."),
+        _fields("spec.prices", PRICES, _PRICES_NOTE),
         _fields("spec.rules[]", RULE, "Checked, and not in force in this version. Names are unique."),
         _fields("spec.webhook", WEBHOOK),
         "## spec.providers\n\nAt least one.\n",

@@ -24,6 +24,7 @@ from chalicelib.policy.parsers import (
     text,
     whole,
 )
+from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import provider_name, read_providers
 from chalicelib.policy.report import Path, Report
 from chalicelib.policy.schema import Field, Section, nested, read_section
@@ -61,7 +62,8 @@ NODE_GROUP = Section(fields=(
     Field("min", whole(), "min", "Never fewer nodes; the provider's own minimum if not given."),
     Field("max", whole(), "max", "Never more nodes; the provider's own maximum if not given."),
     Field("priority", whole(-(2**31)), "priority",
-          "For the priority expander, which is not in force in this version: the highest wins.", default="0"),
+          "For the priority expander, where the cluster has no ConfigMap cluster-autoscaler-priority-expander: "
+          "the highest wins.", default="0"),
 ))
 
 RULE = Section(fields=(
@@ -128,6 +130,8 @@ SPEC = Section(
         Field("nodeGroups", Kind("list of groups", _read_groups), "node_groups",
               "Bounds and priorities for groups, where the provider's own are not wanted."),
         Field("options", Kind("options", read_options), "options", "Upstream's flags, in lowerCamelCase."),
+        Field("prices", nested(PRICES), "prices",
+              "What machines cost per hour, for the expanders price and least-cost."),
         Field("rules", Kind("list of rules", _read_rules), "rules",
               "Cron and metric rules; checked, not in force in this version."),
         Field("webhook", nested(WEBHOOK), "webhook", "Who may wake the cluster up; nobody if not given."),

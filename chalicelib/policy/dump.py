@@ -11,10 +11,11 @@ from typing import Any
 
 import yaml
 
-from chalicelib.model.policy import Options, Policy
+from chalicelib.model.policy import Options, Policy, Prices
 from chalicelib.policy.document import API_VERSION, KIND, NODE_GROUP, SPEC
 from chalicelib.policy.option_rows import Status
 from chalicelib.policy.options import ROWS, attribute
+from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.schema import show_section
 
@@ -45,6 +46,11 @@ def _options(options: Options) -> dict[str, Any]:
     }
 
 
+def _prices(prices: Prices | None) -> dict[str, Any]:
+    shown = show_section(PRICES, prices) if prices is not None else {}
+    return {key: value for key, value in shown.items() if value != {}}
+
+
 def _providers(providers: dict[str, dict[str, str]]) -> dict[str, Any]:
     return {name: _settings(name, settings) for name, settings in providers.items()}
 
@@ -57,6 +63,7 @@ def _settings(name: str, settings: dict[str, str]) -> dict[str, Any]:
 
 _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "options": _options,
+    "prices": _prices,
     "providers": _providers,
     "nodeGroups": lambda groups: [show_section(NODE_GROUP, group) for group in groups],
 }

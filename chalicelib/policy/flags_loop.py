@@ -16,7 +16,7 @@ from chalicelib.policy.option_rows import (
     no_meaning,
     on,
 )
-from chalicelib.policy.parsers import BOOLEAN, number
+from chalicelib.policy.parsers import BOOLEAN, DNS_LABEL, number
 
 _QPS = number(0.0, 10000.0, "5")
 _LEASE = "one reconcile per cluster is held by a lease in the table"
@@ -27,7 +27,7 @@ GROUPS = (
         elsewhere("scan-interval", "Time between two looks at the cluster.", "spec.scanInterval"),
         boolean("frequent-loops-enabled", "true", "Look again at once after a change or a new unschedulable pod.",
                 "the webhook does this"),
-        later("namespace", TEXT, "kube-system", "Namespace of the status and priority ConfigMaps."),
+        on("namespace", DNS_LABEL, "Where the ConfigMap cluster-autoscaler-priority-expander is."),
         boolean("write-status-configmap", "true", "Write the status document after each pass."),
         later("status-config-map-name", TEXT, "cluster-autoscaler-status", "Name of the status document."),
         on("record-duplicated-events", BOOLEAN, "Post the same event for the same object again within 5 minutes."),
@@ -52,8 +52,7 @@ GROUPS = (
                   "it as an entry of spec.nodeGroups: {provider, id, min, max}"),
         elsewhere("node-group-auto-discovery", "Find groups by tags or labels.",
                   "spec.providers.clusterapi.autoDiscovery"),
-        later("node-info-cache-expire-time", DURATION, "87600h",
-              "How long a template learnt from a real node is kept."),
+        on("node-info-cache-expire-time", DURATION, "How long a template learnt from a real node is kept."),
         boolean("async-node-groups", "false", "Create and delete groups in the background."),
         boolean("aws-use-static-instance-list", "false", "Use the built-in list of AWS instance types."),
         no_meaning("gce-concurrent-refreshes", POSITIVE, "1", "GCE: groups refreshed at once."),

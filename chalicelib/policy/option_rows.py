@@ -13,8 +13,9 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.parsers import BOOLEAN, Kind, choice, duration, listed, number, scalar, text, total, whole
 
-AVAILABLE_EXPANDERS = ("least-waste",)
-KNOWN_EXPANDERS = ("random", "most-pods", "least-waste", "least-nodes", "price", "priority", "grpc")
+AVAILABLE_EXPANDERS = ("random", "most-pods", "least-waste", "least-nodes", "price", "priority", "least-cost")
+KNOWN_EXPANDERS = (*AVAILABLE_EXPANDERS, "grpc")
+PRICED_EXPANDERS = ("price", "least-cost")      # of no use without spec.prices
 
 
 class Status(StrEnum):
@@ -23,6 +24,7 @@ class Status(StrEnum):
     IN_FORCE = "in force"
     ALIAS = "in force, old name"            # read into the option named by lands
     ACCEPTED = "accepted, not in force"     # known and checked; a later version uses it
+    ALWAYS = "always so"                    # a switch of upstream's that is on here, whatever a document says
     IGNORED = "read by nothing"             # upstream parses it and looks no further, or has dropped it
     MEANINGLESS = "no meaning here"         # about a long-lived process in the cluster
     ELSEWHERE = "elsewhere"                 # has its own place in the document: refused with that place
@@ -46,14 +48,14 @@ class Row(msgspec.Struct, frozen=True):
         return first + "".join(word[:1].upper() + word[1:] for word in rest)
 
 
-def _gpu_total(value: str) -> str:
+def _gpu_total(value: str) -> tuple[str, int, int]:
     parts = value.split(":")
     if len(parts) != 3 or not parts[0] or not all(part.isascii() and part.isdigit() for part in parts[1:]):
         raise BadInput("", f"{value[:60]!r} is not <type>:<min>:<max>", "write it like nvidia-tesla-t4:0:8")
-    if int(parts[1][:18]) > int(parts[2][:18]):
-        raise BadInput("", f"the minimum {parts[1][:18]} is above the maximum {parts[2][:18]}",
-                       "write it like nvidia-tesla-t4:0:8")
-    return value
+    least, most = int(parts[1][:18]), int(parts[2][:18])
+    if least > most:
+        raise BadInput("", f"the minimum {least} is above the maximum {most}", "write it like nvidia-tesla-t4:0:8")
+    return parts[0], least, most
 
 
 def _drain_priorities(value: str) -> str:
@@ -81,7 +83,8 @@ SCHEDULER = text("a scheduler's name", r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-
 EXPANDERS = listed(choice(KNOWN_EXPANDERS), name="list of expanders")
 CORES = total("cores", 1, (0, 320000))
 MEMORY = total("GiB", 2**30, (0, 6400000))
-GPUS = listed(Kind("text", scalar(_gpu_total, "it like nvidia-tesla-t4:0:8")), name="list of type:min:max")
+GPUS = listed(Kind("text", scalar(_gpu_total, "it like nvidia-tesla-t4:0:8"), lambda found: "{}:{}:{}".format(*found)),
+              name="list of type:min:max")
 DRAIN_PRIORITIES = Kind("text", scalar(_drain_priorities, "it like 2000:120,0:60"))
 
 
@@ -93,6 +96,11 @@ def on(flag: str, kind: Kind, meaning: str) -> Row:
 def later(flag: str, kind: Kind, default: str, meaning: str, note: str = "") -> Row:
     """Known, checked, not in force in this version."""
     return Row(flag, kind, Status.ACCEPTED, meaning, default, note)
+
+
+def always(flag: str, meaning: str, note: str = "") -> Row:
+    """A switch that is on here whatever a document says; told to those who turn it off."""
+    return Row(flag, BOOLEAN, Status.ALWAYS, meaning, "true", note)
 
 
 def ignored(flag: str, kind: Kind, default: str, meaning: str, note: str = "") -> Row:

@@ -7,6 +7,7 @@ would mean something else here, is refused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
 from chalicelib.policy import flags_decide, flags_loop, flags_shrink
-from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, Row, Status
+from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, PRICED_EXPANDERS, Row, Status
 from chalicelib.policy.parsers import UNSET
 from chalicelib.policy.report import Path, Report, closest
 from chalicelib.policy.schema import entries_of, unknown_key
@@ -64,7 +65,7 @@ def read_options(node: Node | None, path: Path, report: Report) -> Read:
             in_force[attribute(row)] = got
         else:
             others[row.name] = got
-            report.warn(below, warning_of(row))
+            tell(row, got, below, report)
     for name, got in others.items():
         if ROWS[name].status is Status.ALIAS:
             lands = attribute(ROWS[name])
@@ -96,14 +97,16 @@ def find_row(key: str, path: Path, report: Report) -> Row | None:
 _WARNINGS = {
     Status.ALIAS: "is upstream's old name and still counts",
     Status.ACCEPTED: "accepted, not in force in this version",
+    Status.ALWAYS: "false changes nothing: here it is always so",
     Status.IGNORED: "accepted, but nothing reads it",
     Status.MEANINGLESS: "accepted, but it has no meaning here",
 }
 
 
-def warning_of(row: Row) -> str:
-    """What an option that is not simply in force is told with."""
-    return f"{_WARNINGS[row.status]}{': ' if row.note else ''}{row.note}"
+def tell(row: Row, value: Any, path: Path, report: Report) -> None:
+    """Warns of an option that is not simply in force; what is always so is told to those who do not want it."""
+    if row.status is not Status.ALWAYS or value is False:
+        report.warn(path, f"{_WARNINGS[row.status]}{': ' if row.note else ''}{row.note}")
 
 
 def check_options(found: Read, path: Path, report: Report) -> None:
@@ -125,10 +128,6 @@ def _expander_chain(found: Read, path: Path, report: Report) -> None:
             report.problem(path, f"names {name} twice", "name each expander once")
     if "grpc" in chain:
         report.problem(path, "grpc asks a server of yours, which this version cannot", available)
-    passed_over = [name for name in dict.fromkeys(chain) if name not in (*AVAILABLE_EXPANDERS, "grpc")]
-    if passed_over:
-        nothing = "" if set(chain) - set(passed_over) else "; none of the chain is left, so least-waste is used"
-        report.warn(path, f"{', '.join(passed_over)}: not in force in this version, passed over{nothing}")
     if "random" in chain[:-1]:
         report.problem(path, "names another expander after random", "random leaves nothing to choose: put it last")
 
@@ -153,9 +152,17 @@ def _backoff_bounds(found: Read, path: Path, report: Report) -> None:
 
 
 def _balancing_labels(found: Read, path: Path, report: Report) -> None:
-    if found.others.get("balancingLabel") and found.others.get("balancingIgnoreLabel"):
-        report.problem((*path, "balancingIgnoreLabel"), "cannot stand beside balancingLabel",
-                       "balancingLabel alone decides likeness: keep one of the two")
+    if found.in_force.get("balancing_label") and found.in_force.get("balancing_ignore_label"):
+        # Upstream's help forbids it and its code takes it, so somebody's command line may hold it.
+        report.warn((*path, "balancingIgnoreLabel"),
+                    "has no effect beside balancingLabel, which alone decides likeness")
+
+
+def _gpu_types(found: Read, path: Path, report: Report) -> None:
+    types = [name for name, _, _ in found.in_force.get("gpu_total", ())]
+    for name in dict.fromkeys(types):
+        if types.count(name) > 1:
+            report.problem((*path, "gpuTotal"), f"names {name} twice", "name each type once")
 
 
 def _drain_priority(found: Read, path: Path, report: Report) -> None:
@@ -171,4 +178,14 @@ def _dynamic_resources(found: Read, path: Path, report: Report) -> None:
                        "take the line out")
 
 
-_CHECKS = (_expander_chain, _scheduler_names, _backoff_bounds, _balancing_labels, _drain_priority, _dynamic_resources)
+def check_prices(chain: Sequence[str], *, priced: bool, path: Path, report: Report) -> None:
+    """Expanders that count money need to know what things cost. priced: whether there are spec.prices."""
+    wanting = [name for name in dict.fromkeys(chain) if name in PRICED_EXPANDERS]
+    if wanting and not priced:
+        report.problem((*path, "expander"), f"{' and '.join(wanting)} cannot work without prices",
+                       "add spec.prices, such as prices: {cpu: 0.03, memory: 0.004, gpu: 0.9} or "
+                       "prices: {instanceTypes: {m5.large: 0.096}}")
+
+
+_CHECKS = (_expander_chain, _scheduler_names, _backoff_bounds, _balancing_labels, _gpu_types, _drain_priority,
+           _dynamic_resources)

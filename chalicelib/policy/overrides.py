@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.policy import Policy
-from chalicelib.policy.options import Read, attribute, check_options, find_row, warning_of
+from chalicelib.policy.options import Read, attribute, check_options, check_prices, find_row, tell
 from chalicelib.policy.parsers import UNSET
 from chalicelib.policy.report import Report
 from chalicelib.policy.yaml_marks import Node, Scalar, read
@@ -41,10 +41,11 @@ def with_options(
         if attribute(row):
             in_force[attribute(row)] = got
         else:
-            report.warn((row.name,), warning_of(row))
+            tell(row, got, (row.name,), report)
     options = msgspec.structs.replace(policy.options, **in_force)
     check_options(Read(_as_read(policy)), (), before)
     check_options(Read({**_as_read(policy), **in_force}), (), report)
+    check_prices(options.expander, priced=policy.prices is not None, path=(), report=report)
     report.check()
     for text in report.warnings():
         if warn is not None and text not in before.warnings():      # the policy's own were told when it was read

@@ -83,7 +83,7 @@ def whole(least: int = 0, most: int = _LARGEST) -> Kind:
 
 def number(least: float, most: float, example: str) -> Kind:
     """A decimal number, from least to most."""
-    span = f"a number from {least:g} to {most:g}, such as {example}"
+    span = f"a number from {least:.12g} to {most:.12g}, such as {example}"
 
     def parse(text: str) -> float:
         if not _NUMBER.match(text):

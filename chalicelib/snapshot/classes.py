@@ -19,21 +19,37 @@ from chalicelib.model.pod import (
     Owner,
     PodAffinityTerm,
     PodClass,
+    PreferredTerm,
     SpreadConstraint,
     Toleration,
-    Volume,
 )
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.resources import add, largest
-from chalicelib.model.selector import NodeTerm, Requirement, Selector
 from chalicelib.snapshot import wire
+from chalicelib.snapshot.convert import node_term, node_terms, selector
+from chalicelib.snapshot.storage import pod_volume
 
 _SPEC = msgspec.json.Decoder(wire.PodSpec)
 _LABELS = msgspec.json.Decoder(dict[str, str] | None)
 _OWNERS = msgspec.json.Decoder(list[wire.OwnerReference] | None)
 _NO_ANNOTATIONS = wire.Annotations()
 _TOKEN_VOLUME = b"kube-api-access-"
+_NAME = b'"nodeName"'
+_BOUND_TO = msgspec.json.Decoder(wire.BoundTo)
 _POD_LEVEL = ("cpu", "memory")
+
+
+class _Sibling(msgspec.Struct, frozen=True, gc=False):
+    """A pod that is bound, as its siblings are recognised. pieces: its spec without the node's name, the first of them
+    `starts` bytes long; fixed: names of nodes that may not be put between them."""
+
+    cls: int
+    namespace: str
+    labels: msgspec.Raw
+    annotations: wire.Annotations | None
+    pieces: tuple[bytes, ...]
+    starts: int
+    fixed: frozenset[bytes]
 
 
 class ClassTable:
@@ -43,6 +59,35 @@ class ClassTable:
         self.classes: list[PodClass] = []
         self._by_bytes: dict[tuple[object, ...], int] = {}
         self._by_value: dict[bytes, int] = {}
+        self._last: dict[bytes, _Sibling] = {}      # by the owners' raw JSON
+        self._nodes: dict[bytes, str] = {}
+
+    def bound(self, namespace: str, spec: bytes, labels: msgspec.Raw, owners: bytes,
+              annotations: wire.Annotations | None) -> tuple[int, str]:
+        """The class of a pod with this spec (raw JSON), and the name of the node it is bound to, or empty.
+
+        Nearly every pod is the sibling of one before it, and their specs are the same bytes but for the node's name.
+        So they are neither decoded nor searched again. Raises as intern does.
+        """
+        text = _without_token(spec) if _TOKEN_VOLUME in spec else spec
+        last = self._last.get(owners)
+        if (last is not None and last.namespace == namespace and last.labels == labels
+                and last.annotations == annotations):
+            raw = text[last.starts : text.find(b'"', last.starts)]
+            node = self._nodes.get(raw)
+            if node is not None and raw not in last.fixed and raw.join(last.pieces) == text:
+                return last.cls, node
+        if _NAME not in spec:
+            return self.intern(namespace, spec, bytes(labels), owners, annotations, b""), ""
+        node = _BOUND_TO.decode(spec).node_name or ""
+        raw = node.encode()
+        cls = self.intern(namespace, spec, bytes(labels), owners, annotations, raw)
+        if raw:
+            node = self._nodes.setdefault(raw, node)
+            if cut := _pieces(text, raw, daemon=b'"DaemonSet"' in owners):
+                pieces, fixed = cut
+                self._last[owners] = _Sibling(cls, namespace, labels.copy(), annotations, pieces, len(pieces[0]), fixed)
+        return cls, node
 
     def intern(self, namespace: str, spec: bytes, labels: bytes, owners: bytes, annotations: wire.Annotations | None,
                node: bytes) -> int:
@@ -52,9 +97,7 @@ class ClassTable:
         """
         if node:
             spec = _without_node(spec, node, daemon=b'"DaemonSet"' in owners)
-        at = spec.find(_TOKEN_VOLUME)
-        if at >= 0:
-            spec = spec.replace(spec[at : at + len(_TOKEN_VOLUME) + 5], _TOKEN_VOLUME)
+        spec = _without_token(spec)
         notes = annotations or _NO_ANNOTATIONS
         key = (namespace, spec, labels, owners, notes.safe_to_evict, notes.safe_local_volumes, notes.daemonset_pod,
                notes.enable_ds_eviction, notes.scale_up_delay, notes.mirror)
@@ -72,6 +115,32 @@ class ClassTable:
             found = self._by_value[value] = len(self.classes)
             self.classes.append(cls)
         return found
+
+    def at_least(self, cls: int, amounts: Mapping[str, int]) -> int:
+        """The class that differs from another by asking for no less than this."""
+        was = self.classes[cls]
+        return self.add(msgspec.structs.replace(was, requests=largest(was.requests, dict(amounts))))
+
+
+def _pieces(spec: bytes, node: bytes, *, daemon: bool) -> tuple[tuple[bytes, ...], frozenset[bytes]] | None:
+    """What stands around the node's name in a spec, and the names for which the same text would mean something else.
+
+    None where the name stands anywhere but in nodeName, and in the affinity of a daemon: `_without_node` would leave
+    some of it in.
+    """
+    values = [match.group(1) for match in _PINNED.finditer(spec)] if daemon else []
+    parts = spec.split(b'"' + node + b'"')
+    if spec.count(_NAME) != 1 or values.count(node) > 1 or len(parts) != 2 + values.count(node):
+        return None
+    last = len(parts) - 1
+    pieces = tuple((b'"' if at else b"") + part + (b'"' if at < last else b"") for at, part in enumerate(parts))
+    return pieces, frozenset(values) - {node}
+
+
+def _without_token(spec: bytes) -> bytes:
+    """The spec without the random suffix of its service-account volume."""
+    at = spec.find(_TOKEN_VOLUME)
+    return spec if at < 0 else spec.replace(spec[at : at + len(_TOKEN_VOLUME) + 5], _TOKEN_VOLUME)
 
 
 def _without_node(spec: bytes, node: bytes, *, daemon: bool) -> bytes:
@@ -103,6 +172,7 @@ def make_class(namespace: str, spec: wire.PodSpec, labels: dict[str, str], owner
                notes: wire.Annotations) -> PodClass:
     """A PodClass from a decoded spec; raises BadInput for a malformed quantity."""
     affinity = spec.affinity or wire.Affinity()
+    nodes = affinity.node_affinity or wire.NodeAffinity()
     grace = spec.termination_grace_period_seconds
     return PodClass(
         namespace=namespace,
@@ -110,13 +180,15 @@ def make_class(namespace: str, spec: wire.PodSpec, labels: dict[str, str], owner
         requests=pod_requests(spec),
         owner=_controller(owners),
         node_selector=spec.node_selector or {},
-        required_affinity=_node_terms(affinity.node_affinity),
+        required_affinity=node_terms(nodes.required_during_scheduling_ignored_during_execution),
         tolerations=tuple(Toleration(t.key, t.operator or "Equal", t.value, t.effect) for t in spec.tolerations or ()),
         ports=_ports(spec),
         pod_affinity=_pod_terms(affinity.pod_affinity),
         pod_anti_affinity=_pod_terms(affinity.pod_anti_affinity),
-        spread=_spread(spec.topology_spread_constraints or ()),
-        volumes=tuple(_volume(volume) for volume in spec.volumes or () if "projected" not in volume),
+        spread=_spread(spec.topology_spread_constraints or (), "DoNotSchedule"),
+        preferred_nodes=_preferred(nodes),
+        preferred_spread=_spread(spec.topology_spread_constraints or (), "ScheduleAnyway"),
+        volumes=tuple(pod_volume(volume) for volume in spec.volumes or () if "projected" not in volume),
         resource_claims=tuple(claim.name for claim in spec.resource_claims or ()),
         gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
         priority=spec.priority,
@@ -176,24 +248,9 @@ def _controller(raw: bytes) -> Owner | None:
     return next((Owner(r.kind, r.name, r.uid, r.api_version) for r in references if r.controller), None)
 
 
-def selector(raw: wire.LabelSelector | None) -> Selector | None:
-    """A LabelSelector as data; None stays None, which matches nothing where Kubernetes says so."""
-    if raw is None:
-        return None
-    equal = [Requirement(key, "In", (value,)) for key, value in sorted((raw.match_labels or {}).items())]
-    return Selector(tuple(equal) + _expressions(raw.match_expressions))
-
-
-def _expressions(raw: Iterable[wire.Expression] | None) -> tuple[Requirement, ...]:
-    return tuple(Requirement(e.key, e.operator, tuple(e.values or ())) for e in raw or ())
-
-
-def _node_terms(raw: wire.NodeAffinity | None) -> tuple[NodeTerm, ...] | None:
-    required = raw.required_during_scheduling_ignored_during_execution if raw else None
-    if required is None:
-        return None
-    return tuple(NodeTerm(_expressions(t.match_expressions), _expressions(t.match_fields))
-                 for t in required.node_selector_terms or ())
+def _preferred(raw: wire.NodeAffinity) -> tuple[PreferredTerm, ...]:
+    terms = raw.preferred_during_scheduling_ignored_during_execution or ()
+    return tuple(PreferredTerm(t.weight, node_term(t.preference)) for t in terms)
 
 
 def _pod_terms(raw: wire.PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
@@ -202,12 +259,12 @@ def _pod_terms(raw: wire.PodAffinity | None) -> tuple[PodAffinityTerm, ...]:
                                  selector(t.namespace_selector)) for t in terms)
 
 
-def _spread(raw: Iterable[wire.SpreadObject]) -> tuple[SpreadConstraint, ...]:
+def _spread(raw: Iterable[wire.SpreadObject], when: str) -> tuple[SpreadConstraint, ...]:
     return tuple(
         SpreadConstraint(c.topology_key, c.max_skew, selector(c.label_selector), c.min_domains or 1,
                          tuple(c.match_label_keys or ()), c.node_affinity_policy or "Honor",
                          c.node_taints_policy or "Ignore")
-        for c in raw if c.when_unsatisfiable == "DoNotSchedule"
+        for c in raw if c.when_unsatisfiable == when
     )
 
 
@@ -217,13 +274,3 @@ def _ports(spec: wire.PodSpec) -> tuple[HostPort, ...]:
         HostPort(p.host_port, p.protocol or "TCP", p.host_ip or ANY_ADDRESS)
         for container in [*spec.containers, *sidecars] for p in container.ports or () if p.host_port > 0
     )
-
-
-def _volume(raw: Mapping[str, object]) -> Volume:
-    kind = next((key for key in sorted(raw) if key != "name"), "")
-    source = raw.get(kind)
-    details = source if isinstance(source, dict) else {}
-    if kind == "emptyDir" and details.get("medium") == "Memory":
-        kind = "emptyDirMemory"
-    claim = str(details.get("claimName", "")) if kind == "persistentVolumeClaim" else ""
-    return Volume(str(raw.get("name", "")), kind, claim)

@@ -16,11 +16,12 @@ from pathlib import Path
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.group import Instance, NodeGroup
+from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import Gap, Snapshot
 from chalicelib.snapshot import wire
 from chalicelib.snapshot.fold import Folder, node_from_wire
+from chalicelib.snapshot.storage import NAMESPACE
 
 _PROVIDER = "file"
 
@@ -35,6 +36,11 @@ KINDS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("DaemonSet", ("daemonset", "workload"), ("scale-up: DaemonSet pods on new nodes", *_CONTROLLED)),
     ("PodDisruptionBudget", ("pdb", "disruption"), ("BlockedByPod NotEnoughPdb",)),
 )
+_CLAIMED = (
+    ("PersistentVolumeClaim", ("pvc", "claim")),
+    ("PersistentVolume", ("volumes", "cluster-scoped")),
+    ("StorageClass", ("storageclass", "cluster-scoped")),
+)
 _PROVIDERS = (_PROVIDER, "alicloud", "clusterapi", "cherryservers", "exoscale", "huaweicloud")
 
 
@@ -45,6 +51,7 @@ class _Group(msgspec.Struct, forbid_unknown_fields=True):
     size: int = 0
     provider: str = _PROVIDER
     priority: int = 0
+    zeroOrMax: bool = False  # noqa: N815 - the document's own word
     nodes: tuple[str, ...] = ()
     nodeLabels: dict[str, str] = {}  # noqa: N815 - the document's own word
     template: wire.NodeObject | None = None
@@ -54,10 +61,11 @@ class _Manifest(msgspec.Struct):
     nodeGroups: list[msgspec.Raw]  # noqa: N815 - the document's own word
 
 
-def read(directory: Path, *, node_groups: Path | None, cluster: str, taken_at: float) -> Snapshot:
-    """The snapshot saved in a directory; raises BadInput naming the file and place."""
+def read(directory: Path, *, node_groups: Path | None, cluster: str, taken_at: float,
+         namespace: str = NAMESPACE) -> Snapshot:
+    """The snapshot saved in a directory; raises BadInput naming the file and place. namespace: options.namespace."""
     manifest = node_groups or directory / "manifest.json"
-    folder = Folder()
+    folder = Folder(namespace)
     documents = _documents(directory, manifest)
     for path in documents:
         folder.feed(_load(path), path.name)
@@ -74,6 +82,17 @@ def _what_is_missing(folder: Folder, directory: Path, documents: Sequence[Path])
             raise BadInput(str(directory), f"holds no {kind}", "save them too: kubectl get nodes,pods -A -o json")
         folder.gap(Gap(kind=kind, detail="no file holds any: either there are none, or they were not saved",
                        weakens=weakens))
+    _what_claims_need(folder, documents)
+
+
+def _what_claims_need(folder: Folder, documents: Sequence[Path]) -> None:
+    """Storage matters where a pod has a claim on a volume, and only there; one gap for all that was not saved of it."""
+    absent = [kind for kind, words in _CLAIMED if kind not in folder.kinds
+              and not any(word in path.name.lower() for path in documents for word in words)]
+    if absent and folder.claims:
+        kinds = " or ".join(absent)
+        folder.gap(Gap(kind=absent[0], weakens=("scale-up: pods with claims on volumes",),
+                       detail=f"no file holds any {kinds}: either there are none, or they were not saved"))
 
 
 def _documents(directory: Path, manifest: Path) -> list[Path]:
@@ -133,6 +152,14 @@ def _is_member(node: Node, group: _Group) -> bool:
     return group_of(node) == group.id
 
 
+def _template(item: wire.NodeObject) -> Node:
+    """A group's template; its allocatable is empty where only the capacity is given, and the planner says what is left
+    of it (plan/template.with_allocatable)."""
+    node = node_from_wire(item)
+    known = item.status is not None and item.status.allocatable
+    return node if known else msgspec.structs.replace(node, allocatable={})
+
+
 def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> NodeGroup:
     try:
         spec = msgspec.json.decode(raw, type=_Group)
@@ -149,11 +176,12 @@ def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> Node
         raise BadInput(f"{place}.id", f"{spec.id!r} has size {spec.size}, but no node's providerID names it",
                        f"groups that nodes name: {known}; a group without nodes has size 0")
     try:
-        template = node_from_wire(spec.template) if spec.template else None
+        template = _template(spec.template) if spec.template else None
     except BadInput as error:
         raise BadInput(f"{place}.template.{error.place}", error.problem, error.remedy) from None
     return NodeGroup(
         id=spec.id, provider=spec.provider, min=spec.min, max=spec.max, target=spec.size, priority=spec.priority,
         instances=tuple(Instance(id=node.provider_id, handle=node.provider_id, node=node.name) for node in mine),
         template=template, template_error="" if template else "the manifest gives no template",
+        options=GroupOptions(zero_or_max=spec.zeroOrMax),
     )

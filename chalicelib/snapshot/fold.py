@@ -7,7 +7,8 @@ error. A malformed pod that is bound to a node makes that node's usage unknown, 
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,15 +22,21 @@ from chalicelib.model.quantity import parse_amount
 from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Gap, Snapshot
 from chalicelib.model.times import parse_time
 from chalicelib.snapshot import wire
-from chalicelib.snapshot.classes import ClassTable, selector
+from chalicelib.snapshot.allocated import held_requests
+from chalicelib.snapshot.classes import ClassTable
+from chalicelib.snapshot.convert import selector
+from chalicelib.snapshot.storage import CLAIMS, FOLDS, NAMESPACE, StorageFolder
 
 _HEAD = msgspec.json.Decoder(wire.Head)
 _RAWS = msgspec.json.Decoder(list[msgspec.Raw])
 _KIND = msgspec.json.Decoder(wire.KindOnly)
-_BOUND = msgspec.json.Decoder(wire.BoundTo)
+_WRITTEN_KIND = re.compile(rb'"kind":\s*"(\w+)"')
 _CONDITIONS = msgspec.json.Decoder(list[wire.PodCondition] | None)
+_NO_CONDITION = wire.PodCondition()
+_NULL = b"null"
 CONTROLLER_KINDS = ("DaemonSet", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
-_MALFORMED = (msgspec.DecodeError, BadInput, UnicodeDecodeError, RecursionError)
+_RESIZED = b'"PodResize'      # how the conditions of a pod begin whose resources are being changed
+_MALFORMED = (OverflowError, msgspec.DecodeError, BadInput, UnicodeDecodeError, RecursionError)
 
 
 @contextmanager
@@ -45,12 +52,16 @@ def collector_paused() -> Iterator[None]:
 
 
 class Folder:
-    """Collects one cluster's objects. Feed it documents, then ask for the snapshot once."""
+    """Collects one cluster's objects. Feed it documents, then ask for the snapshot once.
 
-    def __init__(self) -> None:
+    namespace: where Outscaler's own ConfigMaps are looked for (options.namespace).
+    """
+
+    def __init__(self, namespace: str = NAMESPACE) -> None:
         self._table = ClassTable()
+        self._storage = StorageFolder(namespace)
         self._nodes: dict[str, Node] = {}
-        self._pods: dict[str, Pod] = {}
+        self._pods: dict[str, Pod] = {}         # by namespace and name, with what sorts before all others between
         self._budgets: list[Budget] = []
         self._controllers: list[Controller] = []
         self._daemonsets: list[DaemonSet] = []
@@ -58,6 +69,7 @@ class Folder:
         self._gaps: list[Gap] = []
         self._listed: set[str] = set()
         self._seen: set[str] = set()
+        self._resizing = False
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -81,8 +93,14 @@ class Folder:
             self._namespaces.clear()
         elif kind == "DaemonSet":
             self._daemonsets.clear()
+        self._storage.forget(kind)
         self._controllers = [c for c in self._controllers if c.kind != kind]
         self._gaps = [g for g in self._gaps if g.kind != kind]
+
+    @property
+    def claims(self) -> bool:
+        """Whether any pod has a claim on a volume, so that storage matters."""
+        return any(volume.claim or volume.template for cls in self._table.classes for volume in cls.volumes)
 
     def gap(self, gap: Gap) -> None:
         """Note something that could not be read."""
@@ -96,38 +114,44 @@ class Folder:
         """
         with collector_paused():
             try:
+                self._resizing = _RESIZED in body
+                if self._listing(body, kind or _first_kind(body), kind, place):
+                    return
                 head = _HEAD.decode(body)
                 kind = kind or (head.kind.removesuffix("List") if head.kind.endswith("List") else "")
                 self._listed.add(kind)
-                if head.items and bytes(head.items) == b"null":
+                if len(head.items) == len(_NULL) and bytes(head.items) == _NULL:
                     return  # Go's way of writing an empty list
                 if not head.items:
                     self._one(msgspec.Raw(body), kind, place)
                     return
-                self._items(head.items, kind, place)
+                for at, item in enumerate(_RAWS.decode(head.items)):
+                    self._one(item, kind, f"{place}: items[{at}]")
             except msgspec.ValidationError as error:
                 raise BadInput(place, f"is not a Kubernetes object or List ({error})",
                                "save it with: kubectl get nodes,pods -A -o json") from None
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise BadInput(place, f"is not complete JSON ({error})", "fetch it again; nothing was used") from None
 
-    def _items(self, raw: msgspec.Raw, kind: str, place: str) -> None:
-        """Fold items: in one go where all are well-formed and of one kind, else one by one, naming the bad ones."""
-        one_by_one = None if kind else _RAWS.decode(raw)
-        likely = kind or (_kind_of(one_by_one[0]) if one_by_one else "")
-        if likely in _FOLDS:
-            decoder, fold = _FOLDS[likely]
-            try:
-                objects = decoder.decode(raw)
-            except (msgspec.ValidationError, UnicodeDecodeError, RecursionError):
-                objects = []
-            if objects and (kind or all(item.kind == likely for item in objects)):
-                self._seen.add(likely)
-                for at, item in enumerate(objects):
-                    self._fold(fold, item, likely, place, at)
-                return
-        for at, item in enumerate(_RAWS.decode(raw) if one_by_one is None else one_by_one):
-            self._one(item, kind, f"{place}: items[{at}]")
+    def _listing(self, body: bytes, likely: str, kind: str, place: str) -> bool:
+        """Fold a list in one go, if it is one and all its items are well-formed and of this kind; else nothing."""
+        if likely not in _FOLDS:
+            return False
+        decoder, fold = _FOLDS[likely]
+        try:
+            listing = decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False        # whatever it is, is found out item by item
+        named = listing.kind.removesuffix("List") if listing.kind.endswith("List") else ""
+        if not kind and named and named != likely:
+            return self._listing(body, named, named, place)
+        kind = kind or named
+        if not listing.items or not (kind or all(item.kind == likely for item in listing.items)):
+            return False
+        self._listed.add(kind)
+        self._seen.add(likely)
+        self._each(fold, listing.items, body, likely, place)
+        return True
 
     def _one(self, raw: msgspec.Raw, kind: str, place: str) -> None:
         kind = _kind_of(raw) or kind
@@ -142,17 +166,21 @@ class Folder:
         except _MALFORMED as error:
             self._malformed(kind, place, str(error), raw)
 
-    def _fold(self, fold: _Fold, item: Any, kind: str, place: str, at: int) -> None:
-        try:
-            fold(self, item)
-        except _MALFORMED as error:
-            self._malformed(kind, f"{place}: items[{at}]", str(error), msgspec.Raw(msgspec.json.encode(item)))
+    def _each(self, fold: _Fold, objects: Iterable[Any], body: bytes, kind: str, place: str) -> None:
+        """Fold what a list decoded to; a bad one is named by its own text, for what was decoded of it is not all."""
+        texts: list[msgspec.Raw] = []
+        for at, item in enumerate(objects):
+            try:
+                fold(self, item)
+            except _MALFORMED as error:
+                texts = texts or _RAWS.decode(_HEAD.decode(body).items)
+                self._malformed(kind, f"{place}: items[{at}]", str(error), texts[at])
 
     def _malformed(self, kind: str, place: str, detail: str, raw: msgspec.Raw) -> None:
         """A gap that names the object as well as its wreck allows."""
         try:
-            wreck = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            wreck = msgspec.json.decode(bytes(raw).decode("utf-8", "replace"))
+        except (msgspec.DecodeError, RecursionError):
             wreck = None
         meta = wreck.get("metadata") if isinstance(wreck, dict) else None
         spec = wreck.get("spec") if isinstance(wreck, dict) else None
@@ -162,11 +190,12 @@ class Folder:
 
     def snapshot(self, cluster: str, taken_at: float, groups: tuple[NodeGroup, ...] = ()) -> Snapshot:
         """Everything folded so far, in an order that does not depend on the order of reading."""
+        self._settle_claims()
         return Snapshot(
             cluster=cluster,
             taken_at=taken_at,
             nodes=self.nodes,
-            pods=tuple(sorted(self._pods.values(), key=lambda pod: (pod.namespace, pod.name))),
+            pods=tuple(self._pods[key] for key in sorted(self._pods)),
             classes=tuple(self._table.classes),
             groups=tuple(sorted(groups, key=lambda group: group.id)),
             budgets=tuple(sorted(self._budgets, key=lambda b: (b.namespace, b.name))),
@@ -174,8 +203,20 @@ class Folder:
             controller_kinds=tuple(sorted({c.kind for c in self._controllers} | self._listed & set(CONTROLLER_KINDS))),
             daemonsets=tuple(sorted(self._daemonsets, key=lambda d: (d.namespace, d.name))),
             namespaces=dict(sorted(self._namespaces.items())),
+            storage=self._storage.storage(),
+            priorities=self._storage.priorities,
             gaps=tuple(self._gaps),
         )
+
+    def _settle_claims(self) -> None:
+        """Pending pods with ephemeral volumes, once all claims are known: see StorageFolder.own_claim."""
+        if CLAIMS not in self.kinds:
+            return
+        own = {at for at, cls in enumerate(self._table.classes) if any(volume.template for volume in cls.volumes)}
+        for key, pod in sorted(self._pods.items()) if own else ():
+            if pod.cls in own and not pod.node:
+                cls = self._table.add(self._storage.own_claim(pod, self._table.classes[pod.cls]))
+                self._pods[key] = msgspec.structs.replace(pod, cls=cls)
 
     # one method per kind, in the order of the table below
 
@@ -183,19 +224,18 @@ class Folder:
         meta, status = item.metadata, item.status
         if status.phase in {"Succeeded", "Failed"}:
             return  # never listed (scale-up.md §2); the live reader leaves them at the server
-        spec = bytes(item.spec)
-        node = _bound_to(spec)
-        condition = wire.PodCondition()
+        namespace, spec = meta.namespace or "default", bytes(item.spec)
+        cls, node = self._table.bound(namespace, spec, meta.labels, bytes(meta.owner_references), meta.annotations)
+        condition = _NO_CONDITION
         if not node and status.conditions:
             for candidate in _CONDITIONS.decode(status.conditions) or ():
                 if candidate.type == "PodScheduled":
                     condition = candidate
-        namespace = meta.namespace or "default"
-        cls = self._table.intern(namespace, spec, bytes(meta.labels), bytes(meta.owner_references), meta.annotations,
-                                 node)
+        if self._resizing and node and _RESIZED in bytes(status.conditions):
+            cls = self._table.at_least(cls, held_requests(spec, status.container_statuses))
         grace = meta.deletion_grace_period_seconds
-        self._pods[f"{namespace}/{meta.name}"] = Pod(
-            namespace, meta.name, meta.uid, cls, node.decode(), status.nominated_node_name, status.phase,
+        self._pods[f"{namespace}\0{meta.name}"] = Pod(
+            namespace, meta.name, meta.uid, cls, node, status.nominated_node_name, status.phase,
             parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
             parse_time(meta.deletion_timestamp) if meta.deletion_timestamp else 0.0,
             30.0 if grace is None else float(grace), condition.status, condition.reason, condition.message,
@@ -234,13 +274,19 @@ def _controller_fold(kind: str) -> _Fold:
     return lambda folder, item: folder._controller(item, kind)
 
 
+def _storage_fold(kind: str) -> _Fold:
+    return lambda folder, item: folder._storage.fold(kind, item)
+
+
 _FOLDS: dict[str, tuple[msgspec.json.Decoder[Any], _Fold]] = {
-    "Pod": (msgspec.json.Decoder(list[wire.PodObject]), Folder._pod),
-    "Node": (msgspec.json.Decoder(list[wire.NodeObject]), Folder._node),
-    "PodDisruptionBudget": (msgspec.json.Decoder(list[wire.BudgetObject]), Folder._budget),
-    "Namespace": (msgspec.json.Decoder(list[wire.NamespaceObject]), Folder._namespace),
-    "DaemonSet": (msgspec.json.Decoder(list[wire.ControllerObject]), Folder._daemonset),
-    **{kind: (msgspec.json.Decoder(list[wire.ControllerObject]), _controller_fold(kind))
+    "Pod": (msgspec.json.Decoder(wire.Listing[wire.PodObject]), Folder._pod),
+    "Node": (msgspec.json.Decoder(wire.Listing[wire.NodeObject]), Folder._node),
+    "PodDisruptionBudget": (msgspec.json.Decoder(wire.Listing[wire.BudgetObject]), Folder._budget),
+    "Namespace": (msgspec.json.Decoder(wire.Listing[wire.NamespaceObject]), Folder._namespace),
+    **{kind: (msgspec.json.Decoder(wire.Listing[wired]), _storage_fold(kind))  # type: ignore[valid-type]
+       for kind, (wired, _) in FOLDS.items()},
+    "DaemonSet": (msgspec.json.Decoder(wire.Listing[wire.ControllerObject]), Folder._daemonset),
+    **{kind: (msgspec.json.Decoder(wire.Listing[wire.ControllerObject]), _controller_fold(kind))
        for kind in ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")},
 }
 _ONE: dict[str, msgspec.json.Decoder[Any]] = {
@@ -250,6 +296,7 @@ _ONE: dict[str, msgspec.json.Decoder[Any]] = {
     "Namespace": msgspec.json.Decoder(wire.NamespaceObject),
     **{kind: msgspec.json.Decoder(wire.ControllerObject)
        for kind in ("DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet", "Job")},
+    **{kind: msgspec.json.Decoder(wired) for kind, (wired, _) in FOLDS.items()},
 }
 
 
@@ -260,10 +307,11 @@ def _kind_of(raw: msgspec.Raw) -> str:
         return ""
 
 
-def _bound_to(spec: bytes) -> bytes:
-    """The node a raw spec names, empty if it is not bound. The word may stand elsewhere too (a variable, a label), so
-    finding it only says that it is worth reading."""
-    return (_BOUND.decode(spec).node_name or "").encode() if b'"nodeName"' in spec else b""
+def _first_kind(body: bytes) -> str:
+    """What the items of a list may all be. Only a guess, from where the API writes the kind of a list and of its first
+    item; whoever uses it looks at each item."""
+    kinds = (match.group(1).decode() for match in _WRITTEN_KIND.finditer(body, 0, 2048))
+    return next((kind.removesuffix("List") for kind in kinds if kind != "List"), "")
 
 
 def _amounts(place: str, raw: Mapping[str, wire.Quantity] | None) -> dict[str, int]:

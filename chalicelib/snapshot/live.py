@@ -12,15 +12,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
 
-from chalicelib.kube.client import Cluster, Page
+from chalicelib.kube.client import Cluster, Page, path_segment
 from chalicelib.kube.errors import Forbidden, Missing, Unavailable
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import Gap, Snapshot
 from chalicelib.snapshot.fold import Folder
+from chalicelib.snapshot.storage import NAMESPACE, PRIORITIES
 
 _READERS = 4
+_STORAGE = "storage.k8s.io"
 _CONTROLLERS = ("BlockedByPod ControllerNotFound", "BlockedByPod MinReplicasReached")
 
 
@@ -52,31 +54,60 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("PodDisruptionBudget", "policy", "poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets",
              weakens=("BlockedByPod NotEnoughPdb",)),
     Resource("Namespace", "", "namespaces", "/api/v1/namespaces", weakens=("inter-pod affinity by namespaceSelector",)),
+    Resource("PersistentVolumeClaim", "", "persistentvolumeclaims", "/api/v1/persistentvolumeclaims",
+             weakens=("scale-up: pods with claims on volumes",)),
+    Resource("PersistentVolume", "", "persistentvolumes", "/api/v1/persistentvolumes",
+             weakens=("scale-up: pods with claims on volumes",)),
+    Resource("StorageClass", _STORAGE, "storageclasses", f"/apis/{_STORAGE}/v1/storageclasses",
+             weakens=("scale-up: pods with claims that are not bound yet",)),
+    Resource("CSINode", _STORAGE, "csinodes", f"/apis/{_STORAGE}/v1/csinodes", weakens=("MaxVolumeCount",)),
+    Resource("CSIDriver", _STORAGE, "csidrivers", f"/apis/{_STORAGE}/v1/csidrivers", weakens=("NotEnoughStorage",)),
+    Resource("CSIStorageCapacity", _STORAGE, "csistoragecapacities", f"/apis/{_STORAGE}/v1/csistoragecapacities",
+             weakens=("NotEnoughStorage",)),
 )
+# The one object that is read by name: what the priority expander is told, if anything.
+PRIORITY_CONFIG = f"/api/v1/namespaces/{{}}/configmaps/{PRIORITIES}"
 
 Observe = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[Gap, ...]]]
 
 
-def take(cluster: str, kube: Cluster, observe: Observe, now: float) -> Snapshot:
-    """Read everything in the table, then the node groups.
+def take(cluster: str, kube: Cluster, observe: Observe, now: float, *, namespace: str = NAMESPACE) -> Snapshot:
+    """Read everything in the table and the priority expander's ConfigMap, then the node groups.
 
     observe: the cluster's nodes -> its groups, and what could not be read of them. now: epoch seconds, the snapshot's
-    instant. Raises ClusterError where nodes or pods cannot be read, or where anything fails for another cause than a
-    refusal (403) or a missing resource (404): that passes, and the next pass sees more.
+    instant. namespace: where that ConfigMap is (options.namespace). Raises ClusterError where nodes or pods cannot be
+    read, or where anything fails for another cause than a refusal (403) or a missing resource (404): that passes, and
+    the next pass sees more.
     """
-    folder = Folder()
+    folder = Folder(namespace)
     with ThreadPoolExecutor(_READERS, thread_name_prefix="list") as pool:
         try:
             # The first page of everything is on its way before the first is folded.
             started = [_Ahead(pool, kube.list_pages(r.path, query=r.query)) for r in RESOURCES]
+            priorities = pool.submit(kube.get, PRIORITY_CONFIG.format(path_segment(namespace)))
             for resource, pages in zip(RESOURCES, started, strict=True):
                 _fold_all(resource, pages, folder)
+            _fold_priorities(priorities, namespace, folder)
         finally:
             pool.shutdown(cancel_futures=True)
     groups, gaps = observe(folder.nodes)
     for gap in gaps:
         folder.gap(gap)
     return folder.snapshot(cluster, now, groups)
+
+
+def _fold_priorities(reading: Future[bytes], namespace: str, folder: Folder) -> None:
+    """Fold the ConfigMap; that there is none is nothing to speak of, that it may not be read is a gap."""
+    place = PRIORITY_CONFIG.format(namespace)
+    try:
+        folder.feed(reading.result(), place, "ConfigMap")
+    except Missing:
+        return
+    except Forbidden as refusal:
+        folder.gap(Gap("ConfigMap", refusal.message, name=f"{namespace}/{PRIORITIES}", place=place,
+                       weakens=("expander priority",)))
+    except BadInput as error:
+        raise Unavailable(str(error)) from error
 
 
 class _Ahead:

@@ -7,7 +7,7 @@ they are decoded once per class and not once per pod (snapshot/pods.py).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
@@ -47,10 +47,11 @@ class PodMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 
 
 class PodStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """status of a pod; conditions are decoded only for pods without a node."""
+    """status of a pod; conditions are decoded only for pods without a node, containers only for pods being resized."""
 
     phase: str = ""
     conditions: msgspec.Raw = msgspec.Raw(b"")
+    container_statuses: msgspec.Raw = msgspec.Raw(b"")
     nominated_node_name: str = ""
 
 
@@ -70,6 +71,14 @@ class PodCondition(msgspec.Struct, gc=False, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
+
+
+class ContainerStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """What the kubelet has given a container, while its spec may already say something else."""
+
+    name: str = ""
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: Requirements | None = None
 
 
 class OwnerReference(msgspec.Struct, gc=False, frozen=True, rename="camel"):
@@ -134,10 +143,18 @@ class NodeSelector(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     node_selector_terms: list[SelectorTerm] | None = None
 
 
+class PreferredNodes(msgspec.Struct, gc=False, frozen=True):
+    """A preferred node term with its weight."""
+
+    weight: int = 0
+    preference: SelectorTerm = SelectorTerm()
+
+
 class NodeAffinity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
-    """Required terms only; preferred ones never filter."""
+    """spec.affinity.nodeAffinity: what is required, and what is merely preferred."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredNodes] | None = None
 
 
 class AffinityTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):
@@ -176,10 +193,10 @@ class SpreadObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """spec.topologySpreadConstraints[]."""
 
     topology_key: str = ""
-    max_skew: int = 1
+    max_skew: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] = 1
     when_unsatisfiable: str = "DoNotSchedule"
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] | None = None
     match_label_keys: list[str] | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
@@ -338,6 +355,16 @@ class Head(msgspec.Struct, gc=False, frozen=True):
 
     kind: str = ""
     items: msgspec.Raw = msgspec.Raw(b"")
+
+
+T = TypeVar("T")
+
+
+class Listing(msgspec.Struct, Generic[T], gc=False, frozen=True):
+    """A list whose items are all of one kind, in one go."""
+
+    kind: str = ""
+    items: list[T] | None = None
 
 
 class KindOnly(msgspec.Struct, gc=False, frozen=True):

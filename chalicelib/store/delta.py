@@ -20,7 +20,6 @@ from chalicelib.store.tables import GROUPS, HEAD, NODES, TEMPLATES, UNREGISTERED
 
 ABSENT = ""
 ANY = "*"                       # whatever is there; only for the further pieces of a value whose first piece is checked
-LEARNT_AGAIN = 3600.0           # seconds: a template that only became younger by less than that is not written
 
 
 class Times(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,7 +57,7 @@ def changes(before: Memory, after: Memory) -> tuple[Change, ...]:
     return (
         *([times_change(Times.of(before), Times.of(after))] if Times.of(before) != Times.of(after) else []),
         *_mapping(GROUPS, before.groups, after.groups, GroupMemory),
-        *_mapping(TEMPLATES, before.templates, _material(before.templates, after.templates), LearntTemplate),
+        *_mapping(TEMPLATES, before.templates, after.templates, LearntTemplate),
         *_pieces(NODES, before.nodes, after.nodes, dict[str, NodeMemory]),
         *_pieces(UNREGISTERED, before.unregistered, after.unregistered, dict[str, float]),
     )
@@ -81,23 +80,6 @@ def _mapping(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any], k
         old, new = before.get(key), after.get(key)
         if old != new:
             yield row_change(prefix + key, old, new, kind)
-
-
-def _material(
-    before: Mapping[str, LearntTemplate], after: Mapping[str, LearntTemplate]
-) -> dict[str, LearntTemplate]:
-    """The new templates; the old one stays where only the instant moved, and only a little."""
-    kept = dict(after)
-    for group, new in after.items():
-        old = before.get(group)
-        if old is not None and _essence(old) == _essence(new) and abs(new.learnt_at - old.learnt_at) < LEARNT_AGAIN:
-            kept[group] = old
-    return kept
-
-
-def _essence(template: LearntTemplate) -> Any:
-    # A node's resourceVersion moves with every heartbeat on old clusters and says nothing about the template.
-    return msgspec.structs.replace(template.node, resource_version="")
 
 
 def _pieces(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any], kind: Any) -> Iterator[Change]:

@@ -1,12 +1,15 @@
 """How long a whole plan takes, as ratios measured in one run: to decoding the same JSON, and to upstream's CPU seconds.
 
-Upstream's figures (bench/README.md) are CPU seconds of its first loop on the same inputs. Ours is the whole backlog.
+Upstream's figures (bench/README.md) are CPU seconds of its first loop on the same inputs. Ours is the whole backlog, to
+the end, everything but reading included. The limits are the issue's, best of three on a machine with two cores; they
+are asserted with room for a busy one, and docs/performance.md has what was measured.
 """
 
 from __future__ import annotations
 
 import gc
 import runpy
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -25,6 +28,35 @@ from chalicelib.snapshot.files import read
 from tests.shared import SHARED, needs_shared
 
 NOW = 1_790_000_000.0
+BUSY = 2.0      # how much longer than on a quiet machine a run may take before it fails
+
+
+class Input(msgspec.Struct, frozen=True):
+    """One input of bench/generate.py. limit: seconds of planning; upstream: CPU seconds of its first loop, and the
+    nodes it needs to the end (0: not measured)."""
+
+    nodes: int
+    pending: int
+    groups: int
+    node_groups: int
+    limit: float
+    upstream: float
+    upstream_nodes: int = 0
+    variant: str = "plain"
+
+    @property
+    def name(self) -> str:
+        """As docs/performance.md names it."""
+        return f"{self.nodes:,} / {self.pending:,} / K={self.node_groups}" + (
+            "" if self.variant == "plain" else f", {self.variant}")
+
+
+SMALL = Input(100, 300, 10, 10, 0.03, 0.09, 14)
+MIDDLE = Input(1000, 3000, 30, 10, 0.15, 2.11, 287)
+LARGE = Input(5000, 20000, 200, 10, 1.0, 30.7, 1450)
+MANY_GROUPS = Input(5000, 20000, 200, 50, 2.5, 147.0)
+HUGE = Input(15000, 30000, 300, 50, 6.0, 289.0)
+AFFINITY = Input(1000, 3000, 30, 10, 0.45, 42.2, variant="affinity")
 
 
 @contextmanager
@@ -44,6 +76,12 @@ def generate(out: Path, **options: int | float | str | bool) -> Path:
     return out
 
 
+def made(out: Path, given: Input) -> Path:
+    """The folder of an input."""
+    return generate(out / "up", nodes=given.nodes, pending=given.pending, groups=given.groups,
+                    node_groups=given.node_groups, variant=given.variant)
+
+
 def measure(folder: Path, rounds: int = 3) -> tuple[Plan, dict[str, float]]:
     """CPU seconds, the least of some rounds: bare decode of the pods, reading into a snapshot, planning."""
     raw = (folder / "pods.json").read_bytes()
@@ -59,9 +97,10 @@ def measure(folder: Path, rounds: int = 3) -> tuple[Plan, dict[str, float]]:
         started = time.process_time()
         snapshot = read(folder, node_groups=None, cluster="bench", taken_at=NOW)
         best["read"] = min(best["read"], time.process_time() - started)
-        started = time.process_time()
-        plan, _ = decide(snapshot, Policy("bench"), Memory(), NOW, 0)
-        best["plan"] = min(best["plan"], time.process_time() - started)
+        for _again in range(3):
+            started = time.process_time()
+            plan, _ = decide(snapshot, Policy("bench"), Memory(), NOW, 0)
+            best["plan"] = min(best["plan"], time.process_time() - started)
     assert plan is not None
     return plan, best
 
@@ -76,23 +115,66 @@ def report(name: str, plan: Plan, seconds: dict[str, float], upstream_cpu: float
 
 
 @needs_shared
-def test_the_whole_backlog_of_3000_pods_on_1000_nodes(tmp_path: Path) -> None:
-    folder = generate(tmp_path / "up", nodes=1000, pending=3000, node_groups=10)
-    plan, seconds = measure(folder)
-    report("1,000 nodes / 3,000 pending / K=10", plan, seconds, upstream_cpu=2.11)
-    assert sum(len(s.pods) for s in plan.scale_ups) + len(plan.fits_existing) == 3000
-    assert sum(s.to_size - s.from_size for s in plan.scale_ups) <= 287, "upstream needs 287 nodes to the end"
-    assert seconds["plan"] < 2.11, "never slower than upstream's first loop"
+@pytest.mark.parametrize("given", [
+    pytest.param(SMALL, id=SMALL.name), pytest.param(MIDDLE, id=MIDDLE.name),
+    pytest.param(LARGE, id=LARGE.name, marks=pytest.mark.slow),
+    pytest.param(MANY_GROUPS, id=MANY_GROUPS.name, marks=pytest.mark.slow),
+    pytest.param(HUGE, id=HUGE.name, marks=pytest.mark.slow),
+])
+def test_the_whole_backlog_in_one_pass(given: Input, tmp_path: Path) -> None:
+    plan, seconds = measure(made(tmp_path, given), rounds=1 if given.nodes > 10_000 else 2)
+    report(given.name, plan, seconds, given.upstream)
+    assert sum(len(s.pods) for s in plan.scale_ups) + len(plan.fits_existing) == given.pending
+    if given.upstream_nodes:
+        assert sum(s.to_size - s.from_size for s in plan.scale_ups) <= given.upstream_nodes * 1.01
+    assert seconds["plan"] < min(given.limit * BUSY, given.upstream), "never slower than upstream's first loop"
+
+
+@needs_shared
+def test_rules_between_pods_cost_three_times_the_plain_at_most(tmp_path: Path) -> None:
+    _, plain = measure(made(tmp_path / "plain", MIDDLE))
+    plan, seconds = measure(made(tmp_path / "affinity", AFFINITY))
+    report(AFFINITY.name, plan, seconds, AFFINITY.upstream)
+    print(f"{seconds['plan'] / plain['plan']:.2f} x the plain input (upstream: 22 x)")
+    assert sum(len(s.pods) for s in plan.scale_ups) + len(plan.fits_existing) == AFFINITY.pending
+    assert seconds["plan"] <= 3 * plain["plan"]
 
 
 @needs_shared
 @pytest.mark.slow
-def test_the_whole_backlog_of_20000_pods_on_5000_nodes(tmp_path: Path) -> None:
-    folder = generate(tmp_path / "up", nodes=5000, pending=20000, groups=200, node_groups=10)
-    plan, seconds = measure(folder, rounds=2)
-    report("5,000 nodes / 20,000 pending / K=10", plan, seconds, upstream_cpu=30.7)
-    assert sum(len(s.pods) for s in plan.scale_ups) + len(plan.fits_existing) == 20000
-    assert seconds["plan"] * 10 < 30.7, "at least ten times faster than upstream (architecture §10)"
+@pytest.mark.parametrize("grown", [
+    pytest.param(msgspec.structs.replace(MIDDLE, nodes=2000), id="nodes"),
+    pytest.param(msgspec.structs.replace(MIDDLE, pending=6000), id="pending pods"),
+    pytest.param(msgspec.structs.replace(MIDDLE, pending=6000, groups=60), id="pending pods and their kinds"),
+    pytest.param(msgspec.structs.replace(MIDDLE, node_groups=20), id="node groups"),
+])
+def test_twice_as_much_takes_little_more_than_twice_the_time(grown: Input, tmp_path: Path) -> None:
+    _, once = measure(made(tmp_path / "once", MIDDLE))
+    _, twice = measure(made(tmp_path / "twice", grown))
+    print(f"\n{grown.name}: {twice['plan'] / once['plan']:.2f} x the time of {MIDDLE.name}")
+    assert twice["plan"] <= 2.3 * once["plan"]
+
+
+_PEAK = """
+import sys
+from chalicelib.cli.main import main
+code = main(sys.argv[1:])
+high = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+sys.stderr.write(high.split()[1])
+sys.exit(code)
+"""
+
+
+@needs_shared
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the peak of a process is read from /proc")
+def test_the_peak_of_memory_at_170000_pods(tmp_path: Path) -> None:
+    folder = made(tmp_path, LARGE)
+    run = subprocess.run([sys.executable, "-c", _PEAK, "plan", "--snapshot", str(folder), "-o", "json"],
+                         check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    peak = int(run.stderr.split()[-1]) / 1024
+    print(f"\noutscaler plan on {LARGE.name}: {peak:,.0f} MB at the peak")
+    assert peak <= 1024
 
 
 @needs_shared

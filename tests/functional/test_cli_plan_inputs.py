@@ -12,8 +12,11 @@ import pytest
 import yaml
 
 from chalicelib.cli.main import main
+from chalicelib.model.times import parse_time
+from chalicelib.snapshot.live import RESOURCES
 from infra.local.certificates import Authority
 from infra.local.http_script import HttpScript, Reply
+from infra.local.kube.store import ObjectStore
 from tests.contract.kube_api.cluster import running
 from tests.unit.policy.paper import ARCHITECTURE, GOOD, with_groups
 
@@ -160,6 +163,98 @@ def test_an_instant_that_cannot_be_read_names_its_file(content: bytes, saved: Pa
     assert "RFC 3339" in line
 
 
+# -- what the cluster says beside nodes and pods ---------------------------------------------------------------------
+
+
+def pending(saved: Path, memory: str = "1Gi") -> list[dict[str, Any]]:
+    """The saved cluster gets a pod on its node and one that wants another, with two cores; these two."""
+    asks = {"cpu": "2", "memory": memory}
+    pod: dict[str, Any] = {"kind": "Pod", "metadata": {"name": "waits", "namespace": "default"},
+           "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": asks}}]},
+           "status": {"phase": "Pending", "conditions": [
+               {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}}
+    busy = {"kind": "Pod", "metadata": {"name": "runs", "namespace": "default"}, "status": {"phase": "Running"},
+            "spec": {"nodeName": "a-0", "containers": [{"name": "c", "image": "i",
+                                                         "resources": {"requests": {"cpu": "1"}}}]}}
+    (saved / "pods.json").write_text(json.dumps({"kind": "List", "items": [busy, pod]}))
+    return [busy, pod]
+
+
+def grown(answer: str) -> list[str]:
+    return [entry["group"] for entry in json.loads(answer)["scaleUps"]]
+
+
+PRIORITIES = "cluster-autoscaler-priority-expander"
+
+
+@pytest.mark.parametrize("told", ["a", "b"])
+@pytest.mark.parametrize("namespace", ["kube-system", "scaling"])
+def test_the_priority_expander_takes_the_group_that_a_saved_config_map_names(
+        saved: Path, capsys: Said, told: str, namespace: str) -> None:
+    pending(saved)
+    maps = [{"kind": "ConfigMap", "metadata": {"name": PRIORITIES, "namespace": place},
+             "data": {"priorities": f'10: [".*"]\n20: ["^{group}$"]\n'}}
+            for place, group in ((namespace, told), ("elsewhere", "b" if told == "a" else "a"))]
+    (saved / "configmaps.json").write_text(json.dumps({"kind": "List", "items": maps}))
+    code, out, _ = run(capsys, "--snapshot", saved, "--option", "expander=priority",
+                       "--option", f"namespace={namespace}")
+    assert (code, grown(out)) == (0, [told])
+
+
+def test_priorities_that_cannot_be_read_are_told_with_their_line(saved: Path, capsys: Said) -> None:
+    pending(saved)
+    (saved / "configmaps.json").write_text(json.dumps({"kind": "List", "items": [
+        {"kind": "ConfigMap", "metadata": {"name": PRIORITIES, "namespace": "kube-system"},
+         "data": {"priorities": "10: [a]\nten: [b]"}}]}))
+    code, out, _ = run(capsys, "--snapshot", saved, "--option", "expander=priority")
+    assert code == 0
+    assert "priorities:2: the priority 'ten' is not a whole number" in out
+
+
+@pytest.mark.parametrize("told", ["a", "b"])
+def test_the_priority_expander_takes_the_group_that_a_live_config_map_names(
+        saved: Path, tmp_path: Path, capsys: Said, told: str) -> None:
+    store = ObjectStore(lambda: parse_time(NOW) - 60.0)
+    store.create("nodes", _node("a-0"))
+    store.create("namespaces", {"metadata": {"name": "scaling"}})
+    for pod in pending(saved):
+        store.create("pods", pod)
+    store.create("configmaps", {"metadata": {"name": PRIORITIES, "namespace": "scaling"},
+                                "data": {"priorities": f'10: [".*"]\n20: ["^{told}$"]\n'}})
+    with running(store) as server:
+        file = kubeconfig(tmp_path, server.url, "token-of-admin")
+        code, out, told_besides = run(
+            capsys, "--kubeconfig", file, "--node-groups", saved / "manifest.json", "--now", NOW,
+            "--option", "expander=priority", "--option", "namespace=scaling")
+    assert code == 0, told_besides
+    assert grown(out) == [told]
+
+
+@pytest.mark.parametrize(("memory", "learnt", "grows"), [
+    pytest.param("3996Mi", None, True, id="what-a-kubelet-leaves"),
+    pytest.param("3997Mi", None, False, id="what-it-keeps-for-itself"),
+    pytest.param("3Gi", "3Gi", True, id="what-the-groups-kubelets-left"),
+    pytest.param("3996Mi", "3Gi", False, id="what-the-groups-kubelets-kept"),
+])
+def test_a_new_node_of_a_capacity_offers_what_its_kubelet_leaves(
+        saved: Path, tmp_path: Path, capsys: Said, memory: str, learnt: str | None, grows: bool) -> None:
+    """A template without allocatable: less the kubelet's own, as far as it is known from a node that the group had."""
+    pending(saved, memory)
+    template = _node("t")
+    del template["status"]["allocatable"]
+    (saved / "manifest.json").write_text(json.dumps({"nodeGroups": [
+        {"id": "a", "min": 0, "max": 1, "size": 1, "template": _node("t")},
+        {"id": "b", "min": 0, "max": 5, "size": 0, "template": template}]}))
+    known: list[str | Path] = ["--memory", tmp_path / "memory.json"] if learnt else []
+    had = {"cpu": 2000, "memory": 4 * 2**30, "pods": 110}
+    (tmp_path / "memory.json").write_text(json.dumps({"kind": "outscaler/memory", "memory": {"templates": {"b": {
+        "learnt_at": 1.0, "node": {"name": "", "labels": {}, "capacity": had,
+                                   "allocatable": {**had, "memory": 3 * 2**30}}}}}}))
+    code, out, told = run(capsys, "--snapshot", saved, *known)
+    assert (code, told) == (0, [])
+    assert grown(out) == (["b"] if grows else [])
+
+
 # -- a live cluster ------------------------------------------------------------------------------------------------
 
 
@@ -198,7 +293,7 @@ def test_a_server_that_is_trusted_on_purpose_is_no_warning(tmp_path: Path) -> No
     """As a process, because a test's own filters would hide what a person sees."""
     document = tmp_path / "policy.yaml"
     document.write_text(GOOD.replace("{kubeconfigSecret:", "{allowInsecureTls: true, kubeconfigSecret:"))
-    answers = [Reply(body={"kind": "List", "metadata": {}, "items": []})] * 9
+    answers = [Reply(body={"kind": "List", "metadata": {}, "items": []})] * (len(RESOURCES) + 1)    # and a ConfigMap
     with HttpScript(answers, tls=Authority("nobody").server()) as server:
         file = kubeconfig(tmp_path, server.url, insecure=True)
         done = subprocess.run(

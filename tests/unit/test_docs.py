@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.util
 import re
 import shlex
 import subprocess
@@ -20,7 +21,7 @@ from chalicelib.cli.main import COMMANDS
 from chalicelib.dispatch.guard import permitted
 from chalicelib.handlers.acting import CLAIM
 from chalicelib.handlers.hook import MAX_BODY, MAX_GAPS
-from chalicelib.handlers.reconciling import LEASE_FOR
+from chalicelib.handlers.reconciling import DECIDED_WITHIN, LEASE_FOR
 from chalicelib.handlers.sweeping import RULES as SWEEPING
 from chalicelib.handlers.ticking import LOST_AFTER
 from chalicelib.handlers.webhook.keys import Keys
@@ -29,11 +30,15 @@ from chalicelib.handlers.webhook.parse import parse
 from chalicelib.handlers.webhook.verify import Verdict, verify
 from chalicelib.model.memory import Backoff
 from chalicelib.model.policy import Mode, Options, Policy
-from chalicelib.model.reason import Code
-from chalicelib.plan import backoff, drain, fit
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan import backoff, drain, fit, settle
+from chalicelib.plan.choose import EXPANDERS, LEAST_COST, RANDOM, price
+from chalicelib.plan.explain import text
+from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, Status
 from chalicelib.policy.options import ROWS
 from chalicelib.providers import errors
-from tests.builders import ClusterBuilder, cluster, growth
+from chalicelib.snapshot.live import RESOURCES
+from tests.builders import cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -110,6 +115,22 @@ def test_make_targets_exist(document: Path) -> None:
 
 
 @each_document
+def test_modules_that_are_to_be_run_exist_and_know_their_flags(document: Path) -> None:
+    for line in code(document):
+        for module, arguments in re.findall(r"python -m ((?:chalicelib|infra|tests)[\w.]*)([^`|>;&]*)", line):
+            spec = importlib.util.find_spec(module)
+            if spec is not None and spec.submodule_search_locations is not None:
+                spec = importlib.util.find_spec(f"{module}.__main__")
+            assert spec is not None, module
+            assert spec.origin is not None, module
+            if module.startswith("chalicelib"):
+                continue    # `outscaler` by another name
+            flags = {word.partition("=")[0] for word in arguments.split() if word.startswith("-") and word != "--"}
+            source = Path(spec.origin).read_text("utf-8")
+            assert {flag for flag in flags if f'"{flag}"' not in source} == set(), module
+
+
+@each_document
 def test_commands_and_their_flags_exist(document: Path) -> None:
     for words in commands(document):
         if not words or words[0].startswith("-") or words[0].isupper():
@@ -120,6 +141,9 @@ def test_commands_and_their_flags_exist(document: Path) -> None:
 
 
 # -- tables
+
+
+_IN_WORDS = {9: "Nine", 15: "Fifteen", 16: "Sixteen"}
 
 
 def rows(document: Path, heading: str) -> list[list[str]]:
@@ -138,8 +162,49 @@ def test_the_drain_rules_are_listed_in_their_order() -> None:
     assert [row[1].strip("`") for row in rows(DECISIONS, "Drain rules")] == [name for name, _ in drain.RULES]
 
 
+# The predicates that look at volumes and at other pods have no table in the code: they come after fit.TABLE, in the
+# scheduler's order, which test_docs_growth.py sees at work.
+_AFTER = ("VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread",
+          "InterPodAffinity")
+_CODES = list(Code)
+_FILTERS = _CODES[: _CODES.index(Code.GROUP_UNHEALTHY)]     # why a pod does not fit a node
+_TOLD = re.compile(r"`(\w+)`: ([^;…]+)")
+
+
 def test_the_predicates_are_listed_in_their_order() -> None:
-    assert [row[1].strip("`") for row in rows(DECISIONS, "Predicates")] == [name for name, _, _ in fit.TABLE]
+    names = [row[1].strip("`") for row in rows(DECISIONS, "Predicates")]
+    assert names == [*(name for name, _, _ in fit.TABLE), *_AFTER]
+
+
+def test_the_predicates_say_what_the_documents_say() -> None:
+    told = {code: words.strip() for row in rows(DECISIONS, "Predicates") for code, words in _TOLD.findall(row[3])}
+    assert told == {code: text(Reason.of(Code(code), resource="cpu")) for code in told}
+
+
+def test_every_reason_of_a_filter_belongs_to_a_predicate_or_keeps_a_pod_from_every_node() -> None:
+    of_predicates = [code for row in rows(DECISIONS, "Predicates") for code, _ in _TOLD.findall(row[3])]
+    everywhere = [code for row in _everywhere() for code in re.findall(r"`(\w+)`", row[0])]
+    assert sorted(of_predicates + everywhere) == sorted(code.value for code in _FILTERS if code is not Code.NODE_NAME)
+
+
+def _everywhere() -> list[list[str]]:
+    """The table of what keeps a pod from every node, which has no heading of its own."""
+    section = DECISIONS.read_text("utf-8").partition("Before all of them stands")[2].partition("\n## ")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")]
+            for line in re.findall(r"^\|.*$", section, re.MULTILINE)[2:]]
+
+
+def test_the_expanders_are_all_listed() -> None:
+    listed = {row[0].strip("`") for row in rows(DECISIONS, "Choosing a group")}
+    assert listed == {*EXPANDERS, RANDOM, LEAST_COST} == set(AVAILABLE_EXPANDERS)
+
+
+def test_the_preferred_sizes_are_as_listed() -> None:
+    text = DECISIONS.read_text("utf-8").partition("### price\n")[2].partition("\n### ")[0]
+    head, _, cores = ([cell.strip() for cell in line.strip("|").split("|")][1:]
+                      for line in re.findall(r"^\|.*$", text, re.MULTILINE))
+    assert [price.preferred_cores(int(nodes)) for nodes in head[:-1]] == [int(each) for each in cores[:-1]]
+    assert [price.preferred_cores(int(nodes) + 1) for nodes in head[:-1]] == [int(each) for each in cores[1:]]
 
 
 def test_the_error_classes_are_all_listed() -> None:
@@ -161,11 +226,19 @@ def test_the_sweepers_rules_are_listed_in_their_order() -> None:
     assert [row[0] for row in rows(RUNBOOK, "A stuck operation")] == [why for why, _ in SWEEPING]
 
 
-def test_the_timers_are_options_and_have_the_defaults_that_are_shown() -> None:
+@pytest.mark.parametrize("heading", ["Timers", "Time limits"])
+def test_times_are_options_in_force_and_have_the_defaults_that_are_shown(heading: str) -> None:
     from chalicelib.policy.options import default_text
 
-    for name, default, _ in rows(DECISIONS, "Timers"):
-        assert default.strip("`") == default_text(ROWS[name.strip("`")]), name
+    for name, default, _ in rows(DECISIONS, heading):
+        row = ROWS[name.strip("`")]
+        assert (default.strip("`"), row.status) == (default_text(row), Status.IN_FORCE), name
+
+
+def test_every_time_limit_of_growing_is_listed() -> None:
+    listed = {row[0].strip("`") for row in rows(DECISIONS, "Time limits")}
+    assert listed == {row.name for row in ROWS.values() if row.status is Status.IN_FORCE
+                      and re.fullmatch(r".*(binpacking|batching)-(duration|time|timeout)", row.flag)}
 
 
 @pytest.mark.parametrize(("document", "words"), [
@@ -177,33 +250,27 @@ def test_the_timers_are_options_and_have_the_defaults_that_are_shown() -> None:
     ("runbook.md", f"holds its lease for up to {LEASE_FOR:.0f} s"),
     ("concepts.md", f"to be its executor for {CLAIM:.0f} seconds"),
     ("events.md", f"(the first {MAX_GAPS}; `unread`"),
+    ("decisions.md", f"for more {DECIDED_WITHIN:.0f} seconds after its beginning"),
+    ("limits.md", f"of which {DECIDED_WITHIN:.0f} s until it stops looking"),
+    ("architecture.md", f"{DECIDED_WITHIN:.0f} seconds after its beginning a pass stops looking for more"),
+    ("decisions.md", f"(runs + 1) ≤ {settle._EXACT:,}"),
+    ("limits.md", f"(runs + 1) ≤ {settle._EXACT:,}"),
+    ("architecture.md", f"{_IN_WORDS[len(RESOURCES)]} lists and one ConfigMap are read from the cluster"),
+    ("limits.md", f"{_IN_WORDS[len(RESOURCES)]} lists from the API server"),
+    ("README.md", f"{len(RESOURCES)} lists, 1 ConfigMap and"),
 ])
 def test_constants_are_the_codes(document: str, words: str) -> None:
-    assert words in (ROOT / "docs" / document).read_text("utf-8")
+    [path] = [path for path in DOCS if path.name == document]
+    assert words in path.read_text("utf-8")
 
 
-# -- worked examples of docs/decisions.md
+def test_every_kind_that_is_read_has_a_line_among_the_gaps_or_is_required() -> None:
+    listed = {kind for row in rows(RUNBOOK, "Gaps") for kind in re.findall(r"`(\w+)`", row[0])}
+    controllers = {"ReplicaSet", "StatefulSet", "Job", "ReplicationController"}     # "a kind such as"
+    assert {each.kind for each in RESOURCES if not each.required} - controllers <= listed
 
 
-def _example() -> ClusterBuilder:
-    build = cluster().node("small-0", "2", "8Gi", group="small").node("large-0", "8", "16Gi", group="large")
-    build.running("small-0", 1, "1900m", "7Gi").running("large-0", 1, "7800m", "15Gi")
-    build.daemonset("logs", "100m", "128Mi").group("small", max=10).group("large", max=10)
-    return build.pending(7, "600m", "1Gi", name="web").pending(2, "1500m", "3Gi", name="api", owner="api")
-
-
-def test_the_packing_example() -> None:
-    plan = _example().plan()
-    could = {each.group: (each.option_nodes, each.option_pods, round(each.waste or 0, 4)) for each in plan.groups}
-    assert could == {"small": (5, 9, 0.955), "large": (1, 9, 0.2875)}
-    assert growth(plan) == {"large": (1, 9)}
-
-
-def test_the_packing_example_under_a_limit() -> None:
-    plan = _example().plan(max_nodes_total=2)
-    assert growth(plan) == {}
-    assert {reason.code for verdict in plan.unschedulable for reasons in verdict.reasons.values()
-            for reason in reasons} == {Code.MAX_NODES_TOTAL}
+# -- worked examples of docs/decisions.md; those of growing are in test_docs_growth.py
 
 
 def test_the_utilisation_example() -> None:

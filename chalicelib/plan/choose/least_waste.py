@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.plan.choose.situation import Kept, Situation
 from chalicelib.plan.option import Option
 
 
@@ -18,7 +19,8 @@ def waste(option: Option) -> float:
     return total
 
 
-def keep(options: Sequence[Option]) -> list[Option]:
-    """The options with the least waste."""
-    least = min(waste(option) for option in options)
-    return [option for option in options if waste(option) == least]
+def keep(options: Sequence[Option], _: Situation) -> Kept:
+    """The options with the least waste (X1, X2)."""
+    wasted = [waste(option) for option in options]
+    least = min(wasted)
+    return [option for option, share in zip(options, wasted, strict=True) if share == least], ()

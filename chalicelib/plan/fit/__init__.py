@@ -2,7 +2,7 @@
 
 Asked two ways: `mask` for a class over all rows at once, and `reasons` for one row when somebody wants to know why
 not. As in the scheduler, the first filter that fails speaks; NodeResourcesFit names every resource that is short.
-What is not simulated yet is a filter too, and the last one: it lets nothing through (fit/not_simulated.py).
+Filters that look at other pods are in plan/topology, those of volumes in fit/volumes; plan/floor.py asks all of them.
 """
 
 from __future__ import annotations
@@ -42,11 +42,9 @@ def static_mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
     return allowed
 
 
-def tally(at: int, cls: PodClass, table: NodeTable, rows: Bools) -> tuple[tuple[Reason, int], ...]:
-    """Of these rows, how many each filter turns away, as the scheduler counts them: `9 Insufficient cpu`.
-
-    The first failing filter of a row counts; a row short of two resources counts for both. Commonest first.
-    """
+def tally(at: int, cls: PodClass, table: NodeTable, rows: Bools) -> tuple[list[tuple[Reason, int]], Bools]:
+    """Of these rows, how many each filter turns away, as the scheduler counts them (`9 Insufficient cpu`), and the rows
+    that pass them all. The first failing filter of a row counts; a row short of two resources counts for both."""
     counts: list[tuple[Reason, int]] = []
     left = rows.copy()
     for name, mask, why in TABLE:
@@ -58,7 +56,7 @@ def tally(at: int, cls: PodClass, table: NodeTable, rows: Bools) -> tuple[tuple[
         else:
             counts.append((why(at, cls, table, int(np.flatnonzero(failing)[0]))[0], int(failing.sum())))
         left &= ~failing
-    return tuple(sorted(counts, key=lambda pair: (-pair[1], pair[0].code)))
+    return counts, left
 
 
 def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:

@@ -19,7 +19,7 @@ def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
     del at
     if any(tolerates(toleration, _CORDON) for toleration in cls.tolerations):
         return np.ones(len(table), dtype=np.bool_)
-    return np.fromiter((not node.unschedulable for node in table.nodes), dtype=np.bool_, count=len(table))
+    return ~table.cordoned
 
 
 def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:

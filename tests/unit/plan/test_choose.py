@@ -1,28 +1,118 @@
-"""The chain of expanders: each keeps the best of what it is given, and a name nobody here answers to is passed over."""
+"""The chain of expanders (cases X1 to X5): each keeps the best of what it is given, and one is taken in the end."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from itertools import permutations
+
 import pytest
 
-from chalicelib.plan.choose import choose
+from chalicelib.model.reason import Code
+from chalicelib.plan.choose import Situation, choose
 from chalicelib.plan.option import Option
 from tests.builders import amounts, node
 
+ANYWHERE = Situation()
 
-def _option(group: str, cpu: str) -> Option:
-    """One new node of 4 cpu for a pod that asks for so much of it."""
-    return Option(group, 1, {0: 1}, node(group, "4", "4Gi"), amounts(cpu=cpu, memory="1Gi"))
+
+def _option(group: str, cpu: str = "1", *, nodes: int = 1, pods: int = 1, template: tuple[str, str] = ("4", "4Gi"),
+            memory: str = "1Gi", preference: float = 0.0) -> Option:
+    """New nodes of a template for so many pods, which together ask for cpu and memory."""
+    return Option(group, nodes, {0: pods}, node(group, *template), amounts(cpu=cpu, memory=memory), preference)
+
+
+def chosen(options: Sequence[Option], *chain: str, situation: Situation = ANYWHERE) -> str | None:
+    """The group of the option taken."""
+    best, _ = choose(options, chain, situation)
+    return best.group if best else None
+
+
+def winners(options: Sequence[Option], *chain: str) -> set[str | None]:
+    """Who can win: `random` after the chain lets every equal option win for some seed."""
+    return {chosen(options, *chain, "random", situation=Situation(seed=seed)) for seed in range(64)}
 
 
 LOOSE, TIGHT, TIGHT_TOO = _option("a", "1"), _option("b", "3"), _option("c", "3")
 
+X1_BALANCED = _option("balanced", "500m", memory="1000Mi", template=("8", "16000Mi"))
+X1_HIGHMEM = _option("highmem", "500m", memory="1000Mi", template=("8", "32000Mi"))
+X1_LOWCPU = _option("lowcpu", "500m", memory="1000Mi", template=("4", "16000Mi"))
+X2_IDLE = Option("idle", 1, {}, node("idle", "4", "4Gi"), {})
+
+
+@pytest.mark.parametrize(("options", "expander", "kept"), [
+    pytest.param([X1_BALANCED, X1_HIGHMEM], "least-waste", {"balanced"}, id="X1"),
+    pytest.param([X1_BALANCED, X1_HIGHMEM, X1_LOWCPU], "least-waste", {"lowcpu"}, id="X1-three"),
+    pytest.param([X2_IDLE], "least-waste", {"idle"}, id="X2"),
+    pytest.param([_option(f"g{at}", nodes=n) for at, n in enumerate([6, 2, 2])], "least-nodes", {"g1", "g2"}, id="X3"),
+    pytest.param([_option(f"g{at}", nodes=n) for at, n in enumerate([23, 0, 5, 8, 5, 5, 22])], "least-nodes",
+                 {"g2", "g4", "g5"}, id="X3-zero"),
+    pytest.param([_option("g", nodes=0)], "least-nodes", {None}, id="X3-only-zero"),
+    pytest.param([_option(f"g{at}", pods=n) for at, n in enumerate([3, 5, 5])], "most-pods", {"g1", "g2"}, id="X4"),
+])
+def test_an_expander_keeps_the_best_and_all_that_equal_it(options: list[Option], expander: str,
+                                                          kept: set[str | None]) -> None:
+    assert winners(options, expander) == kept
+
+
+FEW_NODES_MUCH_WASTE = _option("few", nodes=1)
+MANY_NODES_LITTLE_WASTE = _option("many", "8", nodes=2, memory="8Gi")
+FEW_NODES_LESS_WASTE = _option("less", "2", nodes=1)
+
+
+@pytest.mark.parametrize(("options", "chain", "group"), [
+    pytest.param([FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE], ("least-nodes", "least-waste"), "few", id="X5-stops"),
+    pytest.param([FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE, FEW_NODES_LESS_WASTE],
+                 ("least-nodes", "least-waste"), "less", id="X5-goes-on"),
+    pytest.param([FEW_NODES_MUCH_WASTE, MANY_NODES_LITTLE_WASTE], ("least-waste", "least-nodes"), "many", id="order"),
+])
+def test_the_next_in_the_chain_decides_among_what_is_left(options: list[Option], chain: tuple[str, ...],
+                                                          group: str) -> None:
+    for some in permutations(options):
+        assert chosen(some, *chain) == group
+
 
 @pytest.mark.parametrize("chain", [
-    ("least-waste",), ("priority", "least-waste"), ("least-waste", "random"), ("price",), ("most-pods", "random"), (),
+    ("least-waste",), ("least-cost",), ("most-pods", "least-cost"), ("least-cost", "least-waste"), ("grpc",), (),
 ], ids=",".join)
-def test_what_is_not_here_is_passed_over_and_least_waste_decides_in_the_end(chain: tuple[str, ...]) -> None:
-    assert choose([LOOSE, TIGHT_TOO, TIGHT], chain) == TIGHT
+def test_least_waste_decides_where_nobody_else_does(chain: tuple[str, ...]) -> None:
+    assert chosen([LOOSE, TIGHT_TOO, TIGHT], *chain) == "b"
+
+
+def test_after_least_cost_comes_whoever_is_named_next() -> None:
+    assert chosen([_option("a", "3"), _option("b", pods=9)], "least-cost", "most-pods") == "b"
+
+
+def test_a_name_that_nobody_answers_to_is_passed_over_and_told() -> None:
+    best, notes = choose([LOOSE, TIGHT], ["grpc", "least-waste"], ANYWHERE)
+    assert best == TIGHT
+    assert [(note.code, note.params["expander"]) for note in notes] == [(Code.EXPANDER_SKIPPED, "grpc")]
 
 
 def test_no_option_is_no_choice() -> None:
-    assert choose([], ("priority",)) is None
+    for chain in (("priority",), ("random",), ("price", "least-waste"), ("least-cost",)):
+        assert chosen([], *chain) is None
+
+
+def test_equal_options_go_to_the_lowest_group_id_in_any_order() -> None:
+    for some in permutations([_option("c"), _option("a"), _option("b")]):
+        assert chosen(some, "least-waste") == "a"
+
+
+def test_among_equals_soft_preferences_decide() -> None:
+    options = [_option("a"), _option("b", preference=2.0), _option("c", preference=2.0), _option("d", preference=1.0)]
+    assert chosen(options, "least-waste") == "b"
+    assert winners(options, "least-waste") == {"b", "c"}
+
+
+def test_soft_preferences_do_not_outweigh_the_chain() -> None:
+    assert chosen([_option("a", "3"), _option("b", "1", preference=100.0)], "least-waste") == "a"
+
+
+def test_random_draws_each_option_about_as_often_whatever_the_order() -> None:
+    options = [_option("a"), _option("b", "3"), _option("c", nodes=7)]
+    drawn = [chosen(options, "random", situation=Situation(seed=seed)) for seed in range(3000)]
+    assert drawn == [chosen(options[::-1], "random", situation=Situation(seed=seed)) for seed in range(3000)]
+    assert all(900 < count < 1100 for count in Counter(drawn).values())
+    assert len(set(drawn)) == 3

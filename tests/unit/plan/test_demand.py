@@ -7,7 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.memory import Memory
+from chalicelib.model.node import TO_BE_DELETED, Taint
+from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Code
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.decide import decide
+from chalicelib.snapshot.fold import Folder
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 
@@ -106,11 +112,9 @@ def test_Q9_daemonset_pods_never_trigger() -> None:
 
 
 def test_pods_of_a_node_being_drained_are_planned_for() -> None:
-    from chalicelib.model.node import TO_BE_DELETED, Taint
-
     build = cluster().node("n", "1", group="g", taints=[Taint(TO_BE_DELETED, "NoSchedule", "1")])
     build.running("n", 2, "500m").running("n", 1, "100m", kind="DaemonSet", owner="ds").group("g")
-    assert growth(build.plan()) == {"g": (1, 2)}
+    assert growth(build.plan()) == {"g": (2, 2)}, "a new node has the DaemonSet's pod too: 900m left, one pod each"
 
 
 def test_the_order_of_the_input_does_not_matter() -> None:
@@ -125,3 +129,39 @@ def test_the_order_of_the_input_does_not_matter() -> None:
     assert msgspec.json.encode(again.unschedulable) == msgspec.json.encode(first.unschedulable)
 
 
+# -- Q10: pods that are alike to the scheduler are asked about once
+
+
+def _pod(name: str, owner: str = "", cpu: str = "4", **spec: Any) -> dict[str, Any]:
+    owners = [{"kind": "ReplicaSet", "name": owner, "uid": owner, "controller": True}] if owner else []
+    return {"kind": "Pod", "metadata": {"name": name, "namespace": "default", "ownerReferences": owners},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}, **spec}]},
+            "status": {"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}}
+
+
+@pytest.mark.parametrize(("pods", "groups"), [
+    pytest.param([_pod("a", "rs"), _pod("b", "rs"), _pod("c", "rs")], [3], id="Q10-siblings"),
+    pytest.param([_pod("a", "rs"), _pod("b", "rs"), _pod("c", "rs", "5")], [2, 1], id="Q10-one-asks-for-more"),
+    pytest.param([_pod("a", "rs", env=[{"name": "K", "value": "1"}]), _pod("b", "rs")], [2], id="Q10-env-is-ignored"),
+    pytest.param([_pod(f"p{at}", "rs", f"{at + 4}") for at in range(20)], [1] * 20, id="Q10-twenty-distinct-specs"),
+    pytest.param([_pod(f"p{at:02d}", "rs", f"{at // 2 + 4}") for at in range(40)], [2] * 20,
+                 id="Q10-siblings-after-the-tenth-spec"),
+])
+def test_alike_pods_are_one_group(pods: list[dict[str, Any]], groups: list[int]) -> None:
+    """Upstream opens ten groups per controller and leaves later siblings alone; here a group is a group."""
+    snapshot = _read(pods)
+    plan, _ = decide(snapshot, Policy(name="test"), Memory(), NOW, 0)
+    assert [len(verdict.pods) for verdict in plan.unschedulable] == groups
+
+
+def test_Q10_bare_pods_that_are_alike_are_asked_about_once() -> None:
+    """Upstream makes a group of each. What is asked is the same for both, so the answer is."""
+    plan, _ = decide(_read([_pod("a"), _pod("b")]), Policy(name="test"), Memory(), NOW, 0)
+    assert [verdict.pods for verdict in plan.unschedulable] == [("default/a", "default/b")]
+
+
+def _read(pods: list[dict[str, Any]]) -> Snapshot:
+    folder = Folder()
+    folder.feed(msgspec.json.encode({"kind": "List", "items": pods}), "test")
+    return folder.snapshot("test", NOW)

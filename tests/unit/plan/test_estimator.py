@@ -1,9 +1,16 @@
-"""Cases E of reference/core/cases.md that this version's filters can express, through the planner's front door."""
+"""Cases E of reference/core/cases.md: how many new nodes so many pods need, through the planner's front door."""
 
 from __future__ import annotations
 
+from chalicelib.model.memory import Memory
+from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.pod import HostPort
-from tests.builders import ClusterBuilder, cluster, growth, node
+from chalicelib.model.policy import Policy
+from chalicelib.plan.build import build as floor
+from chalicelib.plan.pack import Ask, orders
+from chalicelib.plan.table import Columns
+from chalicelib.plan.world import observe
+from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, growth, having, node
 
 
 def _mars(cpu: str, memory: str = "4Gi", pods: int = 10) -> ClusterBuilder:
@@ -37,18 +44,61 @@ def test_E5_bigger_pods_first() -> None:
     assert all(pod.startswith("default/big") for pod in plan.scale_ups[0].pods)
 
 
+X = having(app="x")
+
+
+def test_E6_a_spread_over_host_names() -> None:
+    plan = _mars("1").pending(8, "200m", owner="x", spread=(even(HOSTNAME_LABEL, X, 2),)).plan()
+    assert growth(plan) == {"mars": (4, 8)}, "jupiter's host has none, so that no other may have three"
+
+
+def test_E7_a_spread_over_zones() -> None:
+    plan = _mars("1").pending(8, "20m", owner="x", spread=(even(ZONE, X, 2),)).plan()
+    assert growth(plan) == {"mars": (1, 2)}
+    assert [len(verdict.pods) for verdict in plan.unschedulable] == [6]
+
+
+def test_E8_later_pods_go_back_to_earlier_nodes() -> None:
+    """Upstream answers 3: it counts jupiter, which takes a third of the pods, as if it were new (scale-up.md §7)."""
+    build = cluster().node("jupiter", "100m", "100Mi", zone="jupiter")
+    build.group("mars", template=node("t", "1", "4Gi", 10, zone="mars"))
+    plan = build.pending(12, "20m", owner="x", spread=(even(HOSTNAME_LABEL, X, min_domains=3),)).plan()
+    assert growth(plan) == {"mars": (2, 8)}
+    assert len(plan.fits_existing) == 4
+
+
 def test_E9_fifty_one_thousand_pods() -> None:
     build = cluster().group("g", max=5000, template=node("t", "1", "5000", 100))
     build.pending(50_000, "50m", 100, name="many", owner="many").pending(1000, "95m", 190, name="few", owner="few")
     assert growth(build.plan(max_nodes_per_scale_up=3000)) == {"g": (2595, 51_000)}
 
 
-def test_E10_order_is_by_share_of_the_template() -> None:
+def _three_shapes() -> ClusterBuilder:
     build = cluster().group("g", template=node("t", "10m", "100", 10))
     build.pending(1, "1m", 1, name="p1", owner="p1").pending(1, "2m", 1, name="p2", owner="p2")
-    build.pending(1, "2m", 100, name="p3", owner="p3")
-    plan = build.plan(max_nodes_per_scale_up=1)
-    assert plan.scale_ups[0].pods == ("default/p3-00002",), "p3 takes the whole memory, so the one node is its"
+    return build.pending(1, "2m", 100, name="p3", owner="p3")
+
+
+def test_E10_order_is_by_share_of_the_template() -> None:
+    build = _three_shapes()
+    world = observe(build.snapshot(), Policy(name="test"), Memory(), NOW)
+    template = world.groups["g"].template
+    assert template is not None
+    made = floor(world, (), Columns([template.node], build.classes))
+    tried = orders([Ask(cls, 1, f"p{cls + 1}") for cls in range(3)], template, made)
+    assert [[ask.first for ask in order] for order in tried] == [["p3", "p2", "p1"]]
+
+
+def test_E10_what_is_promised_is_what_the_scheduler_will_do() -> None:
+    """Upstream buys the node for p3, and the scheduler then fills it with p1 and p2, whose turn it is before."""
+    plan = _three_shapes().plan(max_nodes_per_scale_up=1)
+    assert plan.scale_ups[0].pods == ("default/p1-00000", "default/p2-00001")
+
+
+def test_the_largest_first_need_fewer_nodes() -> None:
+    build = cluster().group("g", template=node("t", "10m", "1Gi", 10))
+    build.pending(2, "4m", name="a", owner="a").pending(2, "6m", name="b", owner="b")
+    assert growth(build.plan(max_nodes_per_scale_up=2)) == {"g": (2, 4)}, "by name, 4 + 4 would waste a node"
 
 
 def test_E16_daemonset_pods_take_their_room_first() -> None:

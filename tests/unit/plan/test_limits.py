@@ -1,10 +1,35 @@
-"""Cases L: limits of groups and of the cluster, and what is said when they bite."""
+"""Cases L, and E11 to E14: limits of groups and of the cluster, and what is said when they bite."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import GroupOptions
+from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import Code
-from chalicelib.plan.explain import text
-from tests.builders import cluster, growth, node
+from chalicelib.plan.explain import sentence, text
+from chalicelib.plan.limits import Ledger
+from chalicelib.plan.world import World, observe
+from tests.builders import NOW, ClusterBuilder, cluster, growth, node
+
+ATOMIC = GroupOptions(zero_or_max=True)
+
+
+def world_of(build: ClusterBuilder, memory: Memory | None = None, **options: Any) -> World:
+    policy = Policy(name="test", options=msgspec.structs.replace(Options(), **options))
+    return observe(build.snapshot(), policy, memory or Memory(), NOW)
+
+
+def allowed(build: ClusterBuilder, group: str = "g", grown: int = 0, memory: Memory | None = None,
+            **options: Any) -> tuple[int, str]:
+    """How many more nodes a group may get, and the words for what stops more."""
+    world = world_of(build, memory, **options)
+    found = Ledger(world).allowance(world.groups[group], grown)
+    return found.nodes, text(found.stop)
 
 
 def test_L1_cores_of_all_nodes_count_in_groups_or_not() -> None:
@@ -53,3 +78,168 @@ def test_a_group_that_cannot_be_read_or_has_no_template_stops_nothing() -> None:
     assert growth(plan) == {"good": (1, 2)}
     skipped = {g.group: g.skipped.code for g in plan.groups if g.skipped}
     assert skipped == {"broken": Code.GROUP_UNREADABLE, "unknown": Code.NO_TEMPLATE}
+
+
+# -- how limits combine
+
+
+@pytest.mark.parametrize(("cluster_limit", "per_scale_up", "nodes"), [
+    pytest.param(5, 10, 0, id="E11-a-limit-that-is-passed-outweighs-all"),
+    pytest.param(0, 10, 10, id="E11-zero-is-no-limit"),
+    pytest.param(15, 10, 5, id="E11-the-smaller-holds"),
+    pytest.param(0, 0, 90, id="E11-no-limits-but-the-groups-own"),
+    pytest.param(10, 0, 0, id="E14-nothing-left"),
+    pytest.param(12, 0, 2, id="E14-two-left"),
+])
+def test_the_smallest_limit_holds(cluster_limit: int, per_scale_up: int, nodes: int) -> None:
+    build = cluster()
+    for at in range(10):
+        build.node(f"n{at}", group="g")
+    build.group("g", max=100)
+    assert allowed(build, max_nodes_total=cluster_limit, max_nodes_per_scale_up=per_scale_up)[0] == nodes
+
+
+def test_E12_three_nodes_per_scale_up_are_three_and_then_no_more() -> None:
+    build = cluster().group("g", template=node("t"))
+    left = [allowed(build, grown=grown, max_nodes_per_scale_up=3) for grown in range(5)]
+    assert [nodes for nodes, _ in left] == [3, 2, 1, 0, 0]
+    assert left[3][1] == "max nodes per scale-up reached"
+
+
+@pytest.mark.parametrize(("target", "beside", "nodes"), [
+    pytest.param(10, 57, 67, id="E13-its-own-room-and-that-of-similar-groups"),
+    pytest.param(25, 5, 5, id="E13-over-its-maximum-it-takes-nothing-away"),
+    pytest.param(25, 0, 0, id="E13-no-room-at-all"),
+])
+def test_groups_balanced_with_lend_their_room(target: int, beside: int, nodes: int) -> None:
+    world = world_of(cluster().group("g", max=20, target=target, template=node("t")))
+    assert Ledger(world).allowance(world.groups["g"], 0, beside).nodes == nodes
+
+
+def test_room_is_spent_once_and_a_copy_spends_its_own() -> None:
+    world = world_of(cluster().group("g", template=node("t", "2")), cores_total=(0, 8))
+    ledger, facts = Ledger(world), world.groups["g"]
+    trial = ledger.copy()
+    trial.take(node("t", "2"), 3)
+    assert (trial.allowance(facts, 3).nodes, ledger.allowance(facts, 0).nodes) == (1, 4)
+    ledger.take(node("t", "2"), 4)
+    assert ledger.allowance(facts, 4).nodes == 0
+
+
+def test_upcoming_nodes_count_and_virtual_kubelets_do_not() -> None:
+    build = cluster().node("virtual", "1000", labels={"type": "virtual-kubelet"}).group("g", target=2,
+                                                                                        template=node("t", "4"))
+    asked = Memory(groups={"g": GroupMemory(target=2, request=ScaleUpRequest(2, NOW - 60, NOW + 840))})
+    assert allowed(build, memory=asked, cores_total=(0, 16))[0] == 2
+    assert allowed(build, memory=asked, max_nodes_total=5)[0] == 3
+
+
+def test_a_node_counts_with_whole_cores_of_its_capacity() -> None:
+    template = node("t", capacity={"cpu": 1500, "memory": 1}, allocatable={"cpu": 900, "memory": 1})
+    assert allowed(cluster().group("g", template=template), cores_total=(0, 9))[0] == 4
+
+
+@pytest.mark.parametrize(("cores", "gib", "words"), [
+    pytest.param(7, 100, "cpu", id="L3-cpu"),
+    pytest.param(100, 7, "memory", id="L3-memory"),
+    pytest.param(7, 7, "cpu, memory", id="L3-both-are-named"),
+])
+def test_every_resource_that_leaves_no_room_is_named(cores: int, gib: int, words: str) -> None:
+    build = cluster().node("a", "6", "6Gi").group("g", template=node("t", "2", "2Gi"))
+    limits: dict[str, Any] = {"cores_total": (0, cores), "memory_total": (0, gib * 2**30)}
+    assert allowed(build, **limits) == (0, f'exceeded quota: "cluster-wide", resources: {words}')
+
+
+# -- GPUs, of any provider
+
+
+@pytest.mark.parametrize(("labels", "resource", "limit", "nodes"), [
+    pytest.param({"cluster-api/accelerator": "t4"}, "nvidia.com/gpu", "t4", 3, id="cluster-api-label"),
+    pytest.param({"nvidia.com/gpu.product": "Tesla-T4"}, "nvidia.com/gpu", "Tesla-T4", 3, id="nvidia-label"),
+    pytest.param({"cloud.google.com/gke-accelerator": "t4"}, "nvidia.com/gpu", "t4", 3, id="gke-label"),
+    pytest.param({"k8s.amazonaws.com/accelerator": "t4"}, "nvidia.com/gpu", "t4", 3, id="aws-label"),
+    pytest.param({"aliyun.accelerator/nvidia_name": "t4"}, "nvidia.com/gpu", "t4", 3, id="alibaba-label"),
+    pytest.param({}, "nvidia.com/gpu", "nvidia.com/gpu", 3, id="no-label-the-resource-is-the-type"),
+    pytest.param({"cluster-api/accelerator": "t4"}, "nvidia.com/gpu", "nvidia.com/gpu", 3, id="resource-and-label"),
+    pytest.param({"cluster-api/accelerator": "mi300"}, "amd.com/gpu", "mi300", 3, id="another-vendor"),
+    pytest.param({}, "huawei.com/ascend-310", "huawei.com/ascend-310", 3, id="any-resource-by-its-name"),
+    pytest.param({"cluster-api/accelerator": "a100"}, "nvidia.com/gpu", "t4", 100, id="another-type"),
+    pytest.param({}, "nvidia.com/gpu", "t4", 100, id="no-label-and-no-such-resource"),
+])
+def test_gpu_total_counts_by_label_or_by_resource(labels: dict[str, str], resource: str, limit: str,
+                                                  nodes: int) -> None:
+    template = node("t", labels=labels, extra={resource: 2})
+    build = cluster().node("a", labels=labels, extra={resource: 2}).group("g", template=template)
+    found, words = allowed(build, gpu_total=((limit, 0, 9),))
+    assert found == nodes
+    assert words == ("max node group size reached" if nodes == 100 else
+                     f'exceeded quota: "cluster-wide", resources: {limit}')
+
+
+def test_gpu_total_of_one_type_leaves_other_groups_alone() -> None:
+    build = cluster().group("cpu", template=node("t"))
+    build.group("gpu", template=node("t", labels={"cluster-api/accelerator": "t4"}, extra={"nvidia.com/gpu": 4}))
+    assert allowed(build, "gpu", gpu_total=(("t4", 0, 3),))[0] == 0
+    assert allowed(build, "cpu", gpu_total=(("t4", 0, 3),))[0] == 100
+
+
+def test_a_node_whose_driver_is_not_there_yet_counts_with_the_gpus_it_will_have() -> None:
+    label = {"cluster-api/accelerator": "t4"}
+    build = cluster().node("new", group="g", labels=label)
+    build.group("g", template=node("t", labels=label, extra={"nvidia.com/gpu": 2}))
+    assert allowed(build, gpu_total=(("t4", 0, 4),))[0] == 1
+
+
+@pytest.mark.parametrize(("gpus", "nodes"), [
+    pytest.param(1, 3, id="L7-one-each"), pytest.param(2, 2, id="L7-two-each"), pytest.param(4, 1, id="L7-four-each"),
+])
+def test_three_pods_with_a_gpu_each(gpus: int, nodes: int) -> None:
+    build = cluster().group("g", template=node("t", extra={"nvidia.com/gpu": gpus}))
+    assert growth(build.pending(3, extra={"nvidia.com/gpu": 1}).plan()) == {"g": (nodes, 3)}
+
+
+# -- all or nothing
+
+
+@pytest.mark.parametrize(("group", "used", "options", "nodes", "words"), [
+    pytest.param(5, 0, {}, 5, "max node group size reached", id="L6-all-five"),
+    pytest.param(3, 1, {"cores_total": (0, 3)}, 0, 'exceeded quota: "cluster-wide", resources: cpu', id="L6-cpu"),
+    pytest.param(3, 1, {"cores_total": (0, 4)}, 3, "max node group size reached", id="L6-cpu-just-enough"),
+    pytest.param(3, 1, {"memory_total": (0, 3 * 4 * 2**30)}, 0, 'exceeded quota: "cluster-wide", resources: memory',
+                 id="L6-memory"),
+    pytest.param(5, 2, {"max_nodes_total": 5}, 0, "atomic scale-up exceeds cluster node count limit", id="L6-nodes"),
+    pytest.param(5, 2, {"max_nodes_total": 7}, 5, "max node group size reached", id="L6-nodes-just-enough"),
+    pytest.param(5, 0, {"max_nodes_per_scale_up": 2}, 5, "max node group size reached", id="not-cut-per-scale-up"),
+])
+def test_a_zero_or_max_group_needs_room_for_all(group: int, used: int, options: dict[str, Any], nodes: int,
+                                                words: str) -> None:
+    build = cluster()
+    for at in range(used):
+        build.node(f"other-{at}")
+    build.group("g", max=group, template=node("t"), options=ATOMIC)
+    assert allowed(build, **options) == (nodes, words)
+
+
+def test_L6_the_numbers_behind_a_refused_atomic_increase() -> None:
+    build = cluster().node("a").node("b").group("g", max=5, template=node("t"), options=ATOMIC)
+    world = world_of(build, max_nodes_total=5)
+    reason = Ledger(world).atomic(world.groups["g"], 0)
+    assert reason is not None
+    assert sentence(reason) == "atomic scale-up exceeds cluster node count limit (7 nodes, maxNodesTotal 5)"
+
+
+def test_a_zero_or_max_group_that_is_full_has_reached_its_maximum() -> None:
+    build = cluster().group("g", max=2, target=2, template=node("t"), options=ATOMIC)
+    assert allowed(build) == (0, "max node group size reached")
+    assert allowed(cluster().group("g", max=2, template=node("t"), options=ATOMIC), grown=2)[0] == 0
+
+
+# -- orchestration
+
+
+def test_L5_each_group_grows_for_the_pods_that_fit_it_and_the_rest_is_told_why() -> None:
+    build = cluster().group("ng1", template=node("t", "500m", "1000")).group("ng2", template=node("t", "1", "100"))
+    build.pending(1, "900m", name="p1", owner="p1").pending(1, "2", name="p2", owner="p2")
+    plan = build.pending(1, 0, 200, name="p3", owner="p3").plan()
+    assert {up.group: up.pods for up in plan.scale_ups} == {"ng1": ("default/p3-00002",), "ng2": ("default/p1-00000",)}
+    assert [verdict.pods for verdict in plan.unschedulable] == [("default/p2-00001",)]

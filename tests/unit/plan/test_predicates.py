@@ -1,4 +1,5 @@
-"""Cases P1-P17: the filters of this version, each through the planner or the reading of a pod."""
+"""Cases P1-P17: filters that look at the node alone, each through the planner or the reading of a pod; and what is
+simulated at all. P18-P23 are in test_affinity, P24-P33 in test_spread, P34 and P35 in test_volumes."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from chalicelib.plan.fit.taints import untolerated
 from chalicelib.plan.table import clash
 from chalicelib.snapshot import wire
 from chalicelib.snapshot.classes import pod_requests
-from tests.builders import ClusterBuilder, cluster, growth, node
+from tests.builders import ClusterBuilder, cluster, growth, node, tally, verdict, words
 
 
 def _spec(text_: str) -> wire.PodSpec:
@@ -153,25 +154,76 @@ def test_P17_a_container_port_alone_is_no_host_port() -> None:
 _SELF = Selector((Requirement("app", "In", ("rs",)),))
 
 
+def _offered(**more: Any) -> ClusterBuilder:
+    return cluster().node("n", "8").group("g", template=node("t", "8")).pending(1, "1", **more)
+
+
 @pytest.mark.parametrize(("more", "what"), [
-    ({"pod_affinity": (PodAffinityTerm("zone", _SELF),)}, "inter-pod affinity"),
-    ({"pod_anti_affinity": (PodAffinityTerm("zone", _SELF),)}, "inter-pod anti-affinity"),
-    ({"spread": (SpreadConstraint("zone", 1, _SELF),)}, "topology spread"),
-    ({"volumes": (Volume("d", "persistentVolumeClaim", "d"),)}, "volumes"),
-    *[({"volumes": (Volume("d", kind),)}, "volumes") for kind in (
-        "ephemeral", "gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "rbd", "iscsi", "unheard of")],
-    ({"resource_claims": ("gpu",)}, "resource claims"),
+    pytest.param({"resource_claims": ("gpu",)}, ["resource claims"], id="resource-claims"),
+    pytest.param({"scheduler": "volcano"}, ["scheduler volcano"], id="another-scheduler"),
+    pytest.param({"volumes": (Volume("d", "unheard-of"),)}, ["volumes"], id="a-volume-of-an-unheard-of-kind"),
+    pytest.param({"resource_claims": ("gpu",), "scheduler": "volcano"}, ["resource claims", "scheduler volcano"],
+                 id="both"),
 ])
-def test_what_is_not_simulated_says_so_and_never_fits(more: dict[str, Any], what: str) -> None:
-    build = cluster().node("n", "8").group("g", template=node("t", "8")).pending(1, "1", **more)
-    plan = build.plan()
+def test_what_is_not_simulated_says_so_and_never_fits(more: dict[str, Any], what: list[str]) -> None:
+    plan = _offered(**more).plan()
     assert not plan.fits_existing
     assert growth(plan) == {}
-    assert [text(r) for r in plan.unschedulable[0].reasons["g"]] == [f"NotSimulated({what})"]
+    assert words(plan) == {"g": [f"NotSimulated({each})" for each in what]}
+    assert tally(plan) == {f"NotSimulated({each})": 1 for each in what}
 
 
-def test_a_plain_pod_that_running_pods_object_to_is_not_simulated_either() -> None:
-    build = cluster().node("n", "8").group("g", template=node("t", "8"))
-    build.running("n", 1, owner="keeper", pod_anti_affinity=(PodAffinityTerm("zone", _SELF),)).pending(1, "1")
-    assert [text(r) for r in build.plan().unschedulable[0].reasons["g"]] == [
-        "NotSimulated(inter-pod anti-affinity of running pods)"]
+@pytest.mark.parametrize("options", [
+    {"bypassed_scheduler_names": ("volcano",)}, {"allowed_scheduler_names": ("volcano",)}], ids=["bypassed", "allowed"])
+def test_a_scheduler_that_the_policy_names_is_taken_for_the_default_one(options: dict[str, Any]) -> None:
+    assert _offered(scheduler="volcano").plan(**options).fits_existing
+
+
+def test_what_is_not_simulated_holds_nobody_else_back() -> None:
+    build = _offered(resource_claims=("gpu",), name="odd", owner="odd").pending(8, "1")
+    plan = build.plan()
+    assert len(plan.fits_existing) == 8
+    assert [verdict.pods for verdict in plan.unschedulable] == [("default/odd-00000",)]
+
+
+@pytest.mark.parametrize("more", [
+    pytest.param({"pod_anti_affinity": (PodAffinityTerm("zone", _SELF),)}, id="anti-affinity"),
+    pytest.param({"spread": (SpreadConstraint("kubernetes.io/hostname", 1, _SELF),)}, id="spread"),
+    *[pytest.param({"volumes": (Volume("d", kind),)}, id=kind) for kind in (
+        "emptyDir", "configMap", "hostPath", "gcePersistentDisk", "awsElasticBlockStore", "azureDisk", "rbd", "iscsi")],
+])
+def test_all_else_is_simulated(more: dict[str, Any]) -> None:
+    assert _offered(**more).plan().fits_existing
+
+
+@pytest.mark.parametrize(("more", "why"), [
+    pytest.param({"pod_affinity": (PodAffinityTerm("zone", _SELF),)}, "node(s) didn't match pod affinity rules",
+                 id="affinity-without-the-label"),
+    pytest.param({"spread": (SpreadConstraint("zone", 1, _SELF),)},
+                 "node(s) didn't match pod topology spread constraints (missing required label)",
+                 id="spread-without-the-label"),
+    pytest.param({"volumes": (Volume("d", "persistentVolumeClaim", "d"),)}, 'persistentvolumeclaim "d" not found',
+                 id="a-claim-that-is-missing"),
+])
+def test_and_turned_away_for_the_schedulers_own_reason(more: dict[str, Any], why: str) -> None:
+    plan = _offered(**more).plan()
+    assert words(plan) == {"g": [why]}
+    assert tally(plan) == {why: 1}
+
+
+def test_the_first_filter_that_fails_speaks() -> None:
+    build = cluster().group("g", template=node("t", "1", taints=[_TAINT], labels={"zone": "b"}))
+    build.pending(1, "2", required_affinity=(_in("zone", "a"),))
+    assert words(build.plan()) == {"g": ["node(s) had untolerated taint(s)"]}
+
+
+def test_what_nodes_say_is_counted_as_the_scheduler_counts() -> None:
+    build = cluster().node("full", "1").node("small", "1", "1Gi").node("tainted", "8", taints=[_TAINT])
+    build.node("other", "8", labels={"disk": "hdd"}).node("cordoned", "8", unschedulable=True)
+    build.running("full", 1, "1", owner="filler").pending(1, "2", "2Gi", node_selector={"disk": "ssd"}, name="picky")
+    plan = build.plan()
+    assert verdict(plan).nodes == 5
+    assert tally(plan) == {"node(s) didn't match Pod's node affinity/selector": 3, "node(s) were unschedulable": 1,
+                           "node(s) had untolerated taint(s)": 1}
+    plain = cluster().node("full", "1").node("small", "1", "1Gi").running("full", 1, "1", owner="filler")
+    assert tally(plain.pending(1, "2", "2Gi").plan()) == {"Insufficient cpu": 2, "Insufficient memory": 1}

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, ScaleUpRequest
-from chalicelib.model.node import TO_BE_DELETED, Taint
-from tests.builders import NOW, cluster, growth, node
+from chalicelib.model.node import HOSTNAME_LABEL, TO_BE_DELETED, Node, Taint
+from chalicelib.model.policy import Options
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.storage import CSINode, Storage
+from chalicelib.plan.occupancy import Occupancy
+from chalicelib.plan.template import Template, learn, templates
+from tests.builders import NOW, ClusterBuilder, cluster, growth, node
+
+
+def of_snapshot(snapshot: Snapshot, learnt: LearntTemplate | None = None, **options: Any) -> Template | None:
+    """The template of group g."""
+    members = {group.id: [n for n in snapshot.nodes if n.name in {i.node for i in group.instances}]
+               for group in snapshot.groups}
+    found = templates(snapshot, members, {"g": learnt} if learnt else {},
+                      msgspec.structs.replace(Options(), **options), NOW, Occupancy(snapshot).on)
+    return found.get("g")
+
+
+def of(build: ClusterBuilder, learnt: LearntTemplate | None = None, **options: Any) -> Template:
+    found = of_snapshot(build.snapshot(), learnt, **options)
+    assert found is not None
+    return found
+
+
+def daemons(build: ClusterBuilder, learnt: LearntTemplate | None = None, **options: Any) -> list[str]:
+    """Whose pods the template starts with, by the name of their owner."""
+    classes = build.snapshot().classes
+    owners = [classes[cls].owner for cls in of(build, learnt, **options).daemons]
+    return sorted(owner.name if owner else "none" for owner in owners)
 
 
 @pytest.mark.parametrize(("fields", "wins"), [
@@ -113,3 +142,228 @@ def test_C10_a_young_node_has_not_started_yet(age: float, bucket: str) -> None:
     assert getattr(plan.health, bucket) == 1
 
 
+
+
+# -- where it comes from, in full
+
+
+@pytest.mark.parametrize(("age", "source"), [
+    pytest.param(3600, "learnt", id="until-it-expires"),
+    pytest.param(3601, "provider", id="expired"),
+])
+def test_a_learnt_template_holds_until_it_expires(age: float, source: str) -> None:
+    build = cluster().group("g", template=node("t"))
+    assert of(build, LearntTemplate(node("n"), NOW - age), node_info_cache_expire_time=3600).source == source
+
+
+def test_T2_a_node_that_is_leaving_is_the_very_last_resort() -> None:
+    leaving = [Taint(TO_BE_DELETED, "NoSchedule", "1")]
+    build = cluster().node("a", "1", group="g", taints=leaving)
+    assert of(build.group("g")).node.taints == ()
+    build = cluster().node("a", "1", group="g", taints=leaving).node("b", "3", group="g", unschedulable=True)
+    assert of(build.group("g")).node.allocatable["cpu"] == 3000
+    build = cluster().node("a", "1", group="g", taints=leaving)
+    assert of(build.group("g", template=node("t"))).source == "provider"
+    assert of_snapshot(cluster().group("g").snapshot()) is None, "nothing is known of it"
+
+
+def test_T5_a_node_with_a_startup_taint_is_no_model_yet_and_one_with_a_status_taint_is() -> None:
+    for taint, source in (("startup-taint.cluster-autoscaler.kubernetes.io/x", "provider"), ("mine/x", "provider"),
+                          ("status-taint.cluster-autoscaler.kubernetes.io/x", "node"), ("dedicated", "node")):
+        build = cluster().node("n", group="g", taints=[Taint(taint, "NoSchedule")]).group("g", template=node("t"))
+        made = of(build, startup_taint_prefix=("mine/",))
+        assert made.source == source
+        assert [t.key for t in made.node.taints] == (["dedicated"] if taint == "dedicated" else [])
+
+
+@pytest.mark.parametrize(("key", "options"), [
+    ("ignore-taint.cluster-autoscaler.kubernetes.io/x", {}), ("node.cluster.x-k8s.io/outdated-revision", {}),
+    ("mine/booting", {"startup_taint_prefix": ("mine/",)}), ("state", {"status_taint": ("state",)}),
+    ("node.cloudprovider.kubernetes.io/uninitialized", {}), ("NodeWithImpairedVolumes", {}),
+])
+def test_more_taints_that_the_next_node_will_not_have(key: str, options: dict[str, Any]) -> None:
+    build = cluster().group("g", template=node("t", taints=[Taint(key, "NoSchedule"), Taint("own", "NoExecute")]))
+    assert [taint.key for taint in of(build, **options).node.taints] == ["own"]
+
+
+def test_a_cordoned_model_is_kept_cordoned_unless_told_otherwise() -> None:
+    build = cluster().node("n", group="g", unschedulable=True).group("g")
+    assert of(build).node.unschedulable
+    assert not of(build, scale_from_unschedulable=True).node.unschedulable
+
+
+def test_a_template_has_a_name_of_its_own_and_says_that_it_is_one() -> None:
+    build = cluster().node("n", group="g", annotations={"a": "b"}, labels={HOSTNAME_LABEL: "n", "pool": "x"}).group("g")
+    made = of(build).node
+    assert made.labels == {HOSTNAME_LABEL: made.name, "pool": "x",
+                           "cluster-autoscaler.kubernetes.io/template-node": "true"}
+    assert (made.name, made.annotations, made.provider_id, made.uid) == ("template-node-for-g", {}, "", "")
+
+
+def test_labels_of_old_are_filled_in_for_the_providers_guess_and_never_replaced() -> None:
+    labels = {"topology.kubernetes.io/zone": "z", "topology.kubernetes.io/region": "r",
+              "node.kubernetes.io/instance-type": "big", "beta.kubernetes.io/instance-type": "kept"}
+    made = of(cluster().group("g", template=node("t", labels=labels))).node.labels
+    assert made["failure-domain.beta.kubernetes.io/zone"] == "z"
+    assert made["failure-domain.beta.kubernetes.io/region"] == "r"
+    assert made["beta.kubernetes.io/instance-type"] == "kept"
+    real = of(cluster().node("n", group="g", labels=labels).group("g")).node.labels
+    assert "failure-domain.beta.kubernetes.io/zone" not in real, "a real node has what its kubelet gave it"
+
+
+# -- what it starts with
+
+
+@pytest.mark.parametrize(("options", "fields", "expected"), [
+    pytest.param({}, {}, ["a"], id="T3-force-ds-off"),
+    pytest.param({"force_ds": True}, {}, ["a", "b"], id="T3-force-ds-on"),
+    pytest.param({}, {"priority_class": "system-node-critical"}, ["a", "b"], id="T3-system-node-critical"),
+    pytest.param({}, {"priority_class": "system-node-critical", "preemption_policy": "PreemptLowerPriority"},
+                 ["a", "b"], id="T3-preempting"),
+    pytest.param({}, {"priority_class": "system-node-critical", "preemption_policy": "Never"}, ["a"],
+                 id="T3-critical-but-never-preempting"),
+    pytest.param({}, {"priority_class": "system-cluster-critical"}, ["a"], id="T3-another-priority-class"),
+    pytest.param({"force_ds": True}, {"node_selector": {"gpu": "yes"}}, ["a"], id="T3-forced-but-not-meant-for-it"),
+])
+def test_a_daemonset_missing_on_the_real_node(options: dict[str, Any], fields: dict[str, Any],
+                                              expected: list[str]) -> None:
+    build = cluster().node("n", group="g").daemonset("a", "100m").daemonset("b", "200m", **fields)
+    build.running("n", cpu="100m", owner="a", kind="DaemonSet", namespace="kube-system",
+                  tolerations=build.classes[0].tolerations)
+    assert daemons(build.group("g", template=node("t")), **options) == expected
+
+
+def test_T3_the_providers_and_a_learnt_template_get_all_that_should_run() -> None:
+    build = cluster().daemonset("a", "100m").daemonset("b", "200m").daemonset("c", node_selector={"gpu": "yes"})
+    build.group("g", template=node("t"))
+    assert daemons(build) == ["a", "b"]
+    assert daemons(build, LearntTemplate(node("n", labels={"gpu": "yes"}), NOW)) == ["a", "b", "c"]
+
+
+def test_only_daemons_and_mirror_pods_of_the_real_node_come_again() -> None:
+    build = cluster().node("n", group="g").node("other", group="g")
+    build.running("n", owner="web").running("n", owner=None, mirror=True, cpu="1m")
+    build.running("n", 2, owner="agent", kind="DaemonSet").running("n", owner="custom", daemonset_annotation="true")
+    build.running("n", owner="going", kind="DaemonSet", pod={"deleted": NOW - 5})
+    build.running("n", owner="over", kind="DaemonSet", pod={"phase": "Failed"})
+    build.running("other", owner="elsewhere", kind="DaemonSet")
+    assert daemons(build.group("g")) == ["agent", "agent", "custom", "none"]
+
+
+def test_T4_a_real_nodes_daemon_takes_its_room_too() -> None:
+    build = cluster().node("n", "2", group="g").running("n", owner="huge", kind="DaemonSet", cpu="4").group("g")
+    assert daemons(build) == ["huge"]
+
+
+# -- what of its capacity is for pods
+
+
+GIB = 2**30
+
+
+def bare(**amounts: int) -> Node:
+    """A template that only says its capacity."""
+    return node("t", capacity={"cpu": 4000, "memory": 8 * GIB, "ephemeral-storage": 100, "pods": 110, **amounts},
+                allocatable={})
+
+
+def kubelet(millicores: int = 4000, **allocatable: int) -> Node:
+    """A node whose kubelet has said both."""
+    capacity = {"cpu": millicores, "memory": 8 * GIB, "ephemeral-storage": 200, "pods": 110}
+    return node("n", capacity=capacity, allocatable=capacity | allocatable)
+
+
+def test_where_only_the_capacity_is_known_the_kubelets_defaults_are_kept_back() -> None:
+    found = of(cluster().group("g", template=bare())).node.allocatable
+    assert found == {"cpu": 4000, "memory": 8 * GIB - 100 * 2**20, "ephemeral-storage": 90, "pods": 110}
+
+
+def test_huge_pages_are_memory_that_is_offered_by_its_own_name() -> None:
+    found = of(cluster().group("g", template=bare(**{"hugepages-2Mi": GIB}))).node.allocatable
+    assert (found["memory"], found["hugepages-2Mi"]) == (7 * GIB - 100 * 2**20, GIB)
+
+
+def test_a_template_that_says_its_allocatable_is_left_alone() -> None:
+    same = node("t", "4", "8Gi")
+    assert same.capacity == same.allocatable
+    assert of(cluster().group("g", template=same)).node.allocatable == same.allocatable
+
+
+def test_a_learnt_node_of_the_group_knows_better_even_after_it_expired() -> None:
+    build = cluster().group("g", template=bare(**{"example.com/fpga": 2}))
+    old = LearntTemplate(kubelet(**{"cpu": 3900, "memory": 7 * GIB, "ephemeral-storage": 150}), NOW - 7200)
+    found = of(build, old, node_info_cache_expire_time=3600)
+    assert found.source == "provider"
+    assert found.node.allocatable == {"cpu": 3900, "memory": 7 * GIB, "ephemeral-storage": 50, "pods": 110,
+                                      "example.com/fpga": 2}
+
+
+def test_a_node_that_has_just_come_knows_what_its_kubelet_keeps_back() -> None:
+    build = cluster()
+    build.nodes.append(msgspec.structs.replace(kubelet(memory=6 * GIB), provider_id="test://g/n",
+                                               conditions=node("n", ready_since=NOW - 30).conditions))
+    found = of(build.group("g", template=bare()))
+    assert (found.source, found.node.allocatable["memory"]) == ("provider", 6 * GIB)
+
+
+def test_nodes_of_another_size_say_nothing_of_this_one() -> None:
+    old = LearntTemplate(kubelet(64000, memory=GIB), NOW - 7200)
+    found = of(cluster().group("g", template=bare()), old, node_info_cache_expire_time=3600)
+    assert found.node.allocatable["memory"] == 8 * GIB - 100 * 2**20
+
+
+# -- volumes
+
+
+def test_volume_limits_are_those_of_the_node_it_was_copied_from() -> None:
+    build = cluster().node("a", group="g", ready=False).node("b", group="g").group("g", template=node("t"))
+    build.more["storage"] = Storage(csi_nodes=(CSINode("a", {"disk": 8}), CSINode("b", {"disk": 16})))
+    assert of(build).volume_limits == {"disk": 16}
+
+
+@pytest.mark.parametrize("learnt", [LearntTemplate(node("n"), NOW), None])
+def test_volume_limits_of_any_node_of_the_group_where_it_was_not_copied(learnt: LearntTemplate | None) -> None:
+    build = cluster().node("a", group="g", ready=False).node("other").group("g", template=node("t"))
+    build.more["storage"] = Storage(csi_nodes=(CSINode("other", {"disk": 4}), CSINode("a", {"disk": 16})))
+    assert of(build, learnt).volume_limits == {"disk": 16}
+    assert of(cluster().group("g", template=node("t")), learnt).volume_limits == {}
+
+
+# -- what is remembered
+
+
+def test_learning_takes_nothing_along_that_belongs_to_one_node() -> None:
+    first = node("a", group="g", labels={HOSTNAME_LABEL: "a"}, taints=[Taint("dedicated", "NoSchedule")],
+                 annotations={"x": "y"})
+    second = node("b", group="g", labels={HOSTNAME_LABEL: "b"}, resource_version="7",
+                  taints=[Taint("dedicated", "NoSchedule"),
+                          Taint("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule")])
+    known = learn([first], None, NOW, Options())
+    assert known is not None
+    assert learn([second], known, NOW + 60, Options()) is known, "nothing to write"
+
+
+def test_what_stays_the_same_is_renewed_before_it_would_expire() -> None:
+    options = msgspec.structs.replace(Options(), node_info_cache_expire_time=3600)
+    known = learn([node("a")], None, NOW, options)
+    assert known is not None
+    assert learn([node("a")], known, NOW + 300, options) is known
+    assert learn([node("a")], known, NOW + 600, options) == LearntTemplate(known.node, NOW + 600)
+    assert learn([], known, NOW + 86400, options) is known, "expired, but it knows what the kubelets keep back"
+
+
+def test_the_order_of_what_was_read_changes_nothing() -> None:
+    build = cluster()
+    for name, cpu in (("c", "3"), ("a", "1"), ("b", "2")):
+        build.node(name, cpu, group="g").daemonset(name, "100m", priority_class="system-node-critical")
+        build.running(name, 2, owner=f"agent-{name}", kind="DaemonSet").running(name, owner="web")
+        build.running(name, owner="logs", kind="DaemonSet").running(name, owner="net", kind="DaemonSet")
+    snapshot = build.group("g").snapshot()
+    expected = of_snapshot(snapshot)
+    assert expected is not None
+    assert expected.node.allocatable["cpu"] == 1000
+    for seed in range(5):
+        order = random.Random(seed)
+        mixed = {part: tuple(order.sample(getattr(snapshot, part), len(getattr(snapshot, part))))
+                 for part in ("nodes", "pods", "daemonsets")}
+        assert of_snapshot(msgspec.structs.replace(snapshot, **mixed)) == expected

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Mode, Options, Policy, Webhook
+from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Mode, Options, Policy, Prices, Webhook
 from chalicelib.policy.docs import EXAMPLE, reference
 from chalicelib.policy.dump import dump
 from chalicelib.policy.load import load
@@ -28,14 +28,16 @@ _BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
 _BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "expander": st.just(("least-waste",)), "cores_total": totals,
     "memory_total": totals.map(lambda pair: (pair[0] * 2**30, pair[1] * 2**30)),
-    "allowed_scheduler_names": st.just(()),
+    "allowed_scheduler_names": st.just(()), "namespace": words,
+    "gpu_total": st.lists(st.tuples(words, st.integers(0, 4), st.integers(4, 9)), max_size=2,
+                          unique_by=lambda limit: limit[0]).map(tuple),
 }
 
 
 def _option(name: str, type_: str) -> st.SearchStrategy[Any]:
     if name in _BY_NAME:
         return _BY_NAME[name]
-    share = type_ == "float" and name.endswith(("threshold", "percentage"))
+    share = type_ == "float" and name.endswith(("threshold", "percentage", "ratio"))
     return _BY_TYPE[type_] if share or type_ != "float" else seconds
 
 
@@ -58,12 +60,18 @@ settings_of = st.one_of(
     st.fixed_dictionaries({}, optional={"labels": st.just("a=b,c=d"), "clusterName": words,
                                         "syncMachineLabels": st.just("^a\nb|c")}),
 )
+_PRICE = st.one_of(st.integers(0, 10**9).map(float), st.integers(0, 10**12).map(lambda n: n / 10**12),
+                   st.floats(0, 100).map(lambda n: round(n, 4)))
+_TYPES = st.dictionaries(st.one_of(words, st.sampled_from(["m5.large", "n1-standard-4", "Standard_D4s_v5"])), _PRICE,
+                         max_size=3)
+prices = st.none() | st.builds(Prices, instance_types=_TYPES, cpu=_PRICE, memory=st.none() | _PRICE,
+                               gpu=st.none() | _PRICE, node=_PRICE)
 policies = st.builds(
     Policy, name=words, mode=st.sampled_from(Mode), scan_interval=st.integers(5, 3600).map(float), kubernetes=access,
     providers=st.fixed_dictionaries(
         {"exoscale": st.dictionaries(st.sampled_from(["zone", "region"]), words)}, optional={"clusterapi": settings_of}
     ),
-    node_groups=groups, options=options,
+    node_groups=groups, options=options, prices=prices,
     webhook=st.one_of(st.just(Webhook()), st.builds(
         Webhook, secret=secrets, debounce=st.floats(0, 60).map(lambda n: round(n, 3)),
         reasons=st.lists(st.from_regex(r"[A-Z][a-z]{1,9}", fullmatch=True), max_size=2).map(tuple))),

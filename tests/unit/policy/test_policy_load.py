@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Mode, Options, Policy, Webhook
-from chalicelib.plan.choose import EXPANDERS
+from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Mode, Options, Policy, Prices, Webhook
+from chalicelib.plan.choose import EXPANDERS, LEAST_COST, RANDOM
 from chalicelib.policy.load import digest, load
 from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS
 from chalicelib.policy.providers import PROVIDERS
@@ -22,8 +22,6 @@ from tests.unit.policy.paper import (
     with_providers,
     with_spec,
 )
-
-PASSED_OVER = "not in force in this version, passed over"
 
 
 def read(text: str) -> Policy:
@@ -51,7 +49,6 @@ def test_what_the_architectures_example_names_of_later_versions_is_told_in_warni
     assert warnings(ARCHITECTURE) == (
         ("policy.yaml:9: spec.providers.exoscale: provider exoscale: not available in this version, "
          "its groups will be reported as unreadable"),
-        "policy.yaml:12: spec.options.expander: priority: not in force in this version, passed over",
         "policy.yaml:13: spec.rules: rules are not in force in this version",
     )
 
@@ -61,19 +58,31 @@ def test_the_architectures_example_is_here_word_for_word() -> None:
     assert f"```yaml\n{ARCHITECTURE}```" in (SHARED / "design" / "architecture.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("chain", "says"), [
-    ("priority", f"priority: {PASSED_OVER}; none of the chain is left, so least-waste is used"),
-    ("[price, random]", f"price, random: {PASSED_OVER}; none of the chain is left, so least-waste is used"),
-    ("[most-pods, least-waste]", f"most-pods: {PASSED_OVER}"),
+@pytest.mark.parametrize("chain", [
+    "priority", "[price, random]", "[least-cost, most-pods, least-nodes, price, priority, least-waste, random]",
 ])
-def test_expanders_of_a_later_version_are_kept_and_told(chain: str, says: str) -> None:
-    text = with_options(f"expander: {chain}")
-    assert warnings(text) == (f"policy.yaml:10: spec.options.expander: {says}",)
+def test_every_chain_of_known_expanders_is_in_force(chain: str) -> None:
+    text = with_options(f"expander: {chain}") + "  prices: {cpu: 0.03, memory: 0.004}\n"
+    assert warnings(text) == ()
     assert read(text).options.expander == tuple(chain.strip("[]").split(", "))
 
 
 def test_the_available_expanders_are_the_planners() -> None:
-    assert tuple(EXPANDERS) == AVAILABLE_EXPANDERS
+    assert {*EXPANDERS, RANDOM, LEAST_COST} == set(AVAILABLE_EXPANDERS)
+
+
+@pytest.mark.parametrize(("lines", "prices"), [
+    ("prices: {instanceTypes: {m5.large: 0.096}, cpu: 0.03, memory: 0.004, gpu: 0.9, node: 0.01}",
+     Prices(instance_types={"m5.large": 0.096}, cpu=0.03, memory=0.004, gpu=0.9, node=0.01)),
+    ("prices:\n  instanceTypes:\n    Standard_D4s_v5: 0.192\n    e2-standard-4: 0", Prices(
+        instance_types={"Standard_D4s_v5": 0.192, "e2-standard-4": 0.0})),
+    ("prices: {cpu: 0, memory: 12}", Prices(cpu=0.0, memory=12.0)),
+    ("scanInterval: 1m", None),
+])
+def test_prices_land_in_the_model(lines: str, prices: Prices | None) -> None:
+    policy, told = load(with_spec(lines), place="policy.yaml")
+    assert policy.prices == prices
+    assert told == ()
 
 
 @pytest.mark.parametrize("rules", ["rules:", "rules: []"])
@@ -152,15 +161,31 @@ def test_anchors_and_aliases_are_written_out() -> None:
     ("blockingSystemPodDistruptionTimeout: 2h", "blocking_system_pod_disruption_timeout", 7200.0),
     ("allowedSchedulerNames: [a, b]\nbypassedSchedulerNames: [b]", "bypassed_scheduler_names", ("b",)),
     ("maxGracefulTerminationSec: 30", "max_graceful_termination_sec", 30),
+    ("gpuTotal: ['nvidia-tesla-t4:0:8', 'a100:1:2']", "gpu_total", (("nvidia-tesla-t4", 0, 8), ("a100", 1, 2))),
+    ("gpuTotal: t4:0:8", "gpu_total", (("t4", 0, 8),)),
+    ("namespace: autoscaling", "namespace", "autoscaling"),
+    ("enforceNodeGroupMinSize: true", "enforce_node_group_min_size", True),
+    ("forceDs: true", "force_ds", True),
+    ("nodeInfoCacheExpireTime: 1h", "node_info_cache_expire_time", 3600.0),
+    ("pendingPodsBatchingTimeout: 10s", "pending_pods_batching_timeout", 10.0),
+    ("maxNodegroupBinpackingDuration: 1s", "max_nodegroup_binpacking_duration", 1.0),
+    ("maxBinpackingTime: 20s", "max_binpacking_time", 20.0),
+    ("balanceSimilarNodeGroups: true", "balance_similar_node_groups", True),
+    ("balancingIgnoreLabel: [a, b/c]", "balancing_ignore_label", ("a", "b/c")),
+    ("balancingLabel: a,b", "balancing_label", ("a", "b")),
+    ("memoryDifferenceRatio: 0.02", "memory_difference_ratio", 0.02),
+    ("maxFreeDifferenceRatio: 0.2", "max_free_difference_ratio", 0.2),
+    ("maxAllocatableDifferenceRatio: 0.1", "max_allocatable_difference_ratio", 0.1),
 ])
 def test_an_option_lands_in_the_model(lines: str, attribute: str, value: object) -> None:
     assert getattr(read(with_options(lines)).options, attribute) == value
 
 
 @pytest.mark.parametrize(("option", "says"), [
-    ("balanceSimilarNodeGroups: true", "accepted, not in force in this version"),
+    ("capacityQuotasEnabled: true", "accepted, not in force in this version"),
     ("frequentLoopsEnabled: true", "accepted, not in force in this version: the webhook does this"),
-    ("gpuTotal: ['nvidia-tesla-t4:0:8']", "accepted, not in force in this version"),
+    ("salvoScaleUp: false", "false changes nothing: here it is always so: one pass plans for all pending pods"),
+    ("enableGracefulDegradation: false", "false changes nothing: here it is always so"),
     ("drainPriorityConfig: '2000:120,0:60'", "accepted, not in force in this version"),
     ("scaleDownNonEmptyCandidatesCount: 30", "nothing reads it: upstream parses it and no longer reads it"),
     ("maxEmptyBulkDelete: 10", "nothing reads it: upstream has removed it; write maxScaleDownParallelism"),
@@ -176,6 +201,20 @@ def test_an_option_that_is_not_simply_in_force_is_named_in_a_warning(option: str
     (told,) = warnings(with_options(option))
     assert told.startswith(f"policy.yaml:10: spec.options.{name}: ")
     assert says in told
+
+
+@pytest.mark.parametrize("name", ["enableGracefulDegradation", "enableCsiNodeAwareScheduling", "salvoScaleUp",
+                                  "parallelScaleUp", "fastpathBinpackingEnabled"])
+def test_asking_for_what_is_always_so_is_no_cause_for_a_warning(name: str) -> None:
+    assert warnings(with_options(f"{name}: true")) == ()
+
+
+def test_balancing_labels_leave_nothing_to_the_ignored_ones_and_say_so() -> None:
+    text = with_options("balancingLabel: a\nbalancingIgnoreLabel: b")
+    (told,) = warnings(text)
+    assert told == ("policy.yaml:11: spec.options.balancingIgnoreLabel: "
+                    "has no effect beside balancingLabel, which alone decides likeness")
+    assert read(text).options.balancing_ignore_label == ("b",)
 
 
 @pytest.mark.parametrize(("providers", "settings"), [

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from chalicelib.model.errors import BadInput, BadInputs
-from chalicelib.model.policy import Options, Policy
+from chalicelib.model.policy import Options, Policy, Prices
 from chalicelib.policy.load import load
 from chalicelib.policy.option_rows import Row, Status
 from chalicelib.policy.options import FLAGS, ROWS, attribute, default_text
@@ -81,17 +81,46 @@ def test_settings_override_a_policy() -> None:
 
 def test_settings_that_are_not_in_force_are_told() -> None:
     told: list[str] = []
-    assert override(Policy(name="a"), ["balanceSimilarNodeGroups=true"], warn=told.append) == Policy(name="a")
-    assert told == ["--option: balanceSimilarNodeGroups: accepted, not in force in this version"]
+    assert override(Policy(name="a"), ["capacityQuotasEnabled=true"], warn=told.append) == Policy(name="a")
+    assert told == ["--option: capacityQuotasEnabled: accepted, not in force in this version"]
 
 
 def test_what_the_policy_itself_was_warned_about_is_not_told_again() -> None:
     told: list[str] = []
-    policy = Policy(name="a", options=Options(expander=("priority",), initial_node_group_backoff_duration=9000.0))
+    policy = Policy(name="a", options=Options(balancing_label=("a",), initial_node_group_backoff_duration=9000.0))
     override(policy, ["maxNodesTotal=7"], warn=told.append)
     assert told == []
-    override(policy, ["expander=[price, least-waste]"], warn=told.append)
-    assert told == ["--option: expander: price: not in force in this version, passed over"]
+    override(policy, ["balancingIgnoreLabel=b"], warn=told.append)
+    assert told == ["--option: balancingIgnoreLabel: has no effect beside balancingLabel, which alone decides likeness"]
+
+
+SETTINGS: dict[str, tuple[str, object]] = {
+    "gpuTotal": ("[t4:0:8]", (("t4", 0, 8),)), "enforceNodeGroupMinSize": ("true", True), "forceDs": ("true", True),
+    "nodeInfoCacheExpireTime": ("1h", 3600.0), "namespace": ("autoscaling", "autoscaling"),
+    "pendingPodsBatchingTimeout": ("1s", 1.0), "maxNodegroupBinpackingDuration": ("2s", 2.0),
+    "maxBinpackingTime": ("3s", 3.0), "balanceSimilarNodeGroups": ("true", True),
+    "balancingIgnoreLabel": ("a,b", ("a", "b")), "balancingLabel": ("[c]", ("c",)),
+    "memoryDifferenceRatio": ("0.1", 0.1), "maxFreeDifferenceRatio": ("0.2", 0.2),
+    "maxAllocatableDifferenceRatio": ("0.3", 0.3), "expander": ("most-pods,random", ("most-pods", "random")),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_options_of_scale_up_can_be_tried_from_the_command_line(name: str) -> None:
+    text, value = SETTINGS[name]
+    told: list[str] = []
+    options = override(Policy(name="a"), [f"{name}={text}"], warn=told.append).options
+    assert getattr(options, attribute(ROWS[name])) == value
+    assert told == []
+
+
+@pytest.mark.parametrize("chain", ["price", "[least-cost, least-waste]"])
+def test_an_expander_that_counts_money_needs_a_policy_with_prices(chain: str) -> None:
+    with pytest.raises(BadInputs, match=r"--option: expander: (price|least-cost) cannot work without prices; "
+                                        r"add spec.prices, such as prices: \{cpu"):
+        override(Policy(name="a"), [f"expander={chain}"])
+    priced = Policy(name="a", prices=Prices(cpu=1.0))
+    assert override(priced, [f"expander={chain}"]).options.expander == tuple(chain.strip("[]").split(", "))
 
 
 def test_wrong_settings_come_all_at_once() -> None:
@@ -101,7 +130,8 @@ def test_wrong_settings_come_all_at_once() -> None:
         "--option: maxNodesTotal: has no value; write NAME=VALUE, such as scaleDownUnneededTime=5m",
         "--option: maxNodesTotal: 'x' is not a whole number; write a whole number of 0 or more, in digits",
         "--option: scale-down-enabled: is the command line's spelling; write scaleDownEnabled",
-        "--option: expander: grpc asks a server of yours, which this version cannot; available: least-waste",
+        ("--option: expander: grpc asks a server of yours, which this version cannot; "
+         "available: random, most-pods, least-waste, least-nodes, price, priority, least-cost"),
     ]
 
 

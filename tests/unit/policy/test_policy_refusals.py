@@ -231,11 +231,21 @@ THE_OPTIONS: list[Case] = [
      "in GiB"),
     (with_options("gpuTotal: t4:8"), "p.yaml:10: spec.options.gpuTotal", "'t4:8' is not <type>:<min>:<max>",
      "nvidia-tesla-t4:0:8"),
+    (with_options("gpuTotal: t4:9:8"), "p.yaml:10: spec.options.gpuTotal", "the minimum 9 is above the maximum 8",
+     "nvidia-tesla-t4:0:8"),
+    (with_options("gpuTotal: [t4:0:8, t4:1:2]"), "p.yaml:10: spec.options.gpuTotal", "names t4 twice", "once"),
+    (with_options("namespace: Kube System"), "p.yaml:10: spec.options.namespace", "'Kube System' is not a name", ""),
+    (with_options("memoryDifferenceRatio: 1.5"), "p.yaml:10: spec.options.memoryDifferenceRatio", "out of range",
+     "from 0 to 1"),
     (with_options("expander: grpc"), "p.yaml:10: spec.options.expander", "grpc asks a server of yours",
-     "available: least-waste"),
+     "available: random"),
+    (with_options("expander: price"), "p.yaml:10: spec.options.expander", "price cannot work without prices",
+     "add spec.prices, such as prices: {cpu"),
+    (with_options("expander: [priority, least-cost]"), "p.yaml:10: spec.options.expander",
+     "least-cost cannot work without prices", "instanceTypes: {m5.large: 0.096}"),
     (with_options("expander: least-wast"), "p.yaml:10: spec.options.expander", "'least-wast' is unknown",
      "did you mean least-waste?"),
-    (with_options("expander: []"), "p.yaml:10: spec.options.expander", "names no expander", "available: least-waste"),
+    (with_options("expander: []"), "p.yaml:10: spec.options.expander", "names no expander", "available: random"),
     (with_options("expander: least-waste,least-waste"), "p.yaml:10: spec.options.expander", "names least-waste twice",
      "once"),
     (with_options("allowedSchedulerNames: [a]\nbypassedSchedulerNames: [b]"),
@@ -248,8 +258,6 @@ THE_OPTIONS: list[Case] = [
      "1 or more"),
     (with_options("enableDynamicResourceAllocation: false"), "p.yaml:10: spec.options.enableDynamicResourceAllocation",
      "false is refused", "take the line out"),
-    (with_options("balancingLabel: a\nbalancingIgnoreLabel: b"), "p.yaml:11: spec.options.balancingIgnoreLabel",
-     "cannot stand beside balancingLabel", "keep one"),
     (with_options("drainPriorityConfig: '0:60'\nmaxGracefulTerminationSec: 5"),
      "p.yaml:10: spec.options.drainPriorityConfig",
      "maxGracefulTerminationSec", "drainPriorityConfig alone"),
@@ -270,8 +278,33 @@ THE_RULES = [
     (with_spec("rules: [{name: a}, {name: a}]"), "p.yaml:9: spec.rules[1].name", "a is already rules[0]", "once"),
 ]
 
+THE_PRICES: list[Case] = [
+    (with_spec("prices:"), "p.yaml:9: spec.prices", "does not say what a node costs", "add cpu and memory"),
+    (with_spec("prices: {node: 1}"), "p.yaml:9: spec.prices", "does not say what a node costs", "add cpu and memory"),
+    (with_spec("prices: {instanceTypes: {}}"), "p.yaml:9: spec.prices", "does not say what a node costs", "cpu"),
+    (with_spec("prices: 0.1"), "p.yaml:9: spec.prices", "is '0.1'", "write a mapping"),
+    (with_spec("prices: {cpu: -0.1}"), "p.yaml:9: spec.prices.cpu", "'-0.1' is not a number", "from 0 to 1000000000"),
+    (with_spec("prices: {cpu: .inf}"), "p.yaml:9: spec.prices.cpu", "'.inf' is not a number", "such as 0.096"),
+    (with_spec("prices: {cpu: nan}"), "p.yaml:9: spec.prices.cpu", "'nan' is not a number", "such as 0.096"),
+    (with_spec("prices: {cpu: 9999999999}"), "p.yaml:9: spec.prices.cpu", "out of range", "from 0 to 1000000000"),
+    (with_spec("prices: {gpu: 1 CHF}"), "p.yaml:9: spec.prices.gpu", "'1 CHF' is not a number", "such as 0.096"),
+    (with_spec("prices: {memory: }"), "p.yaml:9: spec.prices.memory", "has no value", "take the line out"),
+    (with_spec("prices: {cpus: 1}"), "p.yaml:9: spec.prices.cpus", "is unknown", "did you mean cpu?"),
+    (with_spec("prices: {instanceTypes: m5.large}"), "p.yaml:9: spec.prices.instanceTypes", "is 'm5.large'",
+     "as m5.large: 0.096"),
+    (with_spec("prices: {instanceTypes: [m5.large]}"), "p.yaml:9: spec.prices.instanceTypes", "is a list", "mapping"),
+    (with_spec("prices:\n  instanceTypes:\n    m5.large: x"), "p.yaml:11: spec.prices.instanceTypes['m5.large']",
+     "'x' is not a number", "such as 0.096"),
+    (with_spec("prices:\n  instanceTypes:\n    m5 large: 1"), "p.yaml:11: spec.prices.instanceTypes['m5 large']",
+     "'m5 large' is not an instance type", "m5.large"),
+    (with_spec("prices:\n  instanceTypes:\n    a: 1\n    a: 2"), "p.yaml:12: spec.prices.instanceTypes.a",
+     "already given in line 11", "keep one"),
+    (GOOD + "prices: {cpu: 1}\n", "p.yaml:9: prices", "belongs under spec", "indent it, as spec.prices"),
+]
+
 CASES = [
-    *THE_FILE, *THE_ENVELOPE, *THE_SPEC, *THE_ACCESS, *THE_PROVIDERS, *THE_GROUPS, *THE_OPTIONS, *THE_RULES
+    *THE_FILE, *THE_ENVELOPE, *THE_SPEC, *THE_ACCESS, *THE_PROVIDERS, *THE_GROUPS, *THE_OPTIONS, *THE_RULES,
+    *THE_PRICES,
 ]
 
 
@@ -316,9 +349,14 @@ def test_every_mistake_comes_at_once_in_the_order_of_the_text() -> None:
     ]
 
 
-def test_a_random_expander_must_be_last() -> None:
-    told = refusals(with_options("expander: [random, least-waste]"))
-    assert any("names another expander after random" in line for line in told)
+@pytest.mark.parametrize(("chain", "says"), [
+    ("[random, least-waste]", "names another expander after random; random leaves nothing to choose: put it last"),
+    ("random,least-waste", "names another expander after random; random leaves nothing to choose: put it last"),
+    ("[least-waste, least-waste]", "names least-waste twice; name each expander once"),
+    ("least-waste,random,random", "names random twice; name each expander once"),
+], ids=["X5-after-random", "X5-as-a-flag", "X5-twice", "X5-random-twice"])
+def test_X5_a_chain_that_upstream_would_not_start_with_is_refused(chain: str, says: str) -> None:
+    assert f"p.yaml:10: spec.options.expander: {says}" in refusals(with_options(f"expander: {chain}"))
 
 
 def test_a_secret_that_was_pasted_is_not_repeated() -> None:

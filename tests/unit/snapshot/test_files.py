@@ -54,6 +54,19 @@ def test_lists_single_objects_and_gzip_are_all_read(tmp_path: Path) -> None:
     assert [i.node for i in snapshot.groups[0].instances] == ["a-0"]
 
 
+@pytest.mark.parametrize(("given", "kept"), [
+    ({}, {"cpu": 2000, "memory": 4 * 2**30, "pods": 110}),
+    ({"allocatable": {"cpu": "1"}}, {"cpu": 1000}),
+    ({"allocatable": None}, {}),
+    ({"allocatable": {}}, {}),
+])
+def test_a_template_of_which_only_the_capacity_is_known_says_so(tmp_path: Path, given: Any, kept: Any) -> None:
+    template = _read(_write(tmp_path, [_node()], [_group(template=_node("t", **given))])).groups[0].template
+    assert template is not None
+    assert template.capacity == {"cpu": 2000, "memory": 4 * 2**30, "pods": 110}
+    assert template.allocatable == kept
+
+
 def test_siblings_on_different_nodes_are_one_class(tmp_path: Path) -> None:
     token = {"name": "kube-api-access-{}", "projected": {"sources": []}}
     pods = [_pod(f"p{at}", nodeName=f"n{at}", volumes=[{**token, "name": f"kube-api-access-abc{at}x"}])
@@ -61,6 +74,81 @@ def test_siblings_on_different_nodes_are_one_class(tmp_path: Path) -> None:
     snapshot = _read(_write(tmp_path, [_node(), *pods]))
     assert {pod.cls for pod in snapshot.pods} == {0}
     assert [pod.node for pod in snapshot.pods] == ["n0", "n1", "n2", "n3", "n4"]
+
+
+def _daemon(name: str, node: str, *others: str) -> dict[str, Any]:
+    """A pod of a DaemonSet, pinned to its node as its controller does it. others: nodes named in another term."""
+    fields = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    terms = [fields, *({"matchExpressions": [{"key": "x", "operator": "In", "values": [other]}]} for other in others)]
+    pod = _pod(name, nodeName=node, affinity={"nodeAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
+    pod["metadata"]["ownerReferences"] = [{"kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}]
+    return pod
+
+
+def test_daemons_of_different_nodes_are_one_class(tmp_path: Path) -> None:
+    snapshot = _read(_write(tmp_path, [_node(), *(_daemon(f"d{at}", f"n{at}", "other") for at in range(4))]))
+    assert ({pod.cls for pod in snapshot.pods}, [pod.node for pod in snapshot.pods]) == ({0}, ["n0", "n1", "n2", "n3"])
+
+
+def test_a_daemon_on_the_node_that_all_of_them_name_is_not_like_the_others(tmp_path: Path) -> None:
+    """Which of the two names is its own cannot be told from the text."""
+    pods = [_daemon("d1", "n1", "n3"), _daemon("d2", "n2", "n3"), _daemon("d3", "n3", "n3"), _daemon("d4", "n4", "n3")]
+    one, two, three, four = _read(_write(tmp_path, [_node(), *pods])).pods
+    assert one.cls == two.cls == four.cls != three.cls
+
+
+@pytest.mark.parametrize("named", [
+    {"nodeSelector": {"kubernetes.io/hostname": "NODE"}}, {"hostname": "NODE"}, {"containers": [{"name": "NODE"}]},
+    {"containers": [{"name": "c", "env": [{"name": "nodeName", "value": "NODE"}]}]},
+])
+def test_where_a_spec_names_its_node_elsewhere_too_it_is_read_for_itself(tmp_path: Path, named: dict[str, Any]) -> None:
+    """Siblings are told by their text, and what is read of each is still what it says."""
+    pods = [json.loads(json.dumps(_pod(f"p-{node}", **named, nodeName=node)).replace("NODE", node))
+            for node in ("n1", "n2", "n1", "n2", "n3")]
+    snapshot = _read(_write(tmp_path, [_node(), *pods]))
+    assert {pod.name: pod.node for pod in snapshot.pods} == {"p-n1": "n1", "p-n2": "n2", "p-n3": "n3"}
+    for pod in snapshot.pods:
+        selector = snapshot.cls(pod).node_selector
+        assert selector == ({"kubernetes.io/hostname": pod.node} if "nodeSelector" in named else {})
+
+
+@pytest.mark.parametrize("change", ["labels", "annotations", "namespace", "spec", "owner"])
+def test_siblings_that_differ_in_anything_that_counts_are_not_one_class(tmp_path: Path, change: str) -> None:
+    pods = [_pod(f"p{at}", nodeName=f"n{at}") for at in range(4)]
+    for pod in pods:
+        pod["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}]
+    odd = pods[2]
+    odd["metadata"] |= {
+        "labels": {"labels": {"a": "b"}}, "namespace": {"namespace": "other"},
+        "annotations": {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}},
+        "owner": {"ownerReferences": [{"kind": "ReplicaSet", "name": "s", "uid": "v", "controller": True}]},
+    }.get(change, {})
+    if change == "spec":
+        odd["spec"]["priority"] = 7
+    classes = {pod.name: pod.cls for pod in _read(_write(tmp_path, [_node(), *pods])).pods}
+    assert classes["p0"] == classes["p1"] == classes["p3"] != classes["p2"]
+
+
+@pytest.mark.parametrize("document", [
+    {"kind": "PodList", "items": [_pod("p"), _pod("q")]},
+    {"items": [_pod("p"), _pod("q")], "kind": "PodList"},
+    {"kind": "List", "items": [_pod("p"), _node("b-0", "b"), _pod("q")]},
+    {"kind": "List", "metadata": {"note": {"kind": "Node"}}, "items": [_pod("p"), _pod("q")]},
+    {"metadata": {"note": {"kind": "Node"}}, "items": [{k: v for k, v in _pod(name).items() if k != "kind"}
+                                                       for name in ("p", "q")], "kind": "PodList"},
+], ids=["of-pods", "kind-last", "of-all-kinds", "misleading", "misleading-and-kind-last"])
+def test_a_list_is_read_whatever_its_beginning_seems_to_say(tmp_path: Path, document: Any) -> None:
+    _write(tmp_path, [_node()])
+    (tmp_path / "pods.json").write_text(json.dumps(document))
+    snapshot = _read(tmp_path)
+    assert ([pod.name for pod in snapshot.pods], snapshot.gaps) == (["p", "q"], ())
+
+
+def test_pods_are_in_the_order_of_namespace_and_name(tmp_path: Path) -> None:
+    names = [("a", "z"), ("a-b", "a"), ("a.b", "a"), ("b", "a-b"), ("b", "a.b"), ("b", "a0")]
+    pods = [{**_pod(name), "metadata": {"name": name, "namespace": namespace}} for namespace, name in reversed(names)]
+    assert [(pod.namespace, pod.name) for pod in _read(_write(tmp_path, [_node(), *pods])).pods] == sorted(names)
 
 
 def test_finished_pods_are_left_out(tmp_path: Path) -> None:
@@ -90,9 +178,30 @@ def test_one_malformed_object_among_many_is_a_gap(
     assert detail in gap.detail
 
 
-def test_a_malformed_pod_on_a_node_names_the_node(tmp_path: Path) -> None:
-    bad = _pod("bad", nodeName="a-0", containers=[{"resources": {"requests": {"cpu": "many"}}}])
-    assert _read(_write(tmp_path, [_node(), bad])).gaps[0].node == "a-0"
+MANY = [{"resources": {"requests": {"cpu": "many"}}}]
+
+
+@pytest.mark.parametrize("others", [[_node()], [_pod("good")]], ids=["of-all-kinds", "of-pods"])
+@pytest.mark.parametrize("status", [{}, {"phase": "Running"}, {"phase": "Running", "containerStatuses": []}])
+def test_a_malformed_pod_on_a_node_names_the_node(tmp_path: Path, others: list[Any], status: Any) -> None:
+    """Whatever list it stands in, and however little else is known of it."""
+    _write(tmp_path, [_node()])
+    items = [*others, {**_pod("bad", nodeName="a-0", containers=MANY), "status": status}]
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": items}))
+    assert [(gap.name, gap.node, gap.place) for gap in _read(tmp_path).gaps] == [
+        ("ns/bad", "a-0", "pods.json: items[1]")]
+
+
+def test_every_malformed_pod_of_a_list_names_its_own_node(tmp_path: Path) -> None:
+    _write(tmp_path, [_node()])
+    pods = [_pod("p1", nodeName="n1", containers=MANY), _pod("p2", nodeName="n2"),
+            _pod("p3", nodeName="n3", containers=MANY)]
+    for pod in pods:
+        del pod["kind"]      # as the API's own lists have it
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "PodList", "items": pods}))
+    snapshot = _read(tmp_path)
+    assert [pod.name for pod in snapshot.pods] == ["p2"]
+    assert [(gap.name, gap.node) for gap in snapshot.gaps] == [("ns/p1", "n1"), ("ns/p3", "n3")]
 
 
 @pytest.mark.parametrize("item", ["x", None, 7, {"metadata": {"name": "a"}}])
@@ -110,6 +219,16 @@ def test_bytes_that_are_no_text_are_a_gap_never_a_crash(tmp_path: Path, field: s
     (tmp_path / "pods.json").write_bytes(bad.replace(b"MARK", b"a\xffb"))
     snapshot = _read(tmp_path)
     assert ([pod.name for pod in snapshot.pods], len(snapshot.gaps)) == (["good"], 1)
+
+
+@pytest.mark.parametrize("kind", ["PodList", "List"])
+def test_a_pod_with_bytes_that_are_no_text_still_names_its_node(tmp_path: Path, kind: str) -> None:
+    _write(tmp_path, [_node()])
+    bad = _pod("bad", nodeName="a-0")
+    bad["metadata"]["labels"] = {"a": "MARK"}
+    text = json.dumps({"kind": kind, "items": [_pod("good"), bad]}).encode()
+    (tmp_path / "pods.json").write_bytes(text.replace(b"MARK", b"a\xffb"))
+    assert [(gap.name, gap.node) for gap in _read(tmp_path).gaps] == [("ns/bad", "a-0")]
 
 
 def test_endless_nesting_is_an_error(tmp_path: Path) -> None:
@@ -200,9 +319,11 @@ _ENV = {"containers": [{"name": "c", "env": [{"name": "nodeName", "value": "x"}]
     pytest.param({"nodeName": None}, id="null"),
 ])
 def test_only_spec_nodeName_says_where_a_pod_runs(tmp_path: Path, spec: dict[str, Any]) -> None:
-    pods = [_pod("waits", **spec), _pod("runs", **{**spec, "nodeName": "a-0"})]
+    pods = [_pod("runs", **{**spec, "nodeName": "a-0"}), _pod("waits", **spec),
+            _pod("runs-too", **{**spec, "nodeName": "a-1"}), _pod("waits-too", **spec)]
     snapshot = _read(_write(tmp_path, [_node(), *pods]))
-    assert {pod.name: pod.node for pod in snapshot.pods} == {"waits": "", "runs": "a-0"}
+    assert {pod.name: pod.node for pod in snapshot.pods} == {
+        "waits": "", "waits-too": "", "runs": "a-0", "runs-too": "a-1"}
     assert {snapshot.cls(pod).node_selector.get("nodeName") for pod in snapshot.pods} == {
         spec.get("nodeSelector", {}).get("nodeName")}
 
@@ -221,3 +342,24 @@ def test_a_node_may_have_any_name_without_changing_what_its_daemons_ask_for(tmp_
     snapshot = _read(tmp_path)
     assert [snapshot.cls(pod).requests for pod in snapshot.pods] == [{"cpu": 1000}, {"cpu": 1000}]
     assert len(snapshot.classes) == 1, "a DaemonSet has one class, however many nodes there are"
+
+
+def test_a_label_beside_spec_nodeName_never_passes_for_it(tmp_path: Path) -> None:
+    def bound(name: str, wants: str, on: str) -> dict[str, Any]:
+        pod = _pod(name)
+        return {**pod, "spec": {"nodeSelector": {"nodeName": wants}, **pod["spec"], "nodeName": on}}
+
+    pods = [bound("p", "a-0", "a-0"), bound("q", "a-0", "a-0"), bound("r", "a-1", "a-0"), bound("s", "a-0", "a-1")]
+    snapshot = _read(_write(tmp_path, [_node(), *pods]))
+    assert {pod.name: (snapshot.cls(pod).node_selector["nodeName"], pod.node) for pod in snapshot.pods} == {
+        "p": ("a-0", "a-0"), "q": ("a-0", "a-0"), "r": ("a-1", "a-0"), "s": ("a-0", "a-1")}
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": "), (" , ", " : ")])
+def test_however_json_is_spaced_siblings_are_one_class(tmp_path: Path, separators: tuple[str, str]) -> None:
+    pods = [_pod(f"p{at}", nodeName=f"n{at}") for at in range(3)]
+    _write(tmp_path, [_node()])
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": pods}, separators=separators))
+    snapshot = _read(tmp_path)
+    assert [pod.node for pod in snapshot.pods] == ["n0", "n1", "n2"]
+    assert len(snapshot.classes) == 1

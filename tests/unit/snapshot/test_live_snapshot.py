@@ -11,8 +11,9 @@ import pytest
 from chalicelib.kube import errors
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.snapshot import Gap, Snapshot
-from chalicelib.snapshot.live import RESOURCES, Resource, take
+from chalicelib.model.snapshot import Gap, PriorityConfig, Snapshot
+from chalicelib.policy import priorities
+from chalicelib.snapshot.live import PRIORITY_CONFIG, RESOURCES, Resource, take
 from infra.local.http_script import HttpScript, Reply, Seen
 from tests.unit.kube.support import client, status
 
@@ -50,7 +51,17 @@ OBJECTS: dict[str, list[dict[str, Any]]] = {
         {**plain("web", selector={"matchLabels": {"app": "web"}}), "status": {"disruptionsAllowed": 1}}
     ],
     "Namespace": [{"metadata": {"name": "shop", "labels": {"team": "a"}}}],
+    "PersistentVolumeClaim": [plain("data", volumeName="pv1", storageClassName="fast")],
+    "PersistentVolume": [plain("pv1", capacity={"storage": "1Gi"})],
+    "StorageClass": [{"metadata": {"name": "fast"}, "provisioner": "csi.example"}],
+    "CSINode": [{"metadata": {"name": "n1"},
+                 "spec": {"drivers": [{"name": "csi.example", "allocatable": {"count": 3}}]}}],
+    "CSIDriver": [{"metadata": {"name": "csi.example"}, "spec": {"storageCapacity": True}}],
+    "CSIStorageCapacity": [{"metadata": {"name": "x", "namespace": "csi"}, "storageClassName": "fast",
+                            "nodeTopology": {}, "capacity": "5Gi"}],
 }
+PRIORITIES_AT = PRIORITY_CONFIG.format("kube-system")
+NO_CONFIG_MAP = Reply(404, status(404, "NotFound", "configmaps is not there"))
 
 
 class Api:
@@ -61,11 +72,13 @@ class Api:
         self._lock = threading.Lock()
 
     def __call__(self, seen: Seen) -> Reply:
-        kind = next(r.kind for r in RESOURCES if r.path == seen.path)
+        kind = next((r.kind for r in RESOURCES if r.path == seen.path), "ConfigMap")
         with self._lock:
             waiting = self.instead.get(kind)
             if waiting:
                 return waiting.pop(0)
+        if kind == "ConfigMap":
+            return NO_CONFIG_MAP
         start = int(seen.query.get("continue", "0"))
         items = OBJECTS[kind][start : start + 2]
         more: dict[str, str] = {"continue": str(start + 2)} if start + 2 < len(OBJECTS[kind]) else {}
@@ -96,6 +109,13 @@ def test_everything_in_the_table_is_read_into_the_snapshot() -> None:
     assert [d.name for d in taken.daemonsets] == ["agent"]
     assert [(b.name, b.allowed) for b in taken.budgets] == [("web", 1)]
     assert taken.namespaces == {"shop": {"team": "a"}}
+    stored = taken.storage
+    assert [(c.key, c.volume) for c in stored.claims] == [("shop/data", "pv1")]
+    assert [(v.name, v.capacity) for v in stored.volumes] == [("pv1", 2**30)]
+    assert [(c.name, c.provisioner) for c in stored.classes] == [("fast", "csi.example")]
+    assert [(n.name, n.limits) for n in stored.csi_nodes] == [("n1", {"csi.example": 3})]
+    assert [(c.storage_class, c.capacity) for c in stored.capacities] == [("fast", 5 * 2**30)]
+    assert stored.publishing == ("csi.example",)
     assert taken.groups == (NodeGroup("g1", "test", target=2),)
     assert taken.gaps == (Gap("provider/test", "one group is hidden"),)
 
@@ -105,6 +125,7 @@ def test_what_is_asked_of_the_server() -> None:
     first = {seen.path: dict(seen.query) for seen in requests if "continue" not in seen.query}
     assert first.pop("/api/v1/nodes") == {"resourceVersion": "0", "limit": "500"}
     assert first.pop("/api/v1/pods") == {"fieldSelector": UNFINISHED, "limit": "500"}
+    assert first.pop(PRIORITIES_AT) == {}
     assert {tuple(query.items()) for query in first.values()} == {(("limit", "500"),)}
     assert set(first) == {r.path for r in RESOURCES[2:]}
 
@@ -117,6 +138,48 @@ def test_a_refused_resource_is_a_gap_with_what_it_weakens(resource: Resource, co
     assert (gap.kind, gap.detail, gap.place) == (resource.kind, f"{resource.plural} is refused", resource.path)
     assert gap.weakens == resource.weakens != ()
     assert len(taken.pods) == 3
+
+
+@pytest.mark.parametrize(("answer", "expected"), [
+    pytest.param(NO_CONFIG_MAP, None, id="absent"),
+    pytest.param(Reply(body={"kind": "ConfigMap", "metadata": {"name": "cluster-autoscaler-priority-expander",
+                                                               "namespace": "kube-system"}}),
+                 priorities.read(None), id="without-its-key"),
+    pytest.param(Reply(body={"kind": "ConfigMap", "data": {"priorities": "10: [a]", "other": "x"}, "metadata": {
+        "name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"}}),
+        PriorityConfig("10: [a]", ((10, ("a",)),)), id="there"),
+])
+def test_the_priority_expanders_config_map(answer: Reply, expected: PriorityConfig | None) -> None:
+    taken, _ = snapshot(Api(ConfigMap=[answer]))
+    assert taken.priorities == expected
+    assert [gap.kind for gap in taken.gaps] == ["provider/test"]
+
+
+def test_a_config_map_that_may_not_be_read_is_a_gap_and_stops_nothing() -> None:
+    taken, _ = snapshot(Api(ConfigMap=[Reply(403, status(403, "Forbidden", "no config maps for you"))]))
+    assert taken.priorities is None
+    gap = taken.gaps[0]
+    assert (gap.kind, gap.name, gap.place) == ("ConfigMap", "kube-system/cluster-autoscaler-priority-expander",
+                                               PRIORITIES_AT)
+    assert gap.weakens
+
+
+def test_the_config_map_is_looked_for_where_the_options_say() -> None:
+    body = {"kind": "ConfigMap", "data": {"priorities": "1: [b]"}, "metadata": {
+        "name": "cluster-autoscaler-priority-expander", "namespace": "scaling"}}
+    with HttpScript(Api(ConfigMap=[Reply(body=body)])) as server:
+        taken = take("prod", client(server), observe, NOW, namespace="scaling")
+        paths = {seen.path for seen in server.requests}
+    assert PRIORITY_CONFIG.format("scaling") in paths
+    assert taken.priorities == PriorityConfig("1: [b]", ((1, ("b",)),))
+
+
+def test_a_malformed_claim_is_a_gap_that_names_it() -> None:
+    bad = plain("bad", resources={"requests": {"storage": "1.5Gii"}})
+    items = {"kind": "PersistentVolumeClaimList", "metadata": {}, "items": [*OBJECTS["PersistentVolumeClaim"], bad]}
+    taken, _ = snapshot(Api(PersistentVolumeClaim=[Reply(body=items)]))
+    assert [c.name for c in taken.storage.claims] == ["data"]
+    assert [(gap.kind, gap.name) for gap in taken.gaps[:1]] == [("PersistentVolumeClaim", "shop/bad")]
 
 
 def test_a_kind_of_controller_that_was_not_read_is_not_taken_for_absent() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 
 from chalicelib.handlers.rechecking import CONTROLLERS
-from chalicelib.snapshot.live import RESOURCES
+from chalicelib.snapshot.live import PRIORITY_CONFIG, RESOURCES
+from chalicelib.snapshot.storage import NAMESPACE
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
 # (group, resource, verb) -> the call that needs it. Reads of whole kinds are in the table of snapshot/live.py.
@@ -36,8 +37,16 @@ def test_the_cluster_role_is_the_table_and_the_calls_and_nothing_else() -> None:
     assert granted("ClusterRole") == {(r.group, r.plural, "list") for r in RESOURCES} | CALLS.keys()
 
 
+def test_the_role_allows_one_config_map_by_name() -> None:
+    [role] = (doc for doc in documents("rbac-workload.yaml") if doc["kind"] == "Role")
+    [rule] = role["rules"]
+    [plural], [name], namespace = rule["resources"], rule["resourceNames"], role["metadata"]["namespace"]
+    assert (rule["apiGroups"], rule["verbs"]) == ([""], ["get"])
+    assert PRIORITY_CONFIG.format(NAMESPACE) == f"/api/v1/namespaces/{namespace}/{plural}/{name}"
+
+
 def test_nothing_is_granted_by_wildcard() -> None:
-    words = {word for rule in granted("ClusterRole") for word in rule}
+    words = {word for kind in ("ClusterRole", "Role") for rule in granted(kind) for word in rule}
     assert "*" not in words
 
 

@@ -24,7 +24,8 @@ _TOPOLOGY = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _STORAGE = "storage.k8s.io"
 # What a pod that fits nowhere waits for: a change to any of these is worth another attempt.
 _WATCHED = (("nodes", ""), ("pods", ""), ("namespaces", ""), ("persistentvolumeclaims", ""), ("persistentvolumes", ""),
-            ("storageclasses", _STORAGE), ("csinodes", _STORAGE))
+            ("storageclasses", _STORAGE), ("csinodes", _STORAGE), ("csidrivers", _STORAGE),
+            ("csistoragecapacities", _STORAGE))
 
 
 class SchedulerLoop:
@@ -67,7 +68,9 @@ class SchedulerLoop:
             volumes=tuple(self._store.list("persistentvolumes")),
             storage_classes=tuple(listed(self._store, "storageclasses", _STORAGE)),
             csi_nodes=tuple(listed(self._store, "csinodes", _STORAGE)),
-            namespaces=tuple(self._store.list("namespaces")))
+            namespaces=tuple(self._store.list("namespaces")),
+            csi_drivers=tuple(listed(self._store, "csidrivers", _STORAGE)),
+            capacities=tuple(listed(self._store, "csistoragecapacities", _STORAGE)))
 
     def _carry_out(self, decision: Decision, *, again: bool) -> None:
         if decision.node is not None:

@@ -1,18 +1,17 @@
-"""Predicates about volumes: claims, bindings, zones, exclusive use, attach limits (scale-up.md §5.5).
+"""Predicates about volumes: claims, zones, exclusive use, disks, attach limits (scale-up.md §5.1, §5.5).
 
-Not simulated, on purpose: CSIStorageCapacity, and disks shared by in-tree plugins that no longer exist.
+What becomes of claims that wait for their first consumer is in binding.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
-from chalicelib.model.quantity import parse_quantity
+from infra.local.controllers.scheduler.binding import bind, class_of, is_bound, matches_volume, waits
 from infra.local.controllers.scheduler.node_local import NodeCheck, Nowhere
-from infra.local.controllers.scheduler.selectors import any_term, read_node_terms
 from infra.local.controllers.scheduler.views import NodeView, PodView
 from infra.local.controllers.scheduler.world import World
 
@@ -20,12 +19,11 @@ Json = Mapping[str, Any]
 
 UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 NODE_CONFLICT = "node(s) had volume node affinity conflict"
-NOTHING_TO_BIND = "node(s) didn't find available persistent volumes to bind"
 NO_ZONE = "node(s) had no available volume zone"
 EXCLUSIVE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+DISK_IN_USE = "node(s) had no available disk"
 TOO_MANY_VOLUMES = "node(s) exceed max volume count"
 
-_SELECTED_NODE = "volume.kubernetes.io/selected-node"
 # Each topology label with its older or newer name.
 _TOPOLOGY = {
     "topology.kubernetes.io/zone": "failure-domain.beta.kubernetes.io/zone",
@@ -33,6 +31,15 @@ _TOPOLOGY = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
 }
+# In-tree disks that CSI drivers have taken over: key of the source, field that names the disk, driver, old provisioner.
+_MIGRATED = (
+    ("awsElasticBlockStore", "volumeID", "ebs.csi.aws.com", "kubernetes.io/aws-ebs"),
+    ("gcePersistentDisk", "pdName", "pd.csi.storage.gke.io", "kubernetes.io/gce-pd"),
+    ("azureDisk", "diskURI", "disk.csi.azure.com", "kubernetes.io/azure-disk"),
+    ("cinder", "volumeID", "cinder.csi.openstack.org", "kubernetes.io/cinder"),
+    ("vsphereVolume", "volumePath", "csi.vsphere.vmware.com", "kubernetes.io/vsphere-volume"),
+    ("portworxVolume", "volumeID", "pxd.portworx.com", "kubernetes.io/portworx-volume"),
+)
 
 
 def _claims(pod: PodView, world: World) -> Iterator[Json]:
@@ -42,76 +49,34 @@ def _claims(pod: PodView, world: World) -> Iterator[Json]:
             yield claim
 
 
-def _class_of(claim: Json, world: World) -> Json | None:
-    return world.storage_classes.get(claim["spec"].get("storageClassName") or "")
+def _by_name(pod: PodView, world: World) -> Iterator[Json]:
+    """The claims that the pod names itself; some rules leave out those of generic ephemeral volumes."""
+    for volume in pod.raw["spec"].get("volumes") or ():
+        if "persistentVolumeClaim" in volume:
+            claim = world.claims.get((pod.namespace, volume["persistentVolumeClaim"]["claimName"]))
+            if claim is not None:
+                yield claim
 
 
-def _waits(claim: Json, world: World) -> bool:
-    chosen = _class_of(claim, world)
-    return chosen is not None and chosen.get("volumeBindingMode") == "WaitForFirstConsumer"
-
-
-def _bound_volumes(pod: PodView, world: World) -> list[Json]:
-    names = (claim["spec"].get("volumeName") or "" for claim in _claims(pod, world))
-    return [world.volumes[name] for name in names if name in world.volumes]
-
-
-def _matches_volume(volume: Json, node: NodeView) -> bool:
-    required = (volume["spec"].get("nodeAffinity") or {}).get("required")
-    return any_term(read_node_terms(required), node.labels, node.name)
+def _volume_of(claim: Json, world: World) -> Json | None:
+    return world.volumes.get(claim["spec"].get("volumeName") or "")
 
 
 def _nowhere(pod: PodView, world: World) -> Nowhere | None:
-    """A claim that is missing, going, or neither bound nor waiting for its first consumer."""
+    """A claim that is missing, going, neither bound nor waiting for its first consumer, or bound to nothing."""
     for name in pod.claims:
         claim = world.claims.get((pod.namespace, name))
         if claim is None:
             return Nowhere(f'persistentvolumeclaim "{name}" not found')
         if claim["metadata"].get("deletionTimestamp"):
             return Nowhere(f'persistentvolumeclaim "{name}" is being deleted')
-    unbound = any(not claim["spec"].get("volumeName") and not _waits(claim, world) for claim in _claims(pod, world))
-    return Nowhere(UNBOUND_IMMEDIATE) if unbound else None
-
-
-def _storage(raw: Json | None) -> int:
-    return parse_quantity(str((raw or {}).get("storage", "0")))
-
-
-def _free_volumes(claim: Json, node: NodeView, world: World) -> Iterator[str]:
-    """Unclaimed volumes of the claim's class on this node that are big enough and can be used as asked."""
-    spec = claim["spec"]
-    asked, modes = _storage((spec.get("resources") or {}).get("requests")), set(spec.get("accessModes") or ())
-    for name, volume in world.volumes.items():
-        offer = volume["spec"]
-        if (not offer.get("claimRef") and offer.get("storageClassName", "") == spec.get("storageClassName", "")
-                and _storage(offer.get("capacity")) >= asked and modes <= set(offer.get("accessModes") or ())
-                and _matches_volume(volume, node)):
-            yield name
-
-
-def _can_provision(claim: Json, node: NodeView, world: World) -> bool:
-    chosen = _class_of(claim, world) or {}
-    if chosen.get("provisioner") in {None, "", "kubernetes.io/no-provisioner"}:
-        return False
-    allowed = chosen.get("allowedTopologies") or ()
-    return not allowed or any(
-        all(node.labels.get(e["key"]) in e["values"] for e in term.get("matchLabelExpressions") or ())
-        for term in allowed)
-
-
-def _can_bind(claims: list[Json], node: NodeView, world: World) -> bool:
-    """Each claim gets a free volume of its own, or can have one made there."""
-    taken: set[str] = set()
-    for claim in claims:
-        selected = (claim["metadata"].get("annotations") or {}).get(_SELECTED_NODE)
-        if selected is not None and selected != node.name:
-            return False
-        free = next((name for name in _free_volumes(claim, node, world) if name not in taken), None)
-        if free is not None:
-            taken.add(free)
-        elif not _can_provision(claim, node, world):
-            return False
-    return True
+    for claim in _claims(pod, world):
+        if not is_bound(claim) and (claim["spec"].get("volumeName") or not waits(claim, world)):
+            return Nowhere(UNBOUND_IMMEDIATE)
+    for claim in _claims(pod, world):
+        if is_bound(claim) and _volume_of(claim, world) is None:
+            return Nowhere(f'persistentvolume "{claim["spec"]["volumeName"]}" not found')
+    return None
 
 
 def volume_binding(pod: PodView, world: World) -> NodeCheck | Nowhere | None:
@@ -119,40 +84,76 @@ def volume_binding(pod: PodView, world: World) -> NodeCheck | Nowhere | None:
     nowhere = _nowhere(pod, world)
     if nowhere is not None or not pod.claims:
         return nowhere
-    bound = _bound_volumes(pod, world)
-    waiting = [claim for claim in _claims(pod, world) if not claim["spec"].get("volumeName")]
+    bound = [volume for claim in _claims(pod, world) if is_bound(claim)
+             for volume in (_volume_of(claim, world),) if volume is not None]
+    waiting = [claim for claim in _claims(pod, world) if not is_bound(claim)]
 
     def check(node: NodeView) -> list[str]:
-        reasons = [] if all(_matches_volume(volume, node) for volume in bound) else [NODE_CONFLICT]
-        return reasons if _can_bind(waiting, node, world) else [*reasons, NOTHING_TO_BIND]
+        reasons = [] if all(matches_volume(volume, node) for volume in bound) else [NODE_CONFLICT]
+        problem = bind(waiting, node, world)
+        return [*reasons, problem] if problem else reasons
     return check
 
 
 def volume_zone(pod: PodView, world: World) -> NodeCheck | None:
     """A bound volume's zone and region labels (a `__`-joined set) must name the node's; a node without any passes."""
-    wanted = [(key, set(value.split("__"))) for volume in _bound_volumes(pod, world)
-              for key, value in (volume["metadata"].get("labels") or {}).items() if key in _TOPOLOGY]
+    bound = [volume for claim in _by_name(pod, world) if is_bound(claim)
+             for volume in (_volume_of(claim, world),) if volume is not None]
+    labelled = [(key, [part.strip() for part in value.split("__")]) for volume in bound
+                for key, value in (volume["metadata"].get("labels") or {}).items() if key in _TOPOLOGY]
+    wanted = [(key, values) for key, values in labelled if "" not in values]     # a malformed label is no label
     if not wanted:
         return None
 
     def check(node: NodeView) -> list[str]:
         if not any(key in node.labels for key in _TOPOLOGY):
             return []
-        ok = all(node.labels.get(key, node.labels.get(_TOPOLOGY[key], "")) in values for key, values in wanted)
+        ok = all(node.labels.get(key, node.labels.get(_TOPOLOGY[key])) in values for key, values in wanted)
         return [] if ok else [NO_ZONE]
     return check
 
 
 def volume_restrictions(pod: PodView, world: World) -> NodeCheck | None:
-    """A ReadWriteOncePod claim that a placed pod already uses."""
-    exclusive = {c["metadata"]["name"] for c in _claims(pod, world)
+    """A disk that a pod there uses in conflict; a ReadWriteOncePod claim that a placed pod already uses."""
+    exclusive = {c["metadata"]["name"] for c in _by_name(pod, world)
                  if "ReadWriteOncePod" in (c["spec"].get("accessModes") or ())}
-    if not any(other.namespace == pod.namespace and exclusive & set(other.claims) for _, other in world.placed()):
+    in_use = bool(exclusive) and any(
+        other.namespace == pod.namespace and exclusive & {c["metadata"]["name"] for c in _by_name(other, world)}
+        for _, other in world.placed())
+    mine = [volume for volume in pod.raw["spec"].get("volumes") or () if _SAME.keys() & volume.keys()]
+    if not mine and not in_use:
         return None
 
-    def check(_node: NodeView) -> list[str]:
-        return [EXCLUSIVE]
+    def check(node: NodeView) -> list[str]:
+        for other in world.pods_on(node.name) if mine else ():
+            if any(_conflict(one, held) for one in mine for held in other.raw["spec"].get("volumes") or ()):
+                return [DISK_IN_USE]
+        return [EXCLUSIVE] if in_use else []
     return check
+
+
+def _same_image(one: Json, other: Json) -> bool:
+    shared = set(one["monitors"]) & set(other["monitors"])
+    return bool(shared) and (one.get("pool", "rbd"), one["image"]) == (other.get("pool", "rbd"), other["image"])
+
+
+# Disks that pods name directly, and when two of a kind are the same one.
+_SAME: Mapping[str, Callable[[Json, Json], bool]] = {
+    "awsElasticBlockStore": lambda one, other: one["volumeID"] == other["volumeID"],
+    "gcePersistentDisk": lambda one, other: one["pdName"] == other["pdName"],
+    "iscsi": lambda one, other: one["iqn"] == other["iqn"],
+    "rbd": _same_image,
+}
+
+
+def _conflict(one: Json, other: Json) -> bool:
+    """Two mounts of one disk on a node: only readers may share it, and on EBS not even they."""
+    for kind, same in _SAME.items():
+        mine, held = one.get(kind), other.get(kind)
+        readers = kind != "awsElasticBlockStore" and mine and held and mine.get("readOnly") and held.get("readOnly")
+        if mine and held and same(mine, held) and not readers:
+            return True
+    return False
 
 
 class _Attached(msgspec.Struct, frozen=True):
@@ -160,19 +161,27 @@ class _Attached(msgspec.Struct, frozen=True):
     handle: str
 
 
+def _source(spec: Json) -> _Attached | None:
+    """The disk of a volume's or a PersistentVolume's own source."""
+    for kind, field, driver, _ in _MIGRATED:
+        if spec.get(kind):
+            return _Attached(driver, spec[kind].get(field, ""))
+    csi = spec.get("csi")
+    return _Attached(csi["driver"], csi.get("volumeHandle", "")) if csi else None
+
+
 def _attachments(pod: PodView, world: World) -> set[_Attached]:
-    """CSI volumes of a pod, bound or to be made."""
-    found = set()
+    """CSI volumes of a pod, bound or to be made. CSI volumes written into the pod itself do not count."""
+    found = {_source(volume) for volume in pod.raw["spec"].get("volumes") or () if "csi" not in volume}
     for claim in _claims(pod, world):
-        meta = claim["metadata"]
-        volume = world.volumes.get(claim["spec"].get("volumeName") or "")
-        csi = volume["spec"].get("csi") if volume else None
-        if csi:
-            found.add(_Attached(csi["driver"], csi.get("volumeHandle", "")))
-        elif volume is None:
-            driver = (_class_of(claim, world) or {}).get("provisioner", "")
-            found.add(_Attached(driver, f"{pod.namespace}/{meta['name']}"))
-    return found
+        volume = _volume_of(claim, world)
+        if volume is not None:
+            found.add(_source(volume["spec"]))
+        else:
+            provisioner = (class_of(claim, world) or {}).get("provisioner", "")
+            driver = next((driver for *_, driver, old in _MIGRATED if old == provisioner), provisioner)
+            found.add(_Attached(driver, f"{pod.namespace}/{claim['metadata']['name']}"))
+    return {each for each in found if each is not None and each.driver and each.handle}
 
 
 def node_volume_limits(pod: PodView, world: World) -> NodeCheck | None:

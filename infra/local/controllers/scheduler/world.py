@@ -25,6 +25,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     storage_classes: tuple[Json, ...] = ()   # storage.k8s.io/v1 StorageClass
     csi_nodes: tuple[Json, ...] = ()         # storage.k8s.io/v1 CSINode
     namespaces: tuple[Json, ...] = ()        # core/v1 Namespace
+    csi_drivers: tuple[Json, ...] = ()       # storage.k8s.io/v1 CSIDriver
+    capacities: tuple[Json, ...] = ()        # storage.k8s.io/v1 CSIStorageCapacity
 
 
 class World:
@@ -41,6 +43,8 @@ class World:
         self.volumes = {v["metadata"]["name"]: v for v in around.volumes}
         self.storage_classes = {c["metadata"]["name"]: c for c in around.storage_classes}
         self.csi_nodes = {n["metadata"]["name"]: n for n in around.csi_nodes}
+        self.csi_drivers = {d["metadata"]["name"]: d for d in around.csi_drivers}
+        self.capacities = around.capacities
         self._namespaces = {n["metadata"]["name"]: n["metadata"].get("labels") or {} for n in around.namespaces}
         for pod in pods:
             if pod.node and not pod.finished:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from infra.local.controllers.scheduler.binding import NO_SPACE, NOTHING_TO_BIND
 from infra.local.controllers.scheduler.volumes import (
+    DISK_IN_USE,
     EXCLUSIVE,
     NO_ZONE,
     NODE_CONFLICT,
-    NOTHING_TO_BIND,
     TOO_MANY_VOLUMES,
     UNBOUND_IMMEDIATE,
 )
@@ -127,3 +128,48 @@ def test_an_ephemeral_volume_has_a_claim_named_after_its_pod() -> None:
     asking = pod("web", volumes=[{"name": "scratch", "ephemeral": {}}])
     assert fitting(asking, [A], around=Surroundings(claims=(claim("web-scratch", volume="v"),),
                                                     volumes=(volume("v"),)))
+
+
+@pytest.mark.parametrize(("left", "fits"), [
+    pytest.param({"nodeTopology": {"matchLabels": {ZONE: "a"}}, "capacity": "10Gi"}, {"a1"}, id="enough-in-a"),
+    pytest.param({"nodeTopology": {}, "capacity": "9Gi"}, set(), id="too-little"),
+    pytest.param({"nodeTopology": {}, "capacity": "90Gi", "maximumVolumeSize": "9Gi"}, set(), id="none-so-large"),
+    pytest.param({"capacity": "90Gi"}, set(), id="reaches-no-node"),
+    pytest.param({"nodeTopology": {}, "capacity": "90Gi", "storageClassName": "slow"}, set(), id="another-class"),
+])
+def test_storage_that_a_driver_says_is_left(left: dict[str, Any], fits: set[str]) -> None:
+    around = Surroundings(
+        claims=(claim(storage_class="fast"),), storage_classes=(dynamic(),),
+        csi_drivers=({"metadata": {"name": "csi.example"}, "spec": {"storageCapacity": True}},),
+        capacities=({"metadata": {"name": "c"}, "storageClassName": "fast", **left},))
+    assert reasons(using("data"), [A, B], around=around) == {
+        name: [] if name in fits else [NO_SPACE] for name in ("a1", "b1")}
+    silent = Surroundings(claims=around.claims, storage_classes=around.storage_classes, capacities=around.capacities)
+    assert fitting(using("data"), [A, B], around=silent) == {"a1", "b1"}
+
+
+@pytest.mark.parametrize(("source", "read_only", "conflict"), [
+    ({"gcePersistentDisk": {"pdName": "d"}}, False, True), ({"gcePersistentDisk": {"pdName": "d"}}, True, False),
+    ({"awsElasticBlockStore": {"volumeID": "d"}}, True, True), ({"iscsi": {"iqn": "i", "lun": 0}}, False, True),
+    ({"rbd": {"monitors": ["m"], "image": "i"}}, False, True),
+    ({"rbd": {"monitors": ["m"], "image": "i"}}, True, False), ({"iscsi": {"iqn": "i", "lun": 0}}, True, False),
+    ({"nfs": {"server": "s", "path": "/"}}, False, False)])
+def test_one_disk_on_one_node(source: dict[str, dict[str, Any]], read_only: bool, conflict: bool) -> None:
+    volumes = [{"name": "v", **{kind: {**details, "readOnly": read_only} for kind, details in source.items()}}]
+    there = pod("user", on="a1", volumes=volumes)
+    assert reasons(pod(volumes=volumes), [A, B], [there]) == {"a1": [DISK_IN_USE] if conflict else [], "b1": []}
+
+
+def test_the_smallest_claim_chooses_the_smallest_volume() -> None:
+    small, large = volume("s", storageClassName="local"), volume("l", storageClassName="local",
+                                                                 capacity={"storage": "20Gi"})
+    big = claim("big", storage_class="local")
+    big["spec"]["resources"]["requests"]["storage"] = "20Gi"
+    around = Surroundings(claims=(big, claim(storage_class="local")), storage_classes=(WAITING,),
+                          volumes=(large, small))
+    assert fitting(using("big", "data"), [A], around=around) == {"a1"}
+
+
+def test_a_claim_bound_to_a_volume_that_is_gone_fits_nowhere() -> None:
+    assert reasons(using("data"), [A], around=Surroundings(claims=(claim(volume="v"),))) == {
+        "a1": ['persistentvolume "v" not found']}

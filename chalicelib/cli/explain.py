@@ -1,0 +1,33 @@
+"""`outscaler explain pod|node|group NAME`: one thing's part of the plan, in sentences first and with all its reasons.
+
+It makes the same plan as `outscaler plan` with the same arguments, and shows of it what concerns the one thing.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from chalicelib.cli import answers, explain_group, explain_node, explain_pod, source
+from chalicelib.cli.answers import Answer, Scene
+from chalicelib.cli.output import emit
+
+_KINDS: dict[str, Callable[[Scene, str], Answer]] = {
+    "pod": explain_pod.answer, "node": explain_node.answer, "group": explain_group.answer,
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """KIND, NAME, and the sources."""
+    parser.add_argument("kind", choices=tuple(_KINDS), help="what NAME is")
+    parser.add_argument("name", metavar="NAME", help="a pod as namespace/name, or by its name alone; a node; a group")
+    source.add_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the answer; raises BadInput, also for a name that is not known."""
+    case = source.read(args)
+    scene = Scene(case, source.decided(case))
+    answer = _KINDS[args.kind](scene, args.name)
+    emit(args.output, answers.as_document(answer, scene), lambda: answers.as_blocks(answer, scene))
+    return 0

@@ -1,0 +1,64 @@
+"""Names as people type them, looked up: exact, or refused with the names that were perhaps meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+from chalicelib.model.errors import BadInput
+
+_SHOWN = 5
+_COMPARED = 5000        # names that are compared letter by letter: each costs some microseconds
+_T = TypeVar("_T")
+
+
+def named(name: str, known: Mapping[str, _T], place: str, what: str) -> _T:
+    """The thing of that name; raises BadInput with the nearest ones. what: `node`, `node group`, for the message."""
+    if name in known:
+        return known[name]
+    raise unknown(name, known, place, what)
+
+
+def namespaced(name: str, known: Mapping[str, _T], place: str, what: str) -> _T:
+    """The thing called `namespace/name`, or `name` if only one namespace has one; raises BadInput."""
+    if "/" in name or name in known:
+        return named(name, known, place, what)
+    keys = sorted(key for key in known if key.partition("/")[2] == name)
+    if len(keys) == 1:
+        return known[keys[0]]
+    if not keys:
+        raise unknown(name, known, place, what)
+    raise BadInput(place, f"{name!r} is in {len(keys)} namespaces", f"write one of {_some(keys)}")
+
+
+def unknown(name: str, known: Collection[str], place: str, what: str) -> BadInput:
+    """No such thing, and what was perhaps meant."""
+    close = near(name, known)
+    if close:
+        remedy = f"did you mean {_some(close)}?"
+    else:
+        remedy = f"there are {_some(sorted(known))}" if known else f"there is no {what} at all"
+    return BadInput(place, f"no {what} is called {name!r}", remedy)
+
+
+def near(name: str, known: Collection[str]) -> list[str]:
+    """Names that begin with it, else that contain it, else that look like it; `namespace/` counts where it is given."""
+    space, _, wanted = name.rpartition("/")
+    inside = {each: each.removeprefix(f"{space}/") if space else each.rpartition("/")[2] for each in sorted(known)
+              if not space or each.startswith(f"{space}/")}
+    fits: tuple[Callable[[str], bool], ...] = (lambda short: short.startswith(wanted), lambda short: wanted in short)
+    for fit in fits:
+        hits = [each for each, short in inside.items() if fit(short)]
+        if hits:
+            return hits
+    alike = [short for short in inside.values() if abs(len(short) - len(wanted)) <= max(3, len(wanted) // 3)]
+    close = get_close_matches(wanted, alike[:_COMPARED], n=3)
+    if not close and space:
+        return near(wanted, known)
+    return [each for text in dict.fromkeys(close) for each, short in inside.items() if short == text]
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return f"{shown} and {len(names) - _SHOWN} more" if len(names) > _SHOWN else shown

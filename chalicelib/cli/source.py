@@ -1,0 +1,176 @@
+"""What `plan` and `explain` are asked about: a cluster from files or alive, a policy, a memory, an instant, and what is
+to be assumed beside it. The same arguments for both, so that the one explains what the other shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import msgspec
+
+from chalicelib.cli import saved_memory, whatif
+from chalicelib.cli.output import warn
+from chalicelib.cli.policy_groups import with_bounds
+from chalicelib.model.errors import BadInput
+from chalicelib.model.memory import Memory
+from chalicelib.model.plan import Plan
+from chalicelib.model.policy import Policy
+from chalicelib.model.quantity import parse_duration
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.times import parse_time
+
+
+class Case(msgspec.Struct, frozen=True):
+    """All that a plan is made of. assumed: one sentence per assumption; read: seconds it took to read."""
+
+    snapshot: Snapshot
+    policy: Policy
+    memory: Memory
+    now: float
+    seed: int
+    unneeded_for: float | None
+    assumed: tuple[str, ...]
+    read: float
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """A plan, the memory after it, and the seconds both took."""
+
+    plan: Plan
+    memory: Memory
+    timings: dict[str, float]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The sources of architecture §8, and the what-if."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
+    source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
+    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
+    parser.add_argument("--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json")
+    parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers")
+    parser.add_argument("--memory", metavar="FILE", type=Path, help="what is remembered, as --save-memory wrote it")
+    parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[],
+                        help="an option, as in the policy; may be repeated")
+    parser.add_argument("--now", metavar="RFC3339", help="the instant to plan for; default DIR/captured-at, else now")
+    parser.add_argument("--seed", type=int, default=0, help="for expanders that draw lots")
+    parser.add_argument("--assume-unneeded-for", metavar="DURATION",
+                        help="treat every unneeded node as unneeded for so long, to see the removals")
+    whatif.add_arguments(parser)
+
+
+def read(args: argparse.Namespace) -> Case:
+    """Read everything; raises BadInput."""
+    if args.snapshot is not None and args.context is not None:
+        raise BadInput("--context", "belongs to --kubeconfig, and --snapshot is given", "take it out")
+    policy = _policy(args)
+    now = _now(args)
+    memory = saved_memory.read(args.memory) if args.memory is not None else Memory()
+    unneeded_for = _duration(args.assume_unneeded_for)
+    started = time.perf_counter()
+    snapshot = _snapshot(args, policy, now)
+    took = time.perf_counter() - started
+    snapshot, memory, assumed = whatif.assume(args, snapshot, memory, now, policy.options)
+    return Case(snapshot, policy, memory, now, args.seed, unneeded_for, assumed, took)
+
+
+def decided(case: Case, policy: Policy | None = None) -> Decided:
+    """The plan for a case, or for the same case under another policy."""
+    from chalicelib.plan.decide import decide
+
+    started = time.perf_counter()
+    plan, memory = decide(case.snapshot, policy or case.policy, case.memory, case.now, case.seed,
+                          assume_unneeded_for=case.unneeded_for)
+    return Decided(plan, memory, {"decode": case.read, "plan": time.perf_counter() - started})
+
+
+def _policy(args: argparse.Namespace) -> Policy:
+    from chalicelib.dispatch.guard import permitted
+    from chalicelib.policy.load import load
+    from chalicelib.policy.overrides import with_options
+
+    policy = Policy(name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem)
+    if args.policy is not None:
+        policy, warnings = load(_text(args.policy), place=args.policy.name)
+        for warning in warnings:
+            warn(warning)
+        if not permitted(policy).plan:
+            warn(f"{args.policy.name}: mode is {permitted(policy).word}: nothing would be done; planned all the same")
+    return with_options(policy, args.option, warn=warn)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise BadInput(str(path), "is not UTF-8 text", "save it as UTF-8") from None
+
+
+def _now(args: argparse.Namespace) -> float:
+    if args.now is not None:
+        return _instant(args.now, "--now")
+    captured = args.snapshot / "captured-at" if args.snapshot else None
+    if captured is not None and captured.is_file():
+        return _instant(captured.read_bytes().decode("utf-8", "replace").strip(), str(captured))
+    return time.time()
+
+
+def _instant(text: str, place: str) -> float:
+    try:
+        return parse_time(text)
+    except BadInput as error:
+        raise BadInput(place, f"{text[:60]!r} is not a time", error.remedy) from None
+
+
+def _duration(text: str | None) -> float | None:
+    """--assume-unneeded-for in seconds; None if it is not given."""
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except BadInput as error:
+        raise BadInput("--assume-unneeded-for", error.problem, error.remedy) from None
+    if seconds < 0:
+        raise BadInput("--assume-unneeded-for", f"{text!r} is negative", f"write it as Go does: {text.lstrip('-')}")
+    return seconds
+
+
+def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
+    from chalicelib.snapshot import files
+
+    if args.snapshot is not None:
+        snapshot = files.read(args.snapshot, node_groups=args.node_groups, cluster=policy.name, taken_at=now,
+                              namespace=policy.options.namespace)
+    else:
+        snapshot = _live(args, policy, now)
+        if args.node_groups is None:        # the providers have laid the policy's bounds over their own
+            return snapshot
+    return with_bounds(snapshot, policy.node_groups, place=args.policy.name if args.policy else "--policy", warn=warn)
+
+
+def _live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
+    """A snapshot of a live cluster; groups come from --node-groups, or from the policy's providers."""
+    from chalicelib.kube.connect import connect
+    from chalicelib.model.policy import KubernetesAccess
+    from chalicelib.providers.registry import providers as for_policy
+    from chalicelib.snapshot import files, live
+    from chalicelib.snapshot.observe import observe
+
+    access = KubernetesAccess(kubeconfig_file=str(args.kubeconfig), context=args.context or "",
+                              allow_insecure_tls=policy.kubernetes.allow_insecure_tls)
+    kube = connect(access, _no_secrets, clock=time.time)
+    if args.node_groups is not None:
+        return live.take(policy.name, kube, lambda nodes: (files.groups(args.node_groups, nodes), ()), now,
+                         namespace=policy.options.namespace)
+    if not policy.providers:
+        raise BadInput("--kubeconfig", "says nothing about node groups",
+                       "add --node-groups FILE, or --policy FILE with providers")
+    providers = for_policy(policy, kube, _no_secrets, time.time)
+    return live.take(policy.name, kube, lambda nodes: observe(providers, nodes), now,
+                     namespace=policy.options.namespace)
+
+
+def _no_secrets(name: str) -> str:
+    raise BadInput(f"secret {name}", "is not read from here", "name files instead of secrets when planning by hand")

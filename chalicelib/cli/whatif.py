@@ -1,0 +1,190 @@
+"""The what-if of `plan` and `explain`: --add-pods, --remove-node, --group. Words into plan/whatif.py, and what was
+assumed into a sentence each, because an answer to another question than the one people think they asked is worse than
+none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from chalicelib.cli.find import named, namespaced
+from chalicelib.cli.output import warn
+from chalicelib.model.errors import BadInput
+from chalicelib.model.memory import Memory
+from chalicelib.model.pod import Pod
+from chalicelib.model.policy import Options
+from chalicelib.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from chalicelib.plan.whatif import Bounds, Loss, Wanted
+
+_MOST = 500_000
+_SIGN = "\N{MULTIPLICATION SIGN}"      # what people see and copy; * and x are what they can type
+_TIMES = re.compile(rf"(\d{{1,9}})\s*[{_SIGN}*xX]\s*(.+)", re.DOTALL)
+_FORM = f"write FILE, or N{_SIGN}FILE, or N{_SIGN}namespace/name of a pod or workload"
+_BOUNDS = ("min", "max", "size")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """--add-pods, --remove-node, --group; each may be repeated."""
+    parser.add_argument("--add-pods", metavar=f"FILE|N{_SIGN}TEMPLATE", action="append", default=[],
+                        help="what if these were pending as well? The pods and workloads of a manifest; or N pods like "
+                             "the one in a file, or like a pod or workload of the cluster, namespace/name")
+    parser.add_argument("--remove-node", metavar="NAME", action="append", default=[],
+                        help="what if this node were gone, and its group smaller by one?")
+    parser.add_argument("--group", metavar="ID:max=N,min=N,size=N", action="append", default=[],
+                        help="what if a node group had other bounds, or had been asked for another size?")
+
+
+def assume(args: argparse.Namespace, snapshot: Snapshot, memory: Memory, now: float, options: Options) -> tuple[
+        Snapshot, Memory, tuple[str, ...]]:
+    """The cluster and its memory as the arguments want them, and a sentence per assumption; raises BadInput."""
+    if not (args.add_pods or args.remove_node or args.group):
+        return snapshot, memory, ()
+    from chalicelib.plan import whatif
+
+    says: list[str] = []
+    wanted = [each for text in args.add_pods for each in _wanted(text, snapshot)]    # before its model may go
+    if args.remove_node:
+        nodes = {node.name: node.name for node in snapshot.nodes}
+        names = [named(name, nodes, "--remove-node", "node") for name in args.remove_node]
+        snapshot, memory, losses = whatif.without_nodes(snapshot, memory, names, now, options)
+        says += [_of_loss(loss) for loss in losses]
+    if wanted:
+        snapshot, added = whatif.with_pods(snapshot, wanted, now, options)
+        says += [_of_added(names) for names in added]
+    for text in args.group:
+        name, bounds = _bounds(text)
+        group = named(name, {each.id: each for each in snapshot.groups}, "--group", "node group")
+        before = {"min": group.min, "max": group.max, "size": group.target}
+        snapshot, memory = whatif.with_bounds(snapshot, memory, name, bounds, now, options)
+        changes = [f"{key} {value} instead of {before[key]}" for key in _BOUNDS
+                   if (value := getattr(bounds, key)) is not None]
+        says.append(f"node group {name} has {', '.join(changes)}")
+    return snapshot, memory, tuple(says)
+
+
+def _of_added(names: Sequence[str]) -> str:
+    if len(names) < 3:
+        return f"pending as well: {', '.join(names) or 'no pods'}"
+    return f"pending as well: {len(names)} pods, {names[0]} to {names[-1]}"
+
+
+def _of_loss(loss: Loss) -> str:
+    text = f"node {loss.node} is gone" + (f", and {loss.group} is smaller by one" if loss.group else "")
+    text += f"; {len(loss.again)} of its pods want a node again"
+    return f"{text}, {len(loss.lost)} will not come back: {', '.join(loss.lost[:3])}" if loss.lost else text
+
+
+# -- --group ---------------------------------------------------------------------------------------------------------
+
+
+def _bounds(text: str) -> tuple[str, Bounds]:
+    """`ID:max=50,min=2`; an id may have colons itself. Raises BadInput."""
+    from chalicelib.plan.whatif import Bounds
+
+    name, colon, settings = text.rpartition(":")
+    values: dict[str, int] = {}
+    for setting in settings.split(",") if colon else ():
+        key, _, value = (part.strip() for part in setting.partition("="))
+        if key not in _BOUNDS or not value.isdecimal() or not value.isascii() or len(value) > 9:
+            raise BadInput(f"--group {name}", f"{setting.strip()!r} is no setting", "write max=50, min=2 or size=5")
+        values[key] = int(value)
+    if not name or not values:
+        raise BadInput("--group", f"{text!r} says nothing", "write ID:max=50, and min= or size= behind commas")
+    return name, Bounds(**values)
+
+
+# -- --add-pods ------------------------------------------------------------------------------------------------------
+
+
+def _wanted(text: str, snapshot: Snapshot) -> tuple[Wanted, ...]:
+    """What one --add-pods asks for."""
+    if Path(text).is_file():
+        return _of_file(Path(text), snapshot)
+    times = _TIMES.fullmatch(text)
+    count, template = (int(times[1]), times[2].strip()) if times else (1, text)
+    if not 0 < count <= _MOST:
+        raise BadInput("--add-pods", f"{count} pods are not to be added", f"write a number from 1 to {_MOST}")
+    if Path(template).is_file():
+        entries = _of_file(Path(template), snapshot)
+        if len(entries) != 1:
+            raise BadInput(f"--add-pods {text}", f"{template} holds {len(entries)} pods or workloads",
+                           f"N{_SIGN} takes a file with one; without it all of them are added")
+        return (msgspec.structs.replace(entries[0], count=count, keep_name=False),)
+    if times is None and "/" not in template:
+        raise BadInput("--add-pods", f"there is no file {text}", _FORM)
+    return (_like(template, count, snapshot),)
+
+
+def _of_file(path: Path, snapshot: Snapshot) -> tuple[Wanted, ...]:
+    from chalicelib.snapshot.extend import flat, wanted
+
+    try:
+        objects = [each for document in _documents(path) for each in flat(document)]
+    except RecursionError:
+        raise BadInput(f"--add-pods {path}", "holds itself", "write it without such an alias") from None
+    found, skipped = wanted(objects, path.name, snapshot.classes)
+    if not found:
+        raise BadInput(f"--add-pods {path}", "holds no pods" + (f", only {', '.join(skipped)}" if skipped else ""),
+                       "give Pods, or workloads with a pod template, as JSON or YAML")
+    if skipped:
+        warn(f"--add-pods {path}: {', '.join(skipped)} passed over: no pods in it")
+    for each in found:
+        if each.cls.priority_class and each.cls.priority is None:
+            warn(f"--add-pods {path}: {each.namespace}/{each.name}: no pod of the cluster has priority class "
+                 f"{each.cls.priority_class}, so its value is not known, and none is assumed")
+    return found
+
+
+def _documents(path: Path) -> Iterator[Any]:
+    """JSON if it is, else YAML with any number of documents; raises BadInput."""
+    data = path.read_bytes()
+    try:
+        yield msgspec.json.decode(data)
+        return
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    import yaml
+
+    try:
+        yield from yaml.safe_load_all(data.decode("utf-8-sig"))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise BadInput(f"--add-pods {path}", f"is neither JSON nor YAML ({error})", "mend it") from None
+
+
+def _like(name: str, count: int, snapshot: Snapshot) -> Wanted:
+    """N more of a pod of the cluster, or of a workload's newest pod. They have its claims, too."""
+    from chalicelib.plan.whatif import Wanted, afresh
+
+    known = {**_of_workloads(snapshot), **{pod.key: pod for pod in snapshot.pods}}
+    pod = namespaced(name, known, "--add-pods", "file, pod or workload with pods")
+    cls = snapshot.cls(pod)
+    if cls.mirror:
+        raise BadInput(f"--add-pods {name}", "is a static pod of its node, which nobody schedules", _FORM)
+    claims = [volume.claim for volume in cls.volumes if volume.claim and volume.template is None]
+    if claims:
+        warn(f"--add-pods {name}: its copies share its claims: {', '.join(claims)}")
+    node = next((node for node in snapshot.nodes if node.name == pod.node), None)
+    return Wanted(pod.namespace, name.rpartition("/")[2], afresh(cls, node), count)
+
+
+def _of_workloads(snapshot: Snapshot) -> dict[str, Pod]:
+    """namespace/name of each controller, and of the controller of that, with its newest pod."""
+    above = {(c.kind, c.namespace, c.name): c.owner for c in snapshot.controllers if c.owner is not None}
+    newest: dict[str, Pod] = {}
+    for pod in sorted(snapshot.pods, key=lambda pod: (pod.created, pod.name)):
+        owner = snapshot.cls(pod).owner
+        if owner is None or pod.deleted:
+            continue
+        newest[f"{pod.namespace}/{owner.name}"] = pod
+        top = above.get((owner.kind, pod.namespace, owner.name))
+        if top is not None:
+            newest[f"{pod.namespace}/{top.name}"] = pod
+    return newest

@@ -1,0 +1,85 @@
+"""Where the pods of a plan would go: its promises, as data and in a few rows however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from chalicelib.model.plan import Plan, Promise
+
+_NAMED, _ROWS, _NODES = 3, 4, 10
+
+
+def as_data(promise: Promise) -> dict[str, Any]:
+    """{"pods": […], "node": …} for a node that exists or is on its way, else {"pods": […], "group": …, "number": …}."""
+    place = {"node": promise.node} if promise.node else {"group": promise.group, "number": promise.number}
+    return {"pods": list(promise.pods), **place}
+
+
+def by_pod(plan: Plan) -> Mapping[str, Promise]:
+    """The promise of each pod that has one."""
+    return {pod: promise for promise in plan.promises for pod in promise.pods}
+
+
+def on_node(plan: Plan, node: str) -> list[str]:
+    """Pods expected on a node, by name."""
+    return sorted(pod for promise in plan.promises if promise.node == node for pod in promise.pods)
+
+
+def on_new(plan: Plan, group: str) -> dict[int, list[str]]:
+    """Pods expected on each new node of a group: number -> pods, by name."""
+    found: dict[int, list[str]] = {}
+    for promise in plan.promises:
+        if promise.group == group and not promise.node:
+            found.setdefault(promise.number, []).extend(promise.pods)
+    return {number: sorted(found[number]) for number in sorted(found)}
+
+
+def rows_of_new(plan: Plan) -> list[tuple[str, ...]]:
+    """(group, which of its new nodes, pods on each, which pods), runs of equally full nodes in one row."""
+    rows: list[tuple[str, ...]] = []
+    groups = {promise.group for promise in plan.promises if promise.group}
+    for group in sorted(groups):
+        rows += rows_of_group(group, on_new(plan, group))
+    return rows
+
+
+def rows_of_group(group: str, nodes: Mapping[int, Sequence[str]]) -> list[tuple[str, ...]]:
+    """The same for one group."""
+    runs = [[number for number, _ in run] for _, run in groupby(nodes.items(), key=lambda node: len(node[1]))]
+    rest = [number for run in runs[_ROWS:] for number in run]
+    shown = [*runs[:_ROWS], *([rest] if rest else [])]
+    return [(group, _span(run), _each([len(nodes[number]) for number in run]),
+             some([pod for number in run for pod in nodes[number]])) for run in shown]
+
+
+def rows_of_existing(plan: Plan) -> list[tuple[str, ...]]:
+    """(node, how many pods, which), the fullest first, and how many nodes more; pods of unknown place in a last row."""
+    nodes = {promise.node for promise in plan.promises if promise.node}
+    taken: dict[str, list[str]] = {node: [] for node in nodes}
+    for promise in plan.promises:
+        if promise.node:
+            taken[promise.node].extend(promise.pods)
+    order = sorted(taken, key=lambda node: (-len(taken[node]), node))
+    rows = [(node, str(len(taken[node])), some(sorted(taken[node]))) for node in order[:_NODES]]
+    more = sorted(pod for node in order[_NODES:] for pod in taken[node])
+    if more:
+        rows.append((f"{len(order) - _NODES} more", str(len(more)), some(more)))
+    known = {pod for pods in taken.values() for pod in pods}
+    unplaced = [pod for pod in plan.fits_existing if pod not in known]
+    return [*rows, *([("-", str(len(unplaced)), some(unplaced))] if unplaced else [])]
+
+
+def some(pods: Sequence[str]) -> str:
+    """Up to three names, and how many more."""
+    shown = ", ".join(pods[:_NAMED])
+    return f"{shown} and {len(pods) - _NAMED} more" if len(pods) > _NAMED else shown
+
+
+def _span(numbers: Sequence[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+
+
+def _each(counts: Sequence[int]) -> str:
+    return str(min(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"

@@ -1,0 +1,93 @@
+"""What pods' volumes are made of, as far as it decides where a pod may run (scale-up.md §5.5)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.selector import NodeTerm, Selector
+
+
+class Claim(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A PersistentVolumeClaim. volume: the PersistentVolume it is bound to (or, unsettled, asks for); request: bytes;
+    selected_node: the annotation `volume.kubernetes.io/selected-node`.
+
+    unsettled: it names a volume, but the two are not bound yet, and nobody but the volume controller may do that.
+    any_class: it names no class at all, so that it gets the default one when it is made (of templates only).
+    """
+
+    namespace: str
+    name: str
+    storage_class: str = ""
+    volume: str = ""
+    access_modes: tuple[str, ...] = ()
+    request: int = 0
+    volume_mode: str = "Filesystem"
+    selector: Selector | None = None
+    selected_node: str = ""
+    deleted: bool = False
+    unsettled: bool = False
+    any_class: bool = False
+
+    @property
+    def key(self) -> str:
+        """namespace/name, as a PersistentVolume refers to it."""
+        return f"{self.namespace}/{self.name}"
+
+
+class PersistentVolume(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A PersistentVolume. claim: namespace/name of spec.claimRef, empty for a free one; driver and handle of its CSI
+    source, or of the CSI driver that has replaced its in-tree plugin; node_terms: spec.nodeAffinity.required, None
+    where there is none; zones are among its labels; capacity: bytes."""
+
+    name: str
+    labels: dict[str, str] = {}
+    storage_class: str = ""
+    capacity: int = 0
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+    node_terms: tuple[NodeTerm, ...] | None = None
+    claim: str = ""
+    phase: str = ""
+    driver: str = ""
+    handle: str = ""
+    deleted: bool = False
+
+
+class StorageClass(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A StorageClass. waits: volumeBindingMode is WaitForFirstConsumer; topologies: allowedTopologies as node terms,
+    None where there are none; is_default: annotated as the cluster's default class (the newest of several counts)."""
+
+    name: str
+    provisioner: str = ""
+    waits: bool = False
+    topologies: tuple[NodeTerm, ...] | None = None
+    is_default: bool = False
+    created: float = 0.0
+
+
+class CSINode(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a node's CSI drivers can attach: driver -> most volumes; a driver without a limit is not in here."""
+
+    name: str
+    limits: dict[str, int] = {}
+
+
+class StorageCapacity(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A CSIStorageCapacity: bytes that a class can still provision where node_topology matches a node's labels.
+    largest: maximumVolumeSize, None where the driver does not say; then capacity counts."""
+
+    storage_class: str
+    node_topology: Selector | None
+    capacity: int | None = None
+    largest: int | None = None
+
+
+class Storage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """All of it. publishing: CSI drivers whose CSIDriver says storageCapacity: true."""
+
+    claims: tuple[Claim, ...] = ()
+    volumes: tuple[PersistentVolume, ...] = ()
+    classes: tuple[StorageClass, ...] = ()
+    csi_nodes: tuple[CSINode, ...] = ()
+    capacities: tuple[StorageCapacity, ...] = ()
+    publishing: tuple[str, ...] = ()

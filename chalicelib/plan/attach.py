@@ -1,0 +1,116 @@
+"""Attach limits of CSI drivers (scale-up.md §5.1 NodeVolumeLimits): how many more pods of a class a node can take.
+
+Volumes are counted once per node, however many pods use them. Only nodes whose drivers publish a limit are in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.arrays import Ints
+from chalicelib.plan.fit.volumes import Volumes
+
+UNLIMITED = 2**31
+
+
+class Attached:
+    """Volumes on rows. Rows are named when they are added; new nodes bring the limits of their template."""
+
+    def __init__(self, volumes: Volumes, names: Sequence[str], limits: Sequence[Mapping[str, int]]) -> None:
+        self._volumes = volumes
+        self._names: list[str] = []
+        self._limits: dict[str, Ints] = {}
+        self._used: dict[str, Ints] = {}
+        self._here: dict[tuple[int, int], int] = {}     # (row, class) -> pods placed in this pass
+        self._start = volumes.attached()
+        self._claims: dict[str, int] = {}               # ReadWriteOncePod claim -> pods placed with it
+        self.extend(names, limits)
+
+    def extend(self, names: Sequence[str], limits: Sequence[Mapping[str, int]]) -> None:
+        """More rows with the limits of their drivers."""
+        before, count = len(self._names), len(names)
+        self._names += names
+        for driver in {name for limit in limits for name in limit} | self._limits.keys():
+            more = np.array([limit.get(driver, UNLIMITED) for limit in limits], dtype=np.int64)
+            used = np.array([self._start.get((name, driver), 0) for name in names], dtype=np.int64)
+            known = self._limits.get(driver)
+            if known is None:
+                known = np.full(before, UNLIMITED, dtype=np.int64)
+                self._used[driver] = np.array([self._start.get((n, driver), 0) for n in self._names[:before]],
+                                              dtype=np.int64)
+            self._limits[driver] = np.concatenate([known, more])
+            self._used[driver] = np.concatenate([self._used[driver], used])
+        assert before + count == len(self._names)
+
+    def truncate(self, count: int) -> None:
+        """Only the first rows stay."""
+        del self._names[count:]
+        for vectors in (self._limits, self._used):
+            for driver in vectors:
+                vectors[driver] = vectors[driver][:count]
+
+    def most(self, cls: int) -> Ints | None:
+        """How many more pods of a class each row takes; None: as many as it likes."""
+        found: Ints | None = None
+        for driver, (each, shared) in self._volumes.attaches(cls).items():
+            if driver in self._limits:
+                many = self._more(cls, driver, each, shared)
+                found = many if found is None else np.minimum(found, many)
+        return found
+
+    def _more(self, cls: int, driver: str, each: int, shared: int) -> Ints:
+        """How many more pods of a class one driver attaches volumes for, per row."""
+        missing = self._still(cls, driver, shared)
+        left = self._limits[driver] - self._used[driver] - missing
+        # A row may be over its limit: the scheduler asks only where something new would be attached.
+        many: Ints = np.where((left < 0) & (missing + each > 0), 0, left // each if each else UNLIMITED)
+        return many
+
+    def full(self, cls: int, row: int) -> tuple[Reason, ...]:
+        """A reason if a driver of a row attaches no more volumes of the class."""
+        for driver, (each, shared) in self._volumes.attaches(cls).items():
+            if driver in self._limits and self._more(cls, driver, each, shared)[row] <= 0:
+                return (Reason.of(Code.VOLUME_COUNT, driver=driver, max=int(self._limits[driver][row])),)
+        return ()
+
+    def exclusive(self, cls: int) -> str:
+        """The claim that only one pod may use and that a pod placed in this pass has taken; empty if there is none."""
+        return next((claim for claim in self._volumes.exclusive(cls) if self._claims.get(claim)), "")
+
+    def expect(self, row: int | None, cls: int) -> None:
+        """A pod that has a node to come to; None: one that is not among the rows."""
+        if row is None:
+            self.take_claims(cls, 1)
+        else:
+            self.add(row, cls, 1)
+
+    def take_claims(self, cls: int, count: int) -> None:
+        """A class's ReadWriteOncePod claims are in use by so many pods more."""
+        for claim in self._volumes.exclusive(cls):
+            self._claims[claim] = self._claims.get(claim, 0) + count
+
+    def conflicts(self, cls: int) -> list[int]:
+        """Rows on which a pod placed in this pass uses a disk that a pod of the class cannot share."""
+        return [row for (row, other), count in self._here.items() if count and self._volumes.clash(cls, other)]
+
+    def _still(self, cls: int, driver: str, shared: int) -> Ints:
+        """Of the volumes that all pods of a class share, how many each row would have to attach."""
+        missing: Ints = np.full(len(self._names), shared, dtype=np.int64)
+        if shared:
+            for row, name in enumerate(self._names):
+                have = self._volumes.already(cls, name).get(driver, 0)
+                missing[row] = 0 if self._here.get((row, cls)) else max(0, shared - have)
+        return missing
+
+    def add(self, row: int, cls: int, count: int) -> None:
+        """Pods placed on a row, or taken off it (a negative count)."""
+        before = self._here.get((row, cls), 0)
+        after = self._here[(row, cls)] = before + count
+        self.take_claims(cls, count)
+        for driver, (each, shared) in self._volumes.attaches(cls).items():
+            if driver in self._used:
+                fresh = max(0, shared - self._volumes.already(cls, self._names[row]).get(driver, 0))
+                self._used[driver][row] += each * count + fresh * (int(after > 0) - int(before > 0))

@@ -1,0 +1,105 @@
+"""The node groups that may grow, and which pod classes an empty new node of each would take.
+
+A group that cannot be read, has no template, is sick, backed off or already growing is left out with its reason and
+stops nothing else (scale-up.md §6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan import fit
+from chalicelib.plan.arrays import Bools, Ints
+from chalicelib.plan.floor import Floor
+from chalicelib.plan.limits import Ledger
+from chalicelib.plan.pack import Shape, shape_of
+from chalicelib.plan.table import NodeTable
+from chalicelib.plan.topology.fresh import Fresh
+from chalicelib.plan.world import GroupFacts, World
+
+
+class Candidates:
+    """able: groups that may grow, in the order of their ids; skipped: the others with the reason."""
+
+    def __init__(self, world: World, floor: Floor, ledger: Ledger) -> None:
+        self._floor = floor
+        self.skipped = {facts.id: reason for facts in world.groups.values()
+                        if (reason := _skip(facts, ledger)) is not None}
+        self.able = [facts for _, facts in sorted(world.groups.items()) if facts.id not in self.skipped]
+        self.shapes: dict[str, Shape] = {facts.id: shape_of(facts.template, floor) for facts in self.able
+                                         if facts.template is not None}
+        self.table = _template_table(self.able, floor)
+        self._fits: dict[int, Bools] = {}
+
+    def fits(self, cls: int) -> Bools:
+        """Per able group, whether one pod of a class passes every filter on an empty new node, other pods aside."""
+        found = self._fits.get(cls)
+        if found is None:
+            floor, pod = self._floor, self._floor.classes[cls]
+            if floor.nowhere(cls):
+                found = np.zeros(len(self.able), dtype=np.bool_)
+            else:
+                found = fit.static_mask(cls, pod, self.table) & self.table.fitting(cls)
+                for row in np.flatnonzero(found) if pod.ports else ():
+                    found[row] = self.table.port_clash(int(row), pod.ports) is None
+                if floor.volumes.concerns(cls):
+                    found = found & floor.volumes.mask(cls, self.table)
+            self._fits[cls] = found
+        return found
+
+    def against(self, cls: int, row: int) -> tuple[Reason, ...]:
+        """Why an empty new node of the row-th able group takes no pod of a class as things stand, () if it does."""
+        floor = self._floor
+        found = floor.nowhere(cls) or fit.reasons(cls, floor.classes[cls], self.table, row)
+        if not found and floor.volumes.concerns(cls):
+            found = floor.claimed(cls) or self._full(cls, row) or floor.volumes.reasons(cls, self.table, row)
+        needs = None if found else floor.needs(cls)
+        if found or needs is None:
+            return found
+        daemons = self.shapes[self.able[row].id].template.daemons
+        return Fresh(floor.rows, self.table.nodes[row].labels, (), daemons).reasons(cls, needs)
+
+
+    def _full(self, cls: int, row: int) -> tuple[Reason, ...]:
+        """A reason if an empty new node's drivers attach fewer volumes than one pod of a class brings."""
+        limits = self.shapes[self.able[row].id].template.volume_limits
+        for driver, (each, shared) in self._floor.volumes.attaches(cls).items():
+            if each + shared > limits.get(driver, each + shared):
+                return (Reason.of(Code.VOLUME_COUNT, driver=driver, max=limits[driver]),)
+        return ()
+
+
+def _template_table(able: Sequence[GroupFacts], floor: Floor) -> NodeTable:
+    """One row per group: an empty new node, its DaemonSet pods on it."""
+    table = NodeTable([facts.template.node for facts in able if facts.template is not None], floor.table.columns)
+    one: Ints = np.ones(1, dtype=np.int64)
+    for row, facts in enumerate(able):
+        for cls in facts.template.daemons if facts.template else ():
+            table.put(cls, np.array([row]), one, floor.classes[cls].ports)
+    return table
+
+
+def _skip(facts: GroupFacts, ledger: Ledger) -> Reason | None:
+    """Why a group is not asked, in the order of scale-up.md §6; None if it is."""
+    mine = facts.memory.backoff
+    checks: tuple[tuple[bool, Reason], ...] = (
+        (bool(facts.group.error), Reason.of(Code.GROUP_UNREADABLE, detail=facts.group.error)),
+        (not facts.healthy, Reason.of(Code.GROUP_UNHEALTHY, detail=f"{facts.missing} nodes are missing")),
+        (facts.backed_off, Reason.of(Code.GROUP_BACKOFF, until=mine.until if mine else 0.0,
+                                     error=_error(mine.cls, mine.code, mine.message) if mine else "")),
+        (facts.growing, Reason.of(Code.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")),
+        (facts.target >= facts.group.max, Reason.of(Code.GROUP_MAX_SIZE, max=facts.group.max)),
+        (facts.template is None, Reason.of(Code.NO_TEMPLATE, detail=facts.group.template_error or "none known")),
+    )
+    failed = next((reason for fails, reason in checks if fails), None)
+    if failed is not None:
+        return failed
+    allowance = ledger.allowance(facts, 0)
+    return allowance.stop if allowance.nodes <= 0 else None
+
+
+def _error(cls: str, code: str, message: str) -> str:
+    return " ".join(part for part in (cls, code, message) if part)

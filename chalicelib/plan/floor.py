@@ -1,0 +1,325 @@
+"""The cluster's room in this pass: nodes that exist, are on their way or are being planned, and the pods on them.
+
+All questions about where a pod may go are asked here, for all rows at once: what does not change is remembered per
+class, the rest is arithmetic over columns and counters. What is put down stays down for the rest of the pass, so that
+no room is promised twice; `rewind` takes back what was only tried.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.node import HOSTNAME_LABEL, Node
+from chalicelib.model.pod import PodClass
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan import fit
+from chalicelib.plan.arrays import Bools, Ints
+from chalicelib.plan.attach import Attached
+from chalicelib.plan.fit import node_affinity, taints
+from chalicelib.plan.fit.not_simulated import NotSimulated
+from chalicelib.plan.fit.volumes import Volumes
+from chalicelib.plan.table import NodeTable
+from chalicelib.plan.topology.counting import Counting
+from chalicelib.plan.topology.needs import Evenness, Needs, Society
+from chalicelib.plan.topology.rows import Rows
+
+_ASKED = 200        # rows of which each says itself why its volumes do not let a pod in
+Put = tuple[int, Ints, Ints]      # class, rows, pods on each
+Standing = dict[int, tuple[Ints, Ints]]     # class -> rows, pods on each
+
+
+class Parts(msgspec.Struct, frozen=True):
+    """What the floor asks: the rules between pods, volumes, and what is not simulated."""
+
+    classes: tuple[PodClass, ...]
+    society: Society
+    counting: Counting
+    volumes: Volumes
+    unsure: NotSimulated
+
+
+class Floor:
+    """Rows with room. open: rows that may take pods at all (not leaving, not unready, not cordoned)."""
+
+    def __init__(self, table: NodeTable, is_open: Bools, parts: Parts, *, real: int,
+                 limits: Sequence[Mapping[str, int]], nominated: Sequence[tuple[int | None, int]] = ()) -> None:
+        """real: rows of nodes that exist; limits: per row, what its CSI drivers attach at most; nominated: row and
+        class of pods that have a node to come to."""
+        self.table, self.open, self.classes = table, is_open, parts.classes
+        self.real = real                # rows of nodes that exist; those on their way and planned ones come after
+        self.base = len(table)          # rows without planned nodes
+        self.promised: dict[str, str] = {}      # node name -> a pending pod that is expected there
+        self.society, self.volumes, self.unsure = parts.society, parts.volumes, parts.unsure
+        self.counting = parts.counting
+        self.rows = Rows(table, self._eligible)
+        self.generation = 0
+        self._attached = Attached(parts.volumes, [node.name for node in table.nodes], limits)
+        for row, cls in nominated:
+            if parts.volumes.concerns(cls):
+                self._attached.expect(row, cls)
+        self._static: dict[int, Bools] = {}
+        self._counted: dict[tuple[int, str, tuple[str, ...], bool, bool], Bools] = {}
+        self._log: list[Put] = []
+        self._turn = 0
+
+    # -- asking ---------------------------------------------------------------------------------------------------
+
+    def static(self, cls: int) -> Bools:
+        """Rows that a class may use by the filters that do not change, closed ones included."""
+        found = self._static.get(cls)
+        if found is None or len(found) != len(self.table):
+            found = fit.static_mask(cls, self.classes[cls], self.table)
+            if self.volumes.concerns(cls):
+                found = found & self.volumes.mask(cls, self.table)
+            self._static[cls] = found
+        return found
+
+    def nowhere(self, cls: int) -> tuple[Reason, ...]:
+        """Reasons for which a class fits no node whatever: not simulated, or its claims."""
+        unsure = self.unsure.reasons(cls)
+        reason = self.volumes.nowhere(cls) if self.volumes.concerns(cls) else None
+        return (*unsure, reason) if reason is not None else unsure
+
+    def capacity(self, cls: int) -> Ints:
+        """How many more pods of a class every row takes now, the rules between pods aside."""
+        if self.nowhere(cls):
+            return np.zeros(len(self.table), dtype=np.int64)
+        ports = self.classes[cls].ports
+        counts: Ints = np.where(self.static(cls) & self.open, self.table.room(cls, single=bool(ports)), 0)
+        for row in self.table.ports if ports else ():
+            if counts[row] and self.table.port_clash(row, ports):
+                counts[row] = 0
+        return self._by_volumes(cls, counts) if self.volumes.concerns(cls) else counts
+
+    def _by_volumes(self, cls: int, counts: Ints) -> Ints:
+        if self._attached.exclusive(cls):
+            return np.zeros_like(counts)
+        per_node, attach = self.volumes.per_node(cls), self._attached.most(cls)
+        for row in self._attached.conflicts(cls):
+            counts[row] = 0
+        if attach is not None:
+            counts = np.minimum(counts, attach)
+        if per_node is not None:
+            counts = np.minimum(counts, per_node)   # running pods are in the mask
+        return counts
+
+    def quota(self, cls: int) -> tuple[Ints, bool]:
+        """How many more pods of a class the rows may take at once, and whether to ask again afterwards."""
+        counts = self.capacity(cls)
+        needs, again = self.society.needs(cls), False
+        if needs is not None and counts.any():
+            counts, again = self.rows.quota(cls, needs, counts)
+        most = self.volumes.most(cls) if self.volumes.concerns(cls) else None
+        if most is not None:
+            counts = np.clip(most - (np.cumsum(counts) - counts), 0, counts)
+        return counts, again
+
+    def reasons(self, cls: int, row: int) -> tuple[Reason, ...]:
+        """Why a row takes no more pod of a class: the first failing filter's reasons, () if it does."""
+        found = self.nowhere(cls) or fit.reasons(cls, self.classes[cls], self.table, row)
+        if not found and self.volumes.concerns(cls):
+            found = self.claimed(cls) or self._attached.full(cls, row) or self.volumes.reasons(cls, self.table, row)
+        needs = None if found else self.society.needs(cls)
+        return found or (self.rows.reasons(cls, needs, row) if needs is not None else ())
+
+    def tally(self, cls: int, rows: Bools) -> tuple[tuple[Reason, int], ...]:
+        """Of these rows, how many each filter turns away, as the scheduler counts them; commonest first."""
+        pod = self.classes[cls]
+        nowhere = self.nowhere(cls)
+        if nowhere:
+            return tuple((reason, int(rows.sum())) for reason in nowhere)
+        counts, left = fit.tally(cls, pod, self.table, rows)
+        if self.volumes.concerns(cls):
+            counts += self._by_claims(cls, left)
+        needs = self.needs(cls)
+        if needs is not None and left.any():
+            counts += self.rows.tally(cls, needs, left)
+        known = {reason.key: reason for reason, _ in counts}
+        many = Counter[object]()
+        for reason, count in counts:
+            many[reason.key] += count
+        return tuple(sorted(((reason, many[key]) for key, reason in known.items()),
+                            key=lambda pair: (-pair[1], pair[0].key)))
+
+    def _by_claims(self, cls: int, left: Bools) -> list[tuple[Reason, int]]:
+        """What claims and attach limits turn away of these rows, which are struck out. Rows are asked one by one up to
+        a number; beyond it the first speaks for all, since a class for every pod of a StatefulSet is the rule here."""
+        most = self._attached.most(cls)
+        failing = left & ~(self.volumes.mask(cls, self.table) & (most > 0 if most is not None else True))
+        rows = np.flatnonzero(failing)
+        asked = rows if len(rows) <= _ASKED else rows[:1]
+        counts = [(reason, 1 if len(asked) == len(rows) else len(rows)) for row in asked
+                  for reason in self._attached.full(cls, int(row)) or self.volumes.reasons(cls, self.table, int(row))]
+        left[rows] = False
+        return counts
+
+    def _eligible(self, cls: int, even: Evenness, keys: tuple[str, ...]) -> Bools:
+        """Rows that count for a spread constraint (scale-up.md §5.4 rule 1), closed ones included."""
+        key = (cls, even.key, keys, even.honors_affinity, even.honors_taints)
+        found = self._counted.get(key)
+        if found is None or len(found) != len(self.table):
+            found = np.ones(len(self.table), dtype=np.bool_)
+            for each in keys:
+                found &= self.table.label(each)[0] >= 0
+            if even.honors_affinity:
+                found &= node_affinity.mask(cls, self.classes[cls], self.table)
+            if even.honors_taints:
+                found &= taints.mask(cls, self.classes[cls], self.table)
+            self._counted[key] = found
+        return found
+
+    # -- changing -------------------------------------------------------------------------------------------------
+
+    def put(self, cls: int, rows: Ints, counts: Ints) -> None:
+        """Pods of a class onto rows, each named once; negative counts take them off."""
+        self.table.put(cls, rows, counts, self.classes[cls].ports)
+        self.counting.add(rows, cls, counts)
+        if self.volumes.concerns(cls):
+            for row, count in zip(rows, counts, strict=True):
+                self._attached.add(int(row), cls, int(count))
+        self._log.append((cls, rows, counts))
+        self.rows.forget()
+        self.generation += 1
+
+    def put_one(self, cls: int, row: int, count: int = 1) -> None:
+        """The same for one row."""
+        self.put(cls, np.array([row]), np.array([count]))
+
+    def fill(self, cls: int, count: int, *, around: bool = False) -> list[tuple[int, int]]:
+        """Up to `count` pods of a class, first fit by row. Returns (row, pods), in the order placed. around: one pod a
+        row in turn, beginning after the last row that took one (scale-up.md §2)."""
+        done: list[tuple[int, int]] = []
+        again = True
+        while count > 0 and again:
+            quota, again = self.quota(cls)
+            rows, here = self._in_turn(quota, count) if around else first_fit(quota, count)
+            if not len(rows):
+                break
+            self.put(cls, rows, here)
+            done += zip(rows.tolist(), here.tolist(), strict=True)
+            count -= int(here.sum())
+        return done
+
+    def _in_turn(self, quota: Ints, count: int) -> tuple[Ints, Ints]:
+        """So many pods dealt over the rows in turn, at most the quota on each."""
+        order = np.roll(np.arange(len(quota)), -self._turn)
+        most = quota[order]
+        low, high = 0, int(most.max(initial=0))
+        while low < high:       # the most full turns that do not deal too many
+            middle = (low + high + 1) // 2
+            if int(np.minimum(most, middle).sum()) <= count:
+                low = middle
+            else:
+                high = middle - 1
+        dealt = np.minimum(most, low)
+        rest = count - int(dealt.sum())
+        last = np.flatnonzero(most > low)[: max(0, rest)]
+        dealt[last] += 1
+        if len(last):
+            self._turn = int(order[last[-1]]) + 1
+        elif dealt.any():
+            self._turn = int(order[np.flatnonzero(most >= low)[-1]]) + 1
+        here: Ints = np.zeros_like(quota)
+        here[order] = dealt
+        rows = np.flatnonzero(here)
+        return rows, here[rows]
+
+    def mark(self) -> int:
+        """A point to rewind to."""
+        return len(self._log)
+
+    def rewind(self, mark: int) -> None:
+        """Take back everything put down since."""
+        for cls, rows, counts in reversed(self._log[mark:]):
+            self.put(cls, rows, -counts)
+        del self._log[mark:]
+
+    def standing(self) -> Standing:
+        """What was placed in this pass: class -> (rows, pods on each), rows in order."""
+        found: Standing = {}
+        by_class: dict[int, list[tuple[Ints, Ints]]] = {}
+        for cls, rows, counts in self._log:
+            by_class.setdefault(cls, []).append((rows, counts))
+        for cls in sorted(by_class):
+            all_rows = np.concatenate([rows for rows, _ in by_class[cls]])
+            counts = np.concatenate([counts for _, counts in by_class[cls]])
+            sums = np.bincount(all_rows, weights=counts).astype(np.int64)
+            rows = np.flatnonzero(sums)
+            if len(rows):
+                found[cls] = (rows, sums[rows])
+        return found
+
+    def put_all(self, standing: Standing) -> None:
+        """Pods until these stand; what stands already is not put again."""
+        here = self.standing()
+        for cls, (rows, counts) in standing.items():
+            more: Ints = np.zeros(len(self.table), dtype=np.int64)
+            more[rows] += counts
+            if cls in here:
+                more[here[cls][0]] -= here[cls][1]
+            where = np.flatnonzero(more)
+            if len(where):
+                self.put(cls, where, more[where])
+
+    def reset(self, mark: int = 0) -> None:
+        """As it was built, without planned nodes, but for what was placed before the mark."""
+        self.rewind(mark)
+        self.table.truncate(self.base)
+        self.open = self.open[: self.base]
+        self.counting.reset(self.base)
+        self._attached.truncate(self.base)
+        self._static.clear()
+        self._counted.clear()
+        self.rows.forget()
+
+    def extend(self, nodes: Sequence[Node], free: Ints, daemons: Sequence[int],
+               limits: Mapping[str, int]) -> range:
+        """New alike nodes, each already carrying the pods of these classes (free says what is left). Returns rows."""
+        first = len(self.table)
+        self.table.extend(nodes, free)
+        self.open = np.concatenate([self.open, np.full(len(nodes), not nodes[0].unschedulable)])
+        self.counting.extend(len(nodes))
+        self._attached.extend([node.name for node in nodes], [limits] * len(nodes))
+        added = range(first, first + len(nodes))
+        rows, ones = np.arange(first, first + len(nodes)), np.ones(len(nodes), dtype=np.int64)
+        for cls in daemons:
+            self.counting.add(rows, cls, ones)
+            for row in added if self.classes[cls].ports else ():
+                self.table.ports.setdefault(row, []).extend(self.classes[cls].ports)
+        self.rows.forget()
+        self.generation += 1
+        return added
+
+    def claimed(self, cls: int) -> tuple[Reason, ...]:
+        """A reason if a claim that only one pod may use is taken by a pod placed in this pass."""
+        claim = self._attached.exclusive(cls) if self.volumes.concerns(cls) else ""
+        return (Reason.of(Code.EXCLUSIVE_CLAIM, claim=claim),) if claim else ()
+
+    def needs(self, cls: int) -> Needs | None:
+        """What a class asks of other pods; None for most."""
+        return self.society.needs(cls)
+
+    def close(self, row: int, *, is_open: bool = False) -> None:
+        """No more pods onto a row, or open it again."""
+        self.open[row] = is_open
+
+
+def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:
+    """The first rows that take `count` pods in all under these quotas, and how many each."""
+    rows = np.flatnonzero(quota)
+    total = np.cumsum(quota[rows])
+    if not len(rows) or total[-1] <= count:
+        return rows, quota[rows]
+    last = int(np.searchsorted(total, count))
+    here = quota[rows[: last + 1]].copy()
+    here[last] -= total[last] - count
+    return rows[: last + 1], here
+
+
+def renamed(node: Node, names: Sequence[str]) -> list[Node]:
+    """Copies of a node under other names, host name label included."""
+    return [msgspec.structs.replace(node, name=name, labels={**node.labels, HOSTNAME_LABEL: name}) for name in names]

@@ -1,0 +1,124 @@
+"""The growing half of a plan: what is grown for whom, where everybody is expected, and why the others get nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.plan import GroupVerdict, PodVerdict, Promise, ScaleUp
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.candidates import Candidates
+from chalicelib.plan.choose.least_waste import waste
+from chalicelib.plan.demand import Demand, Pending
+from chalicelib.plan.floor import Floor
+from chalicelib.plan.grow import Search
+from chalicelib.plan.limits import Ledger
+from chalicelib.plan.minimum import below_minimum
+from chalicelib.plan.readiness import Bucket
+from chalicelib.plan.settle import Settled, settle
+from chalicelib.plan.situation import situation_of
+from chalicelib.plan.watch import Watch
+from chalicelib.plan.world import GroupFacts, World
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """fits: pods with a place on nodes that exist or are on their way."""
+
+    scale_ups: tuple[ScaleUp, ...]
+    fits: tuple[str, ...]
+    promises: tuple[Promise, ...]
+    unschedulable: tuple[PodVerdict, ...]
+    groups: tuple[GroupVerdict, ...]
+    notes: tuple[Reason, ...]
+
+
+def grow(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch) -> Growth:
+    """Plan for everybody who waits. The floor keeps what was placed and planned."""
+    search = Search(world, floor, situation_of(world, seed), watch)
+    kept = {group: nodes for group, nodes in below_minimum(world, search.ledger, {})
+            if group in search.candidates.shapes}
+    settled = settle(search, pending.queue, kept)
+    return _Report(search, settled).growth()
+
+
+class _Report:
+    def __init__(self, search: Search, settled: Settled) -> None:
+        self.search, self.settled = search, settled
+        self.world, self.floor = search.world, search.floor
+        self.candidates: Candidates = search.candidates
+        self.ledger: Ledger = search.ledger
+
+    def growth(self) -> Growth:
+        pods: dict[str, list[str]] = {}
+        fits: list[str] = []
+        promises = []
+        for row, _, here in self.settled.places:
+            keys = tuple(pod.key for pod in here)
+            planned = self.settled.new.get(row)
+            if planned is not None:
+                pods.setdefault(planned[0], []).extend(keys)
+                promises.append(Promise(keys, group=planned[0], number=planned[1]))
+            else:
+                name = self.floor.table.nodes[row].name
+                fits += keys
+                promises.append(Promise(keys, node=name))
+        self.floor.promised.update((self.floor.table.nodes[row].name, key)
+                                   for row, key in self.settled.expected.items())
+        return Growth(
+            scale_ups=self._scale_ups(pods), fits=tuple(fits), promises=_merged(promises),
+            unschedulable=tuple(self._verdict(demand) for demand in self.settled.left),
+            groups=tuple(self._group(facts) for _, facts in sorted(self.world.groups.items())),
+            notes=tuple(self.search.notes.values()),
+        )
+
+    def _scale_ups(self, pods: dict[str, list[str]]) -> tuple[ScaleUp, ...]:
+        groups = self.world.groups
+        return tuple(
+            ScaleUp(group=name, provider=groups[name].group.provider, from_size=groups[name].target,
+                    to_size=groups[name].target + nodes, max=groups[name].group.max,
+                    pods=tuple(sorted(pods.get(name, ()))))
+            for name, nodes in sorted(self.search.grown.items()) if nodes > 0)
+
+    def _verdict(self, demand: Demand) -> PodVerdict:
+        """Why pods of a class get nothing, group by group, and what the nodes that exist say."""
+        nowhere = self.floor.nowhere(demand.cls)
+        why: dict[str, tuple[Reason, ...]] = {}
+        for row, facts in enumerate(self.candidates.able):
+            why[facts.id] = self.candidates.against(demand.cls, row) or (self._stop(demand.cls, facts),)
+        for name, reason in self.candidates.skipped.items():
+            why[name] = (reason, *nowhere)
+        real = np.arange(len(self.floor.table)) < self.floor.real
+        return PodVerdict(
+            pods=tuple(sorted(pod.key for pod in demand.pods)), reasons=dict(sorted(why.items())),
+            nodes=self.floor.real, against=self.floor.tally(demand.cls, real))
+
+    def _stop(self, cls: int, facts: GroupFacts) -> Reason:
+        """What kept a group that would take the pods from growing (more)."""
+        allowance = self.ledger.allowance(facts, self.search.grown.get(facts.id, 0))
+        if allowance.nodes <= 0:
+            return allowance.stop
+        stop = self.search.stops.get(facts.id)
+        if stop is not None and stop.code is Code.TIME_BUDGET:
+            return stop
+        if cls in self.settled.lost:
+            return Reason.of(Code.NOT_PROMISED)
+        return Reason.of(Code.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}")
+
+    def _group(self, facts: GroupFacts) -> GroupVerdict:
+        """What a group could have done in this pass, or why it was not asked."""
+        option = self.search.first.get(facts.id)
+        return GroupVerdict(
+            group=facts.id, provider=facts.group.provider, min=facts.group.min, max=facts.group.max,
+            target=facts.target, ready=facts.counts[Bucket.READY], upcoming=facts.upcoming,
+            option_nodes=option.nodes if option else 0, option_pods=option.pod_count if option else 0,
+            waste=waste(option) if option else None, skipped=self.candidates.skipped.get(facts.id),
+        )
+
+
+def _merged(promises: list[Promise]) -> tuple[Promise, ...]:
+    """One entry per place, by place."""
+    pods: dict[tuple[str, str, int], list[str]] = {}
+    for promise in promises:
+        pods.setdefault((promise.node, promise.group, promise.number), []).extend(promise.pods)
+    return tuple(Promise(tuple(sorted(keys)), *place) for place, keys in sorted(pods.items()))
+

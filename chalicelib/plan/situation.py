@@ -1,0 +1,14 @@
+"""What expanders may know of a pass (choose/situation.py), gathered in one place."""
+
+from __future__ import annotations
+
+from chalicelib.plan.choose import Situation
+from chalicelib.plan.world import World
+
+
+def situation_of(world: World, seed: int) -> Situation:
+    """The situation of a pass; seed: for expanders that draw lots."""
+    return Situation(
+        seed=seed, cluster_nodes=len(world.snapshot.nodes), prices=world.policy.prices,
+        priorities=world.snapshot.priorities,
+        group_priorities={facts.id: facts.group.priority for facts in world.groups.values()})

@@ -1,0 +1,71 @@
+"""How many pods of a set of classes are on each row, kept while pods are placed.
+
+All rules between pods need this one thing. A counter is made when a rule first asks for it, from the pods sorted by
+class, and follows every placement from then on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chalicelib.plan.arrays import Bools, Ints
+from chalicelib.plan.topology.matching import Members
+
+
+class Counter:
+    """rows: pods of the members on each row. settled: terminating pods are left out."""
+
+    def __init__(self, members: Members, rows: Ints, *, settled: bool) -> None:
+        self.members, self.rows, self.settled = members, rows, settled
+
+
+class Counting:
+    """All counters of a pass."""
+
+    def __init__(self, rows: Ints, classes: Ints, dying: Bools, count: int) -> None:
+        """The pods that are there: row and class of each, which of them are terminating; count: how many rows."""
+        order = np.argsort(classes, kind="stable")
+        self._rows, self._classes, self._dying = rows[order], classes[order], dying[order]
+        self._count = count
+        self._log: dict[int, list[tuple[Ints, Ints]]] = {}
+        self._counters: dict[tuple[Members, bool], Counter] = {}
+        self._of: dict[int, list[Counter]] = {}
+
+    def counter(self, members: Members, *, settled: bool = False) -> Counter:
+        """The counter of a set of classes."""
+        key = (members, settled)
+        found = self._counters.get(key)
+        if found is None:
+            found = self._counters[key] = Counter(members, self._counted(members, settled=settled), settled=settled)
+            for cls in members:
+                self._of.setdefault(cls, []).append(found)
+        return found
+
+    def _counted(self, members: Members, *, settled: bool) -> Ints:
+        vector: Ints = np.zeros(self._count, dtype=np.int64)
+        for cls in members:
+            start, end = np.searchsorted(self._classes, (cls, cls + 1))
+            rows = self._rows[start:end]
+            np.add.at(vector, rows[~self._dying[start:end]] if settled else rows, 1)
+            for where, counts in self._log.get(cls, ()):
+                vector[where] += counts
+        return vector
+
+    def add(self, rows: Ints, cls: int, counts: Ints) -> None:
+        """Pods placed on rows (each named once), or taken off (negative counts); they count as not terminating."""
+        self._log.setdefault(cls, []).append((rows, counts))
+        for counter in self._of.get(cls, ()):
+            counter.rows[rows] += counts
+
+    def extend(self, count: int) -> None:
+        """So many more rows, without pods."""
+        self._count += count
+        for counter in self._counters.values():
+            counter.rows = np.concatenate([counter.rows, np.zeros(count, dtype=np.int64)])
+
+    def reset(self, count: int) -> None:
+        """Only the first rows again; everything placed on others must have been taken off."""
+        self._count = count
+        self._log = {cls: [entry for entry in entries if entry[0].max() < count] for cls, entries in self._log.items()}
+        for counter in self._counters.values():
+            counter.rows = counter.rows[:count]

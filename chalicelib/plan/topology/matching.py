@@ -1,0 +1,132 @@
+"""Which pod classes a selector means, asked once per pass and answered through the labels that it names.
+
+A cluster of 5,000 nodes has thousands of classes and hundreds of terms. Almost every selector asks for one value of
+one label, so an index by label leaves a handful of classes to look at instead of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from chalicelib.model.pod import PodAffinityTerm, PodClass, SpreadConstraint
+from chalicelib.model.selector import Requirement, Selector
+
+Members = frozenset[int]
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class Objector(msgspec.Struct, frozen=True):
+    """A class whose anti-affinity term forbids others its domains of `key`."""
+
+    cls: int
+    term: PodAffinityTerm
+
+
+class Matching:
+    """Selectors and terms -> the classes they select. namespaces: name -> labels, as far as they could be read."""
+
+    def __init__(self, classes: Sequence[PodClass], namespaces: Mapping[str, Mapping[str, str]]) -> None:
+        self._classes = classes
+        self._namespaces = namespaces
+        self._by_label: dict[str, dict[str, list[int]]] = {}
+        self._known: dict[tuple[object, ...], Members] = {}
+        self._objectors = _index(classes)
+
+    def spread(self, cls: int, constraint: SpreadConstraint) -> Members:
+        """Classes that a constraint of `cls` counts: its own namespace, the selector, and the values that the pod has
+        of the matchLabelKeys. An absent or empty selector counts nobody (scale-up.md §5.4)."""
+        pod = self._classes[cls]
+        selector = self.widened(pod, constraint)
+        if constraint.selector is None or not selector.requirements:
+            return frozenset()
+        return self._select(selector, (pod.namespace,), None)
+
+    @staticmethod
+    def widened(pod: PodClass, constraint: SpreadConstraint) -> Selector:
+        """The constraint's selector with the pod's own values of the matchLabelKeys; keys that it lacks are ignored."""
+        own = tuple(Requirement(key, "In", (pod.labels[key],)) for key in constraint.match_label_keys
+                    if key in pod.labels)
+        return Selector((constraint.selector.requirements if constraint.selector else ()) + own)
+
+    def term(self, cls: int, term: PodAffinityTerm) -> Members:
+        """Classes that a required term of `cls` selects."""
+        if term.selector is None:
+            return frozenset()
+        return self._select(term.selector, *_where(self._classes[cls], term))
+
+    def all_terms(self, cls: int) -> Members:
+        """Classes that match every affinity term of `cls` at once (scale-up.md §5.3)."""
+        terms = self._classes[cls].pod_affinity
+        found = self.term(cls, terms[0])
+        for term in terms[1:]:
+            found &= self.term(cls, term)
+        return found
+
+    def objectors(self, cls: int) -> dict[str, Members]:
+        """topology key -> the classes whose own anti-affinity forbids pods of `cls` their domains of that key."""
+        pod = self._classes[cls]
+        candidates = list(self._objectors.get(None, ()))
+        for label in pod.labels.items():
+            candidates += self._objectors.get(label, ())
+        found: dict[str, set[int]] = {}
+        for objector in candidates:
+            namespaces, selector = _where(self._classes[objector.cls], objector.term)
+            assert objector.term.selector is not None
+            if objector.term.selector.matches(pod.labels) and self._in(pod.namespace, namespaces, selector):
+                found.setdefault(objector.term.topology_key, set()).add(objector.cls)
+        return {key: frozenset(found[key]) for key in sorted(found)}
+
+    def _select(self, selector: Selector, namespaces: tuple[str, ...], by_label: Selector | None) -> Members:
+        key = (selector, namespaces, by_label)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = frozenset(
+                at for at in self._candidates(selector)
+                if selector.matches(self._classes[at].labels)
+                and self._in(self._classes[at].namespace, namespaces, by_label))
+        return found
+
+    def _in(self, namespace: str, namespaces: tuple[str, ...], by_label: Selector | None) -> bool:
+        if namespace in namespaces:
+            return True
+        labels = self._namespaces.get(namespace) or {_NAME_LABEL: namespace}  # every namespace has that one
+        return by_label is not None and by_label.matches(labels)
+
+    def _candidates(self, selector: Selector) -> Iterable[int]:
+        for requirement in selector.requirements:
+            if requirement.operator == "In":
+                index = self._labelled(requirement.key)
+                return [at for value in requirement.values for at in index.get(value, ())]
+        return range(len(self._classes))
+
+    def _labelled(self, key: str) -> dict[str, list[int]]:
+        index = self._by_label.get(key)
+        if index is None:
+            index = self._by_label[key] = {}
+            for at, cls in enumerate(self._classes):
+                value = cls.labels.get(key)
+                if value is not None:
+                    index.setdefault(value, []).append(at)
+        return index
+
+
+def _where(pod: PodClass, term: PodAffinityTerm) -> tuple[tuple[str, ...], Selector | None]:
+    """The namespaces a term looks in: those named and those selected; neither given, the pod's own."""
+    if not term.namespaces and term.namespace_selector is None:
+        return (pod.namespace,), None
+    return term.namespaces, term.namespace_selector
+
+
+def _index(classes: Sequence[PodClass]) -> dict[tuple[str, str] | None, list[Objector]]:
+    """Anti-affinity terms by one label value that they ask for; None: terms that cannot be found so."""
+    index: dict[tuple[str, str] | None, list[Objector]] = {}
+    for at, cls in enumerate(classes):
+        for term in cls.pod_anti_affinity:
+            if term.selector is None:
+                continue
+            asked = next((r for r in term.selector.requirements if r.operator == "In"), None)
+            for place in [(asked.key, value) for value in asked.values] if asked else [None]:
+                index.setdefault(place, []).append(Objector(at, term))
+    return index

@@ -1,0 +1,56 @@
+"""spec.prices: what machines cost, read and written back.
+
+Why people write them down: a provider's price list is neither what they pay nor readable without further rights.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.policy.parsers import UNSET, Kind, number, text
+from chalicelib.policy.report import Path, Report
+from chalicelib.policy.schema import Field, Section, entries_of
+from chalicelib.policy.yaml_marks import Node, Scalar
+
+MOST = 1e9
+_NUMBER = number(0.0, MOST, "0.096")
+_TYPE = text("an instance type", r"[^\s\x00-\x1f\x7f]{1,256}", "it like m5.large")
+
+
+def _show(price: float) -> float | int | str:
+    """As a number that reads back; what Python would write with an exponent is written out, as text."""
+    if price == int(price):
+        return int(price)
+    return price if "e" not in repr(price) else f"{price:.12f}".rstrip("0")
+
+
+PRICE = Kind("price", _NUMBER.read, _show)
+
+
+def _read_types(node: Node, path: Path, report: Report) -> Any:
+    """Instance type -> price; UNSET if any is wrong."""
+    if isinstance(node, Scalar) and not node.is_null:
+        report.problem(path, f"is {node.text[:60]!r}", "write one instance type per line, as m5.large: 0.096")
+        return UNSET
+    entries = entries_of(node, path, report)
+    if entries is None:
+        return UNSET
+    found: dict[str, float] = {}
+    for name, value in entries.items():
+        below = (*path, name)
+        kind = _TYPE.read(Scalar(name, plain=False, line=value.line, column=value.column), below, report)
+        price = PRICE.read(value, below, report)
+        if kind is not UNSET and price is not UNSET:
+            found[name] = price
+    return found if len(found) == len(entries) else UNSET
+
+
+PRICES = Section(fields=(
+    Field("instanceTypes", Kind("mapping of instance types to prices", _read_types,
+                                lambda types: {name: _show(price) for name, price in types.items()}),
+          "instance_types", "What a node of a type costs."),
+    Field("cpu", PRICE, "cpu", "What a core costs, for nodes of other types and for pods."),
+    Field("memory", PRICE, "memory", "What a GiB of memory costs."),
+    Field("gpu", PRICE, "gpu", "What a GPU costs."),
+    Field("node", PRICE, "node", "What is added for every node, whatever its type.", default="0"),
+))

@@ -1,0 +1,229 @@
+"""Volumes, claims and what they are made from, folded into model/storage.py; and the priority expander's ConfigMap.
+
+Apart from fold.py, which owns documents, pods and gaps: these kinds have rules of their own about what counts as bound,
+and which CSI driver stands behind a disk of an in-tree plugin. Refuses to judge: whether a pod fits is the planner's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.pod import Pod, PodClass, Volume
+from chalicelib.model.quantity import parse_amount
+from chalicelib.model.selector import NodeTerm, Requirement
+from chalicelib.model.snapshot import PriorityConfig
+from chalicelib.model.storage import (
+    Claim,
+    CSINode,
+    PersistentVolume,
+    Storage,
+    StorageCapacity,
+    StorageClass,
+)
+from chalicelib.model.times import parse_time
+from chalicelib.policy import priorities
+from chalicelib.snapshot import storage_wire as wire
+from chalicelib.snapshot.convert import node_terms, selector
+from chalicelib.snapshot.wire import Quantity
+
+PRIORITIES = priorities.CONFIG_MAP
+NAMESPACE = "kube-system"
+CLAIMS = "PersistentVolumeClaim"
+_PRIORITIES = msgspec.json.Decoder(wire.Priorities | None)
+_NO_NOTES = wire.Notes()
+# In-tree plugin -> (its key in a pod's or a volume's spec, the CSI driver that has replaced it).
+_REPLACED = {
+    "kubernetes.io/aws-ebs": ("awsElasticBlockStore", "ebs.csi.aws.com"),
+    "kubernetes.io/gce-pd": ("gcePersistentDisk", "pd.csi.storage.gke.io"),
+    "kubernetes.io/azure-disk": ("azureDisk", "disk.csi.azure.com"),
+    "kubernetes.io/cinder": ("cinder", "cinder.csi.openstack.org"),
+    "kubernetes.io/vsphere-volume": ("vsphereVolume", "csi.vsphere.vmware.com"),
+    "kubernetes.io/portworx-volume": ("portworxVolume", "pxd.portworx.com"),
+}
+_DRIVER_OF_KIND = dict(_REPLACED.values())
+_DRIVER_OF_PLUGIN = {plugin: driver for plugin, (_, driver) in _REPLACED.items()}
+
+
+class StorageFolder:
+    """Collects a cluster's objects of these kinds. namespace: where the priority expander's ConfigMap is looked for."""
+
+    def __init__(self, namespace: str = NAMESPACE) -> None:
+        self._held: dict[str, dict[str, Any]] = {kind: {} for kind in FOLDS}
+        self._namespace = namespace
+
+    def fold(self, kind: str, item: Any) -> None:
+        """Take in one decoded object; raises BadInput for a malformed quantity."""
+        meta = item.metadata
+        if kind == "ConfigMap" and (meta.namespace, meta.name) != (self._namespace, PRIORITIES):
+            return
+        self._held[kind][f"{meta.namespace}/{meta.name}"] = FOLDS[kind][1](item)
+
+    def forget(self, kind: str) -> None:
+        """Drop what was folded of one kind."""
+        if kind in self._held:
+            self._held[kind].clear()
+
+    def storage(self) -> Storage:
+        """All of it, ordered by name."""
+        def of(kind: str) -> tuple[Any, ...]:
+            return tuple(value for _, value in sorted(self._held[kind].items()))
+
+        return Storage(claims=of(CLAIMS), volumes=of("PersistentVolume"), classes=of("StorageClass"),
+                       csi_nodes=of("CSINode"), capacities=of("CSIStorageCapacity"),
+                       publishing=tuple(name for name in of("CSIDriver") if name))
+
+    @property
+    def priorities(self) -> PriorityConfig | None:
+        """What the priority expander is told; None where the cluster has no such ConfigMap."""
+        return next(iter(self._held["ConfigMap"].values()), None)
+
+    def own_claim(self, pod: Pod, cls: PodClass) -> PodClass:
+        """The class of a pending pod with ephemeral volumes, once it is known what became of their claims.
+
+        A claim made from the template and still waiting is what every sibling has, so they stay one class. One that is
+        bound, promised to a node, going or missing is the pod's own: its volume then names it (`<pod>-<volume>`).
+        """
+        def settled(volume: Volume) -> Volume:
+            if volume.template is None:
+                return volume
+            name = f"{pod.name}-{volume.name}"
+            claim = self._held[CLAIMS].get(f"{pod.namespace}/{name}")
+            waits = claim is not None and not (claim.volume or claim.unsettled or claim.deleted or claim.selected_node)
+            return volume if waits else msgspec.structs.replace(volume, claim=name)
+
+        return msgspec.structs.replace(cls, volumes=tuple(settled(volume) for volume in cls.volumes))
+
+
+def _bytes(raw: Quantity | None) -> int | None:
+    return None if raw is None else parse_amount("storage", str(raw))
+
+
+def _class_name(name: str | None, notes: wire.Notes | None) -> str:
+    """The old annotation, where it is still there, has the last word."""
+    old = (notes or _NO_NOTES).old_class
+    return (name or "") if old is None else old
+
+
+def _claim(item: wire.ClaimObject) -> Claim:
+    meta, spec, notes = item.metadata, item.spec, item.metadata.annotations or _NO_NOTES
+    # A claim that names a volume is bound once the volume controller says so; saved by hand, it may say nothing at all.
+    bound = bool(spec.volume_name) and (notes.bind_completed is not None or item.status.phase in {"Bound", "Lost", ""})
+    return msgspec.structs.replace(
+        claim_from_spec(spec), namespace=meta.namespace or "default", name=meta.name,
+        storage_class=_class_name(spec.storage_class_name, notes), volume=spec.volume_name,
+        selected_node=notes.selected_node, deleted=bool(meta.deletion_timestamp),
+        unsettled=bool(spec.volume_name) and not bound, any_class=False)
+
+
+def claim_from_spec(spec: wire.ClaimSpec) -> Claim:
+    """A nameless, unbound claim as a template describes it; raises BadInput for a malformed quantity."""
+    asked = spec.resources.requests.storage if spec.resources and spec.resources.requests else None
+    return Claim(
+        namespace="", name="", storage_class=spec.storage_class_name or "", any_class=spec.storage_class_name is None,
+        access_modes=tuple(sorted(spec.access_modes or ())), request=_bytes(asked) or 0,
+        volume_mode=spec.volume_mode or "Filesystem", selector=selector(spec.selector))
+
+
+def _volume(item: wire.VolumeObject) -> PersistentVolume:
+    meta, spec = item.metadata, item.spec
+    terms = node_terms(spec.node_affinity.required if spec.node_affinity else None)
+    driver, handle = _attached_by(spec)
+    return PersistentVolume(
+        name=meta.name, labels=meta.labels or {}, storage_class=_class_name(spec.storage_class_name, meta.annotations),
+        capacity=(_bytes(spec.capacity.storage) if spec.capacity else None) or 0,
+        access_modes=tuple(sorted(spec.access_modes or ())), volume_mode=spec.volume_mode or "Filesystem",
+        node_terms=terms, claim=f"{spec.claim_ref.namespace}/{spec.claim_ref.name}" if spec.claim_ref else "",
+        phase=item.status.phase, driver=driver, handle=handle, deleted=bool(meta.deletion_timestamp))
+
+
+def _attached_by(spec: wire.VolumeSpec) -> tuple[str, str]:
+    """The CSI driver that attaches a volume, and the volume's name to it; empty where nothing is attached."""
+    if spec.csi is not None:
+        return spec.csi.driver, spec.csi.volume_handle
+    in_tree = {
+        "awsElasticBlockStore": spec.aws_elastic_block_store, "gcePersistentDisk": spec.gce_persistent_disk,
+        "azureDisk": spec.azure_disk, "cinder": spec.cinder, "vsphereVolume": spec.vsphere_volume,
+        "portworxVolume": spec.portworx_volume,
+    }
+    found = ((_DRIVER_OF_KIND[kind], source.name) for kind, source in in_tree.items() if source is not None)
+    return next(found, ("", ""))
+
+
+def _class(item: wire.ClassObject) -> StorageClass:
+    meta, notes = item.metadata, item.metadata.annotations or _NO_NOTES
+    topologies = tuple(
+        NodeTerm(tuple(Requirement(e.key, "In", tuple(e.values or ())) for e in term.match_label_expressions or ()))
+        for term in item.allowed_topologies or ())
+    return StorageClass(
+        name=meta.name, provisioner=_DRIVER_OF_PLUGIN.get(item.provisioner, item.provisioner),
+        waits=item.volume_binding_mode == "WaitForFirstConsumer", topologies=topologies or None,
+        is_default="true" in {notes.is_default, notes.was_default},
+        created=parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0)
+
+
+def _csi_node(item: wire.CsiNodeObject) -> CSINode:
+    return CSINode(item.metadata.name, {driver.name: driver.allocatable.count for driver in item.spec.drivers or ()
+                                        if driver.allocatable is not None and driver.allocatable.count is not None})
+
+
+def _capacity(item: wire.CapacityObject) -> StorageCapacity:
+    return StorageCapacity(item.storage_class_name, selector(item.node_topology), _bytes(item.capacity),
+                           _bytes(item.maximum_volume_size))
+
+
+def _publishing(item: wire.CsiDriverObject) -> str:
+    """The driver's name if it publishes what is left, else nothing."""
+    return item.metadata.name if item.spec.storage_capacity else ""
+
+
+def _priorities(item: wire.ConfigMapObject) -> PriorityConfig:
+    data = _PRIORITIES.decode(item.data) if item.data else None
+    given = data.priorities if data else None
+    return priorities.read(None if given is None else {priorities.KEY: given})
+
+
+# kind -> (what it is on the wire, what is kept of it)
+FOLDS: dict[str, tuple[type[Any], Callable[[Any], Any]]] = {
+    CLAIMS: (wire.ClaimObject, _claim),
+    "PersistentVolume": (wire.VolumeObject, _volume),
+    "StorageClass": (wire.ClassObject, _class),
+    "CSINode": (wire.CsiNodeObject, _csi_node),
+    "CSIStorageCapacity": (wire.CapacityObject, _capacity),
+    "CSIDriver": (wire.CsiDriverObject, _publishing),
+    "ConfigMap": (wire.ConfigMapObject, _priorities),
+}
+
+
+def _text(source: Mapping[str, Any], *keys: str) -> str:
+    return "/".join(str(source.get(key) or default) for key, _, default in (key.partition("=") for key in keys))
+
+
+# What says which disk an in-tree volume is: the keys of its source, each with the API server's default behind `=`.
+_DISKS = {
+    "gcePersistentDisk": ("pdName",), "awsElasticBlockStore": ("volumeID",), "iscsi": ("iqn",),
+    "rbd": ("pool=rbd", "image"), "azureDisk": ("diskURI",), "cinder": ("volumeID",), "vsphereVolume": ("volumePath",),
+    "portworxVolume": ("volumeID",),
+}
+
+
+def pod_volume(raw: Mapping[str, Any]) -> Volume:
+    """spec.volumes[] of a pod; raises BadInput or msgspec.ValidationError for a malformed claim template."""
+    kind = next((key for key in sorted(raw) if key != "name"), "")
+    source = raw.get(kind)
+    details: Mapping[str, Any] = source if isinstance(source, dict) else {}
+    name = str(raw.get("name", ""))
+    if kind == "persistentVolumeClaim":
+        return Volume(name, kind, str(details.get("claimName", "")))
+    if kind == "ephemeral":
+        template = msgspec.convert(details, wire.Ephemeral).volume_claim_template.spec
+        return Volume(name, kind, template=claim_from_spec(template))
+    if kind == "csi":
+        return Volume(name, kind, driver=str(details.get("driver", "")))
+    if kind in _DISKS:
+        return Volume(name, kind, disk=_text(details, *_DISKS[kind]), read_only=bool(details.get("readOnly")),
+                      monitors=tuple(sorted(map(str, details.get("monitors") or ()))),
+                      driver=_DRIVER_OF_KIND.get(kind, ""))
+    return Volume(name, "emptyDirMemory" if kind == "emptyDir" and details.get("medium") == "Memory" else kind)

@@ -1,0 +1,63 @@
+"""What a plan may not pass: each group's max, the limit per scale-up, and the cluster's nodes, cores and memory.
+
+Added up once more from the plain objects (scale-up.md §9): all nodes count, those on their way too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from chalicelib.model.plan import ScaleUp
+from tests.property.pieces import STARTING
+from tests.property.stage import Group, Stage, group_of
+
+_PER_SCALE_UP = "maxNodesPerScaleup"
+
+
+class Bounds:
+    """The limits of a cluster and what a plan's growth makes of them."""
+
+    def __init__(self, stage: Stage, ups: Mapping[str, ScaleUp]) -> None:
+        self._stage = stage
+        self._ups = ups
+        self._grown = {name: up.to_size - up.from_size for name, up in ups.items()}
+        self._limits: dict[str, int] = {}
+        for setting in stage.cluster.settings:
+            name, _, value = setting.partition("=")
+            number = value.rpartition(":")[2]
+            if number.isdigit():
+                self._limits[name] = int(number)
+
+    def _totals(self, more: Group | None = None) -> dict[str, int]:
+        """What the cluster comes to once the plan is done. more: with one more node of this group."""
+        there = list(self._stage.raws.values())
+        nodes = len(there)
+        cores = sum(int(node["status"]["capacity"]["cpu"]) for node in there)
+        memory = sum(int(node["status"]["capacity"]["memory"][:-2]) << 30 for node in there)
+        for name, group in self._stage.groups.items():
+            starting = sum(group_of(node) == name and self._stage.states[node["metadata"]["name"]] == STARTING
+                           for node in there)
+            count = self._grown.get(name, 0) + max(0, group.upcoming - starting) + (group is more)
+            nodes, cores, memory = nodes + count, cores + count * group.cores, memory + count * group.memory
+        return {"maxNodesTotal": nodes, "coresTotal": cores, "memoryTotal": -(-memory >> 30)}
+
+    def _passed(self, totals: Mapping[str, int]) -> list[str]:
+        return [f"{name} {self._limits[name]}: {totals[name]}" for name in sorted(totals)
+                if totals[name] > self._limits.get(name, totals[name])]
+
+    def passed(self) -> Iterator[str]:
+        """Limits that the plan passes, in words. A limit that was passed before is nobody's fault if nothing grows."""
+        most = self._limits.get(_PER_SCALE_UP, 1000)
+        for name, up in self._ups.items():
+            group = self._stage.groups[name]
+            if up.from_size != group.target or not up.from_size < up.to_size <= group.most:
+                yield f"{name} from {up.from_size} to {up.to_size}, size {group.target}, max {group.most}"
+            if self._grown[name] > most:
+                yield f"{name} from {up.from_size} to {up.to_size}, {_PER_SCALE_UP} {most}"
+        yield from self._passed(self._totals()) if self._ups else ()
+
+    def may_grow(self, group: Group) -> bool:
+        """Whether one more node of a group passes no limit."""
+        grown = self._grown.get(group.name, 0)
+        return (group.target + grown < group.most and grown < self._limits.get(_PER_SCALE_UP, 1000)
+                and not self._passed(self._totals(group)))

@@ -1,0 +1,116 @@
+"""Storage of made-up clusters: classes, claims, volumes, attach limits, and pods that use them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Protocol
+
+from tests.property import pieces
+from tests.property.pieces import DRIVER, LOCAL_DRIVER, Json
+
+_ONCE, _ONE_POD, _MANY = ("ReadWriteOnce",), ("ReadWriteOncePod",), ("ReadWriteMany",)
+#: How a pending workload's pods come by a volume, and how often.
+_WAYS = ("waits", "waits", "allowed", "bound", "bound", "labelled", "exclusive", "immediate", "missing", "local",
+         "ephemeral")
+
+
+class Runs(Protocol):
+    """What runs pods: the maker of the cluster."""
+
+    free: dict[str, list[int]]
+
+    def run(self, pod: Json) -> None:
+        """A pod on the node it names."""
+
+
+class Disks:
+    """Collects what volumes are made of; one per cluster. Half of the clusters have none."""
+
+    def __init__(self, draw: random.Random, zones: Sequence[str]) -> None:
+        self.draw, self.zones = draw, zones
+        self.used = pieces.chance(draw, 0.5)
+        self.limit = draw.choice((0, 0, 2, 3)) if self.used else 0
+        self.allowed = draw.sample(zones, draw.randint(1, len(zones)))
+        self.claims: list[Json] = []
+        self.volumes: list[Json] = []
+
+    def lists(self, nodes: Sequence[str]) -> dict[str, list[Json]]:
+        """The files of them, empty ones too."""
+        classes = [pieces.storage_class("waits", DRIVER, waits=True),
+                   pieces.storage_class("allowed", DRIVER, waits=True, zones=self.allowed),
+                   pieces.storage_class("immediate", DRIVER, waits=False),
+                   pieces.storage_class("local", "kubernetes.io/no-provisioner", waits=True)]
+        limits = [pieces.csi_node(name, self.limit) for name in nodes] if self.limit else []
+        publishes = self.used and pieces.chance(self.draw, 0.2)
+        room = [pieces.capacity(made_by, zone, self.draw.choice(("50Gi", "50Gi", "5Gi")))
+                for made_by in ("waits", "allowed") for zone in self.zones] if publishes else []
+        return {"claims": self.claims, "volumes": self.volumes, "classes": classes if self.used else [],
+                "csinodes": limits, "csidrivers": [pieces.csi_driver(publishes=publishes)] if self.used else [],
+                "capacities": room}
+
+    def run(self, maker: Runs) -> None:
+        """A pod with a bound volume on some nodes."""
+        for at, name in enumerate(maker.free if self.used else ()):
+            free = maker.free[name]
+            if pieces.chance(self.draw, 0.3) and free[0] >= 50 and free[2] > 0:
+                kind = self.draw.choice((_ONCE, _ONE_POD))
+                self._bound(f"held{at}", "ns0", "waits", kind, self.draw.choice(self.zones), "affinity")
+                spec = {"containers": [pieces.container(50)], "volumes": [_uses(f"held{at}")]}
+                maker.run(pieces.pod(f"holder-{at}", "ns0", spec, {"app": "holder"}, ("StatefulSet", "holder"), name))
+
+    def wish(self) -> Json | None:
+        """How a workload's pods come by their volumes, None for most. each: a claim of its own for every pod."""
+        if not self.used or not pieces.chance(self.draw, 0.3):
+            return None
+        way = self.draw.choice(_WAYS)
+        zone = self.draw.choice((*self.zones, "__".join(self.zones)))
+        shared = way in {"missing", "exclusive"} or pieces.chance(self.draw, 0.3)
+        return {"way": way, "zone": zone, "each": not shared, "many": pieces.chance(self.draw, 0.15)}
+
+    def claim(self, asks: Json, space: str, workload: str, number: int) -> list[Json]:
+        """The volumes of one pod, whose claims are made now."""
+        names = [f"{workload}-d{disk}-{number if asks['each'] else 'all'}" for disk in range(2 if asks["many"] else 1)]
+        if asks["way"] == "ephemeral":
+            template = {"spec": {"storageClassName": "waits", "accessModes": list(_ONCE),
+                                 "resources": {"requests": {"storage": "10Gi"}}}}
+            for disk in range(len(names)):
+                self.claims.append(self._ephemeral(space, f"{workload}-{number}", f"v{disk}"))
+            return [{"name": f"v{disk}", "ephemeral": {"volumeClaimTemplate": template}} for disk in range(len(names))]
+        known = {(c["metadata"]["namespace"], c["metadata"]["name"]) for c in self.claims}
+        for name in names:
+            if (space, name) not in known:
+                self._WAY[asks["way"]](self, name, space, asks["zone"])
+        return [_uses(name) for name in names]
+
+    @staticmethod
+    def _ephemeral(space: str, pod: str, name: str) -> Json:
+        made = pieces.claim(f"{pod}-{name}", space, "waits", _ONCE)
+        made["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": pod, "controller": True,
+                                                "uid": f"pod-{space}-{pod}"}]
+        return made
+
+    def _bound(self, name: str, space: str, storage_class: str, modes: Sequence[str], zone: str, how: str) -> None:
+        made = f"pv-{space}-{name}"
+        self.claims.append(pieces.claim(name, space, storage_class, modes, made))
+        self.volumes.append(pieces.volume(made, storage_class, modes, zone, claimed=(space, name), how=how))
+
+    def _local(self, name: str, space: str, zone: str) -> None:
+        self.claims.append(pieces.claim(name, space, "local", _ONCE))
+        if not pieces.chance(self.draw, 0.2):
+            self.volumes.append(pieces.volume(f"local-{space}-{name}", "local", _ONCE, zone, driver=LOCAL_DRIVER))
+
+    _WAY: ClassVar[dict[str, Callable[[Any, str, str, str], None]]] = {
+        "waits": lambda self, name, space, zone: self.claims.append(pieces.claim(name, space, "waits", _ONCE)),
+        "allowed": lambda self, name, space, zone: self.claims.append(pieces.claim(name, space, "allowed", _MANY)),
+        "bound": lambda self, name, space, zone: self._bound(name, space, "waits", _ONCE, zone, "affinity"),
+        "labelled": lambda self, name, space, zone: self._bound(name, space, "waits", _ONCE, zone, "labels"),
+        "exclusive": lambda self, name, space, zone: self._bound(name, space, "waits", _ONE_POD, zone, "affinity"),
+        "immediate": lambda self, name, space, zone: self.claims.append(pieces.claim(name, space, "immediate", _ONCE)),
+        "missing": lambda self, name, space, zone: None,
+        "local": _local,
+    }
+
+
+def _uses(claim: str) -> Json:
+    return {"name": f"v-{claim}", "persistentVolumeClaim": {"claimName": claim}}

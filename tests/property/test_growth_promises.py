@@ -1,0 +1,67 @@
+"""Whatever the cluster: what a plan promises, the scheduler of infra/local can do, and no node is bought for nothing.
+
+`python -m tests.property.referee --seeds 0-500 -v` is the same by hand. A failure names its seed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.property.clusters import draw_cluster, make, write
+from tests.property.referee import Failure, judged
+
+PARTS, EACH, SHRINKABLE = 4, 550, 200
+LONG_RUN, CHUNK = 50_000, 500
+SEED = 20_261_121
+
+
+def told(failures: Sequence[Failure]) -> str:
+    return "\n".join(map(str, failures))
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+@settings(max_examples=EACH, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
+@given(number=st.integers(0, 2**40))
+def test_a_plan_keeps_its_promises(part: int, number: int) -> None:
+    failures = judged(make(number * PARTS + part), reorder=number % 5 == 0)
+    assert not failures, told(failures)
+
+
+@settings(max_examples=SHRINKABLE, deadline=None, database=None, derandomize=True,
+          phases=[Phase.generate, Phase.shrink] if os.environ.get("OUTSCALER_SHRINK") else [Phase.generate],
+          suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example])
+@given(draw=st.randoms(use_true_random=False))
+def test_a_plan_keeps_its_promises_in_clusters_that_can_be_made_smaller(draw: random.Random) -> None:
+    cluster = draw_cluster(draw)
+    failures = judged(cluster)
+    if failures:
+        folder = Path(tempfile.gettempdir()) / "outscaler-property"     # the last one written is the smallest
+        command = " ".join(write(cluster, folder))
+        pytest.fail(f"{told(failures)}\n{command}\nOUTSCALER_SHRINK=1 makes it smaller, in some minutes")
+
+
+def _chunk(start: int) -> list[Failure]:
+    return [failure for seed in range(start, start + CHUNK) for failure in judged(make(seed), reorder=seed % 5 == 0)]
+
+
+@pytest.mark.slow
+def test_fifty_thousand_plans_keep_their_promises(capsys: pytest.CaptureFixture[str]) -> None:
+    """From the seed OUTSCALER_SEED on; the closing line goes into the notes of a release."""
+    first = int(os.environ.get("OUTSCALER_SEED", SEED))
+    with ProcessPoolExecutor() as workers:
+        chunks = workers.map(_chunk, range(first, first + LONG_RUN, CHUNK))
+        failures = [failure for found in chunks for failure in found]
+    kinds = Counter(kind for kind, _ in {(failure.kind, failure.seed) for failure in failures})
+    with capsys.disabled():
+        print(f"\nOUTSCALER_SEED={first}: {LONG_RUN} clusters, of which broke a promise: {dict(kinds) or 'none'}")
+    assert not failures, told(failures[:50])

@@ -1,0 +1,116 @@
+"""The referee sees what is wrong with a plan: each kind of broken promise, made by hand in a plan that is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.plan import Plan, PodVerdict, Promise, ScaleUp
+from chalicelib.model.reason import Code, Reason
+from tests.property import pieces
+from tests.property.clusters import Cluster
+from tests.property.pieces import HOST, ZONE
+from tests.property.trial import BARE, BOOKS, EMPTY, LEFT, LIMIT, NO, PLACE, QUEUE, SPARE, UNSURE, WORDS, Trial
+
+OFFER = {"cpu": "2", "memory": "8Gi", "pods": "110"}
+LABELS = {ZONE: "z-a"}
+
+
+def cluster(*settings: str, cpu: int = 900) -> Cluster:
+    """One node that is full up to one pod of three; the group may have three nodes; the last pod is too big for any."""
+    spec: dict[str, Any] = {"containers": [pieces.container(cpu)]}
+    owner = ("ReplicaSet", "web")
+    full = pieces.pod("old", "ns0", {"containers": [pieces.container(1000)]}, {"app": "old"}, owner, "g0-n0")
+    pods = [pieces.pod(f"web-{at}", "ns0", spec, {"app": "web"}, owner) for at in range(3)]
+    big = pieces.pod("big", "ns0", {"containers": [pieces.container(5000)]}, {"app": "big"}, None)
+    lists = {"nodes": [pieces.node("g0-n0", "g0", OFFER, LABELS, ())], "pods": [full, *pods, big], "workloads": [],
+             "namespaces": [pieces.namespace("ns0", {})]}
+    template = pieces.node("t", "g0", OFFER, {**LABELS, HOST: "t"}, ())
+    group = {"id": "g0", "min": 0, "max": 3, "size": 1, "template": template}
+    return Cluster(0, lists, {"nodeGroups": [group]}, settings, {})
+
+
+def plan(**changes: Any) -> Plan:
+    """One pod beside the old one, two on a new node."""
+    right = Plan(
+        id="p", cluster="c", at=pieces.NOW, fits_existing=("ns0/web-0",),
+        scale_ups=(ScaleUp("g0", "file", 1, 2, 3, ("ns0/web-1", "ns0/web-2")),),
+        unschedulable=(PodVerdict(("ns0/big",), {"g0": (Reason.of(Code.INSUFFICIENT, resource="cpu"),)}),),
+        promises=(Promise(("ns0/web-0",), node="g0-n0"),
+                  Promise(("ns0/web-1", "ns0/web-2"), group="g0", number=1)))
+    return msgspec.structs.replace(right, **changes)
+
+
+def kinds(changed: Plan, where: Cluster | None = None) -> set[str]:
+    return {kind for kind, _ in Trial(where or cluster(), changed).found()}
+
+
+def grown(to: int, *pods: str) -> tuple[ScaleUp, ...]:
+    return (ScaleUp("g0", "file", 1, to, 3, pods or ("ns0/web-1", "ns0/web-2")),)
+
+
+def refused(*pods: str, code: Code = Code.INSUFFICIENT) -> PodVerdict:
+    return PodVerdict(pods, {"g0": (Reason.of(code, resource="cpu", what="all"),)})
+
+
+def test_a_plan_that_keeps_its_word() -> None:
+    assert kinds(plan()) == set()
+
+
+def test_a_pod_that_is_told_nothing() -> None:
+    assert kinds(plan(unschedulable=())) == {BOOKS}
+
+
+def test_a_pod_that_is_told_twice() -> None:
+    assert kinds(plan(fits_existing=("ns0/web-0", "ns0/web-1"))) == {BOOKS}
+
+
+def test_a_place_that_does_not_exist() -> None:
+    assert kinds(plan(promises=(Promise(("ns0/web-0",), node="g0-n1"), plan().promises[1]))) == {BOOKS}
+
+
+def test_no_places_at_all() -> None:
+    assert kinds(plan(promises=())) == {BARE}
+
+
+def test_a_place_that_is_full() -> None:
+    places = (Promise(("ns0/web-0", "ns0/web-1"), node="g0-n0"), Promise(("ns0/web-2",), group="g0", number=1))
+    assert kinds(plan(promises=places)) == {PLACE}
+
+
+def test_a_node_too_many() -> None:
+    assert kinds(plan(scale_ups=grown(3))) == {EMPTY, SPARE}
+
+
+def test_a_node_too_few() -> None:
+    assert kinds(plan(), cluster(cpu=1000)) == {QUEUE, PLACE}
+
+
+def test_a_group_above_its_max() -> None:
+    assert LIMIT in kinds(plan(scale_ups=grown(4)))
+
+
+def test_a_cluster_above_its_limits() -> None:
+    assert kinds(plan(), cluster("maxNodesTotal=1")) == {LIMIT}
+    assert kinds(plan(), cluster("coresTotal=0:3")) == {LIMIT}
+    assert kinds(plan(), cluster("memoryTotal=0:15")) == {LIMIT}
+    assert kinds(plan(), cluster("maxNodesTotal=2", "coresTotal=0:4", "memoryTotal=0:16")) == set()
+
+
+def test_pods_refused_for_which_there_is_room() -> None:
+    less = {"scale_ups": (), "promises": plan().promises[:1],
+            "unschedulable": (*plan().unschedulable, refused("ns0/web-1", "ns0/web-2"))}
+    assert kinds(plan(**less)) == {NO}
+    assert kinds(plan(**less), cluster("maxNodesTotal=1")) == set()
+    nothing = {**less, "promises": (), "fits_existing": (),
+               "unschedulable": (*less["unschedulable"], refused("ns0/web-0"))}
+    assert kinds(plan(**nothing)) == {NO, LEFT}
+
+
+def test_a_reason_that_is_not_so() -> None:
+    assert kinds(plan(unschedulable=(refused("ns0/big", code=Code.NODE_AFFINITY),))) == {WORDS}
+
+
+def test_pods_that_were_not_simulated() -> None:
+    assert kinds(plan(unschedulable=(refused("ns0/big", code=Code.NOT_SIMULATED),))) == {UNSURE}

@@ -1,0 +1,265 @@
+"""least-cost: what it buys where the best answer is known, which rules it keeps, and when it has no answer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+import numpy as np
+import pytest
+
+from chalicelib.plan.choose.least_cost import Ask, Bought, Offer, Shared, solve
+
+MANY = 10**6
+
+
+def never() -> bool:
+    """No time limit."""
+    return False
+
+
+def offer(group: str, cpu: int, memory: int, price: float, *, gpu: int = 0, pods: int = 110, most: int = 1000) -> Offer:
+    """A group; cpu, memory, gpu in any unit."""
+    return Offer(group, np.array([pods, cpu, memory, gpu], dtype=np.int64), price, most)
+
+
+def ask(count: int, cpu: int = 0, memory: int = 0, *, gpu: int = 0, fits: Sequence[bool] = (True,) * 9,
+        per_node: int = MANY) -> Ask:
+    """Alike pods that by default may run everywhere."""
+    return Ask(np.array([1, cpu, memory, gpu], dtype=np.int64), count, tuple(fits), per_node)
+
+
+def buy(offers: Sequence[Offer], asks: Sequence[Ask], *limits: Shared) -> list[Bought]:
+    """An answer there must be."""
+    bought = solve(offers, asks, limits, never)
+    assert bought is not None
+    return bought
+
+
+def nodes(offers: Sequence[Offer], bought: Sequence[Bought]) -> dict[str, int]:
+    """group -> nodes."""
+    found: dict[str, int] = {}
+    for one in bought:
+        found[offers[one.offer].group] = found.get(offers[one.offer].group, 0) + one.nodes
+    return found
+
+
+def placed(bought: Sequence[Bought]) -> dict[int, int]:
+    """ask -> pods."""
+    found: dict[int, int] = {}
+    for one in bought:
+        for at, each in one.pods.items():
+            found[at] = found.get(at, 0) + each * one.nodes
+    return found
+
+
+def cost(offers: Sequence[Offer], bought: Sequence[Bought]) -> float:
+    """What it costs in all."""
+    return sum(offers[one.offer].price * one.nodes for one in bought)
+
+
+def test_nobody_asks_and_nothing_is_bought() -> None:
+    assert buy([offer("a", 4, 16, 1.0)], []) == []
+    assert buy([offer("a", 4, 16, 1.0)], [ask(0, cpu=1)]) == []
+
+
+def test_nothing_is_offered_and_nothing_is_bought() -> None:
+    assert buy([], []) == []
+    assert buy([], [ask(3, cpu=1, fits=())]) == []
+
+
+def test_one_pod_gets_the_cheapest_node_that_holds_it() -> None:
+    offers = [offer("large", 16, 64, 16.0), offer("small", 2, 8, 2.0), offer("medium", 4, 16, 4.0)]
+    assert buy(offers, [ask(1, cpu=3, memory=4)]) == [Bought(2, 1, {0: 1})]
+
+
+def test_pods_that_complete_each_other_share_nodes() -> None:
+    """Each kind alone wants its own group; together they fill the balanced one, which is dearer than either."""
+    offers = [offer("compute", 8, 8, 5.0), offer("memory", 2, 64, 5.0), offer("balanced", 8, 64, 7.0)]
+    bought = buy(offers, [ask(40, cpu=6, memory=2), ask(40, cpu=2, memory=60)])
+    assert nodes(offers, bought) == {"balanced": 40}
+
+
+def test_a_mix_of_groups_is_cheaper_than_any_one_of_them() -> None:
+    """Pods without GPUs fill up the GPU nodes and the rest gets plain ones; alone, either group is dear or no use."""
+    offers = [offer("gpu", 16, 64, 30.0, gpu=4), offer("plain", 16, 64, 8.0)]
+    bought = buy(offers, [ask(8, cpu=2, memory=8, gpu=1), ask(20, cpu=4, memory=16)])
+    assert nodes(offers, bought) == {"gpu": 2, "plain": 4}
+    assert placed(bought) == {0: 8, 1: 20}
+
+
+def test_the_last_node_is_no_larger_than_it_must_be() -> None:
+    offers = [offer("large", 8, 32, 7.5), offer("small", 2, 8, 2.0)]
+    assert nodes(offers, buy(offers, [ask(17, cpu=1, memory=1)])) == {"large": 2, "small": 1}
+
+
+def test_a_hundred_shares_of_a_node_are_counted_exactly() -> None:
+    offers = [offer("only", 10, 100, 1.0)]
+    assert nodes(offers, buy(offers, [ask(1001, cpu=1, memory=10)])) == {"only": 101}
+
+
+def test_the_number_of_pods_on_a_node_is_a_resource_too() -> None:
+    offers = [offer("few", 100, 100, 1.0, pods=10), offer("many", 100, 100, 1.5, pods=100)]
+    assert nodes(offers, buy(offers, [ask(300)])) == {"many": 3}
+
+
+def test_pods_that_repel_each_other_get_a_node_each() -> None:
+    offers = [offer("large", 16, 64, 16.0), offer("small", 2, 8, 2.0)]
+    bought = buy(offers, [ask(5, cpu=1, memory=1, per_node=1)])
+    assert nodes(offers, bought) == {"small": 5}
+
+
+def test_two_classes_that_each_repel_only_their_own_share_nodes() -> None:
+    offers = [offer("small", 2, 8, 2.0)]
+    alike = ask(5, cpu=1, memory=1, per_node=1)
+    assert nodes(offers, buy(offers, [alike, alike])) == {"small": 5}
+
+
+def test_a_pod_goes_only_where_it_may_run() -> None:
+    offers = [offer("cheap", 4, 16, 1.0), offer("dear", 4, 16, 9.0)]
+    bought = buy(offers, [ask(4, cpu=1, memory=1, fits=(False, True)), ask(4, cpu=1, memory=1)])
+    assert {one.offer for one in bought if 0 in one.pods} == {1}
+    assert nodes(offers, bought) == {"dear": 1, "cheap": 1}
+
+
+def test_a_group_grows_to_its_most_and_the_next_best_takes_the_rest() -> None:
+    offers = [offer("cheap", 4, 16, 1.0, most=3), offer("dear", 4, 16, 9.0)]
+    assert nodes(offers, buy(offers, [ask(20, cpu=1, memory=1)])) == {"cheap": 3, "dear": 2}
+
+
+def test_groups_that_are_alike_are_used_up_one_after_the_other() -> None:
+    offers = [offer("a", 4, 16, 1.0, most=3), offer("b", 4, 16, 1.0, most=3)]
+    assert nodes(offers, buy(offers, [ask(20, cpu=1, memory=1)])) == {"a": 3, "b": 2}
+
+
+def test_a_limit_over_all_groups_is_spent_where_most_pods_find_a_place() -> None:
+    offers = [offer("small", 2, 8, 1.0), offer("large", 16, 64, 10.0)]
+    bought = buy(offers, [ask(20, cpu=1, memory=1)], Shared((1, 1), 2))
+    assert placed(bought) == {0: 20}
+    assert sum(one.nodes for one in bought) == 2
+
+
+def test_a_limit_that_leaves_pods_out_is_kept() -> None:
+    offers = [offer("a", 4, 16, 1.0), offer("b", 4, 16, 1.1)]
+    bought = buy(offers, [ask(100, cpu=1, memory=1)], Shared((4, 4), 14))
+    assert placed(bought) == {0: 12}
+
+
+def test_a_cheaper_node_that_counts_for_more_is_not_taken_beyond_the_limit() -> None:
+    offers = [offer("light", 1, 1, 0.5, most=2), offer("heavy", 1, 1, 0.0, most=1)]
+    bought = buy(offers, [ask(2, cpu=1)], Shared((1, 2), 2))
+    assert nodes(offers, bought) == {"light": 2}
+
+
+def test_a_pod_that_fits_nowhere_keeps_nobody_from_its_place() -> None:
+    offers = [offer("a", 4, 16, 1.0)]
+    assert placed(buy(offers, [ask(1, cpu=5, memory=1), ask(8, cpu=1, memory=1)])) == {1: 8}
+
+
+def test_what_has_no_price_is_not_bought() -> None:
+    offers = [offer("unknown", 4, 16, float("inf")), offer("known", 4, 16, 9.0)]
+    assert nodes(offers, buy(offers, [ask(2, cpu=1, memory=1)])) == {"known": 1}
+
+
+def test_where_everything_is_free_there_are_as_few_nodes_as_possible() -> None:
+    offers = [offer("small", 2, 8, 0.0), offer("large", 8, 32, 0.0)]
+    assert nodes(offers, buy(offers, [ask(16, cpu=1, memory=1)])) == {"large": 2}
+
+
+def test_amounts_in_bytes_are_exact() -> None:
+    offers = [offer("a", 4000, 2**40, 1.0)]
+    assert nodes(offers, buy(offers, [ask(2, cpu=1, memory=2**39)])) == {"a": 1}
+    assert nodes(offers, buy(offers, [ask(2, cpu=1, memory=2**39 + 1)])) == {"a": 2}
+
+
+def _backlog(seed: int, groups: int = 12, classes: int = 30) -> tuple[list[Offer], list[Ask]]:
+    chance = np.random.default_rng(seed)
+    offers = []
+    for at in range(groups):
+        cpu = int(chance.choice([2, 4, 8, 16, 32]))
+        memory, gpu = cpu * int(chance.choice([2, 4, 8])), int(chance.choice([0, 0, 0, 2]))
+        price = round((cpu + memory / 8 + 10 * gpu) * float(chance.uniform(0.9, 1.1)), 3)
+        offers.append(offer(f"g{at:02d}", cpu * 1000, memory * 1024, price, gpu=gpu))
+    asks = [ask(int(chance.integers(1, 60)), int(chance.choice([100, 250, 500, 1000, 1900])),
+                int(chance.choice([128, 700, 1500, 4000])), gpu=int(chance.random() < 0.1),
+                fits=tuple(bool(x) for x in chance.random(groups) < 0.8)) for _ in range(classes)]
+    return offers, asks
+
+
+def test_the_order_of_groups_and_classes_does_not_matter() -> None:
+    offers, asks = _backlog(1)
+    straight = buy(offers, asks)
+    turned = buy(offers[::-1], [Ask(one.need, one.count, one.fits[::-1], one.per_node) for one in reversed(asks)])
+    assert nodes(offers, straight) == nodes(offers[::-1], turned)
+    assert placed(straight) == {len(asks) - 1 - at: count for at, count in placed(turned).items()}
+
+
+def test_the_same_question_gets_the_same_answer() -> None:
+    offers, asks = _backlog(2)
+    assert buy(offers, asks) == buy(offers, asks)
+
+
+def test_without_time_there_is_no_answer() -> None:
+    assert solve([offer("a", 4, 16, 1.0)], [ask(1, cpu=1)], [], lambda: True) is None
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3, 5, 8, 20])
+def test_when_time_is_up_the_best_so_far_is_the_answer(calls: int) -> None:
+    offers, asks = _backlog(3)
+    clock = iter([False] * calls)
+    bought = solve(offers, asks, [], lambda: next(clock, True))
+    assert bought is not None
+    assert placed(bought) == placed(buy(offers, asks))
+    assert cost(offers, bought) >= cost(offers, buy(offers, asks)) * 0.99
+
+
+def test_without_the_solver_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "highspy", None)       # an import of it fails
+    assert solve([offer("a", 4, 16, 1.0)], [ask(1, cpu=1)], [], never) is None
+
+
+def test_the_solver_is_imported_only_to_solve() -> None:
+    program = "import sys, chalicelib.plan.choose.least_cost; sys.exit('highspy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+# -- against the truth, where it can be had
+
+
+def _fillings(one: Offer, asks: Sequence[Ask]) -> Iterator[tuple[int, ...]]:
+    for pods in product(*(range(min(a.count, a.per_node) + 1) for a in asks)):
+        used = sum((a.need * n for a, n in zip(asks, pods, strict=True)), np.zeros(4, dtype=np.int64))
+        if any(pods) and (used <= one.free).all():
+            yield pods
+
+
+def _cheapest(offers: Sequence[Offer], asks: Sequence[Ask]) -> float:
+    """The least price of all mixes, by trying them all."""
+    loads = [(one.price, pods) for one in offers for pods in _fillings(one, asks)]
+    least: dict[tuple[int, ...], float] = {(0,) * len(asks): 0.0}
+    for state in product(*(range(a.count + 1) for a in asks)):
+        if state in least or not any(state):
+            continue
+        least[state] = min((price + least[tuple(max(0, have - held) for have, held in zip(state, pods, strict=True))]
+                            for price, pods in loads
+                            if any(have and held for have, held in zip(state, pods, strict=True))),
+                           default=float("inf"))
+    return least[tuple(a.count for a in asks)]
+
+
+def test_small_backlogs_are_bought_at_the_least_price_there_is() -> None:
+    found, least = [], []
+    for seed in range(40):
+        chance = np.random.default_rng(seed)
+        offers = [offer(f"g{at}", cpu, cpu * int(chance.choice([2, 4])), cpu * float(chance.uniform(0.8, 1.2)))
+                  for at, cpu in enumerate(chance.choice([2, 3, 4, 6, 8], 3).tolist())]
+        asks = [ask(int(chance.integers(1, 6)), int(chance.integers(1, 3)), int(chance.integers(1, 7)))
+                for _ in range(3)]
+        found.append(cost(offers, buy(offers, asks)))
+        least.append(_cheapest(offers, asks))
+    exact = sum(f <= one * (1 + 1e-4) for f, one in zip(found, least, strict=True))
+    assert all(f >= one * (1 - 1e-4) for f, one in zip(found, least, strict=True)), "cheaper than possible"
+    assert exact >= 36, "of 40"
+    assert sum(found) <= 1.005 * sum(least)

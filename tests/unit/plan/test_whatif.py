@@ -1,0 +1,172 @@
+"""What if: the same cluster with more pods, without nodes, with other bounds."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.memory import GroupMemory, Memory, NodeMemory, ScaleUpRequest
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.pod import Pod, PodClass, Volume
+from chalicelib.model.policy import Options
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.storage import Claim
+from chalicelib.plan.whatif import Bounds, Wanted, afresh, with_bounds, with_pods, without_nodes
+from tests.builders import NOW, ClusterBuilder, cluster, node
+
+ZONE = "topology.kubernetes.io/zone"
+OPTIONS = Options()
+
+
+def two_nodes() -> ClusterBuilder:
+    build = cluster().node("n-1", "4", group="g", zone="z").node("n-2", "4", group="g", zone="z")
+    build.running("n-1", 2, "1", name="web", labels={"app": "web", ZONE: "z"}, owner="web")
+    build.running("n-1", 1, "1", name="bare", owner=None).running("n-1", 1, name="logs", kind="DaemonSet", owner="logs")
+    return build.group("g", max=5)
+
+
+def added(snapshot: Snapshot, *wanted: Wanted, options: Options = OPTIONS) -> tuple[Snapshot, list[Pod]]:
+    after, names = with_pods(snapshot, wanted, NOW, options)
+    keys = {name for each in names for name in each}
+    return after, [pod for pod in after.pods if pod.key in keys]
+
+
+def group(snapshot: Snapshot) -> NodeGroup:
+    return next(each for each in snapshot.groups if each.id == "g")
+
+
+# -- pods
+
+
+def test_added_pods_are_refused_by_the_scheduler_and_of_one_class() -> None:
+    before = two_nodes().snapshot()
+    web = before.classes[before.pods[0].cls]
+    after, pods = added(before, Wanted("default", "web", web, 3))
+    assert [pod.name for pod in pods] == ["web-added-1", "web-added-2", "web-added-3"]
+    assert {(pod.scheduled, pod.scheduled_reason, pod.node) for pod in pods} == {("False", "Unschedulable", "")}
+    assert after.classes == before.classes, "an equal class is the same class"
+    assert len({pod.uid for pod in after.pods}) == len(after.pods)
+
+
+def test_a_new_class_is_added_behind_the_others() -> None:
+    before = two_nodes().snapshot()
+    new = PodClass("default", {}, {"cpu": 7})
+    after, (pod,) = added(before, Wanted("default", "x", new))
+    assert after.classes == (*before.classes, new)
+    assert after.cls(pod) == new
+
+
+def test_names_are_unique_whatever_is_there_already() -> None:
+    before = two_nodes().snapshot()
+    cls = PodClass("default", {}, {})
+    once, _ = added(before, Wanted("default", "x", cls, keep_name=True), Wanted("default", "x", cls, 2))
+    twice, pods = added(once, Wanted("default", "x", cls, keep_name=True))
+    assert [pod.name for pod in pods] == ["x-added-3"]
+    assert len({pod.key for pod in twice.pods}) == len(before.pods) + 4
+
+
+@pytest.mark.parametrize(("cls", "options", "older"), [
+    (PodClass("default", {}, {"nvidia.com/gpu": 1}), OPTIONS, 30.0),
+    (PodClass("default", {}, {}), Options(new_pod_scale_up_delay=600.0), 600.0),
+    (PodClass("default", {}, {}, scale_up_delay="20m"), OPTIONS, 1200.0),
+    (PodClass("default", {}, {}, scale_up_delay="nonsense"), OPTIONS, 30.0),
+])
+def test_added_pods_are_old_enough_to_count(cls: PodClass, options: Options, older: float) -> None:
+    _, (pod,) = added(two_nodes().snapshot(), Wanted("default", "x", cls), options=options)
+    assert NOW - pod.created > older
+
+
+def test_a_gate_holds_an_added_pod_back() -> None:
+    _, (pod,) = added(two_nodes().snapshot(), Wanted("default", "x", PodClass("default", {}, {}, gates=("quota",))))
+    assert pod.scheduled_reason == "SchedulingGated"
+
+
+def test_labels_that_binding_copied_are_not_the_pods_own() -> None:
+    own = PodClass("default", {"app": "web", ZONE: "z"}, {})
+    assert afresh(own, node("n", zone="z")).labels == {"app": "web"}
+    assert afresh(own, node("n", zone="elsewhere")) == own, "it was there before"
+    assert afresh(own, None) == own
+
+
+def test_an_ephemeral_volume_gets_a_claim_of_its_own() -> None:
+    scratch = Volume("v", "ephemeral", claim="web-1-v", template=Claim("default", "v"))
+    kept = Volume("w", "persistentVolumeClaim", claim="data")
+    cls = afresh(PodClass("default", {}, {}, volumes=(scratch, kept)), None)
+    assert [volume.claim for volume in cls.volumes] == ["", "data"]
+
+
+# -- nodes
+
+
+def test_a_removed_node_takes_its_instance_and_one_of_the_target_size() -> None:
+    after, _, (loss,) = without_nodes(two_nodes().snapshot(), Memory(), ["n-1"], NOW, OPTIONS)
+    assert [each.name for each in after.nodes] == ["n-2"]
+    assert (group(after).target, [each.node for each in group(after).instances]) == (1, ["n-2"])
+    assert (loss.node, loss.group) == ("n-1", "g")
+
+
+def test_pods_that_are_recreated_want_a_node_again_and_the_rest_is_gone() -> None:
+    before = two_nodes()
+    before.running("n-1", 1, name="static", owner="n-1", kind="Node", mirror=True)
+    before.running("n-1", 1, name="leaving", pod={"deleted": NOW - 5})
+    after, _, (loss,) = without_nodes(before.snapshot(), Memory(), ["n-1"], NOW, OPTIONS)
+    assert {pod.name[:3] for pod in after.pods} == {"web"}
+    assert {(pod.node, pod.scheduled_reason) for pod in after.pods} == {("", "Unschedulable")}
+    assert all(after.cls(pod).labels == {"app": "web"} for pod in after.pods), "no longer labelled with its zone"
+    assert [len(loss.again), len(loss.lost)] == [2, 1]
+    assert loss.lost[0].startswith("default/bare")
+
+
+def test_a_pod_that_was_nominated_to_it_is_nominated_no_longer() -> None:
+    build = two_nodes().pending(1, "1", name="next")
+    build.pods[-1] = msgspec.structs.replace(build.pods[-1], nominated="n-1")
+    after, _, _ = without_nodes(build.snapshot(), Memory(), ["n-1"], NOW, OPTIONS)
+    assert {pod.nominated for pod in after.pods} == {""}
+
+
+def test_what_is_remembered_of_a_removed_node_goes_and_what_was_learnt_from_it_stays() -> None:
+    removal = Operation("remove-1", "test", "test", "g", Kind.REMOVE, "plan", NOW, targets=(Target("n-1", "i"),))
+    other = msgspec.structs.replace(removal, id="remove-2", targets=(Target("n-2", "i"),))
+    memory = Memory(nodes={"n-1": NodeMemory(5.0), "n-2": NodeMemory(6.0)}, operations=(removal, other))
+    _, after, _ = without_nodes(two_nodes().snapshot(), memory, ["n-1", "n-2"], NOW, OPTIONS)
+    assert (after.nodes, after.operations) == ({}, ())
+    assert after.templates["g"].node.allocatable["cpu"] == 4000
+    _, after, _ = without_nodes(two_nodes().snapshot(), memory, ["n-1"], NOW, OPTIONS)
+    assert ([*after.nodes], [op.id for op in after.operations]) == (["n-2"], ["remove-2"])
+
+
+def test_a_node_of_no_group_may_go_too() -> None:
+    after, _, (loss,) = without_nodes(two_nodes().node("own").snapshot(), Memory(), ["own"], NOW, OPTIONS)
+    assert (loss.group, group(after).target) == ("", 2)
+
+
+# -- bounds
+
+
+def test_other_bounds_leave_the_rest_as_it_is() -> None:
+    before = two_nodes().snapshot()
+    after, memory = with_bounds(before, Memory(), "g", Bounds(max=50), NOW, OPTIONS)
+    assert group(after) == msgspec.structs.replace(group(before), max=50)
+    assert memory == Memory()
+
+
+def test_a_larger_size_is_a_request_that_is_under_way() -> None:
+    grow = Operation("grow-1", "test", "test", "g", Kind.GROW, "plan", NOW, from_size=2, to_size=9)
+    after, memory = with_bounds(two_nodes().snapshot(), Memory(operations=(grow,)), "g", Bounds(size=4), NOW, OPTIONS)
+    assert group(after).target == 4
+    assert memory.groups["g"].request == ScaleUpRequest(2, NOW, NOW + 900.0)
+    assert memory.operations == (), "exactly that is asked for, and nothing else"
+
+
+def test_the_present_size_is_a_group_that_waits_for_nothing() -> None:
+    memory = Memory(groups={"g": GroupMemory(request=ScaleUpRequest(3, NOW, NOW))})
+    after, memory = with_bounds(two_nodes().snapshot(), memory, "g", Bounds(size=2), NOW, OPTIONS)
+    assert (group(after).target, memory.groups["g"].request) == (2, None)
+
+
+@pytest.mark.parametrize("bounds", [Bounds(min=6), Bounds(size=1), Bounds(min=3, max=2)])
+def test_bounds_that_cannot_be_are_refused(bounds: Bounds) -> None:
+    with pytest.raises(BadInput, match="--group g: "):
+        with_bounds(two_nodes().snapshot(), Memory(), "g", bounds, NOW, OPTIONS)
