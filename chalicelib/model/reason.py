@@ -71,7 +71,7 @@ class Code(StrEnum):
     TOO_YOUNG = "TooYoung"                                # age, delay
     WAITING_FOR_MORE = "WaitingForMorePods"               # age, wait
     OTHER_SCHEDULER = "OtherScheduler"                    # scheduler
-    CLUSTER_UNHEALTHY = "ClusterUnhealthy"                # unready, registered
+    CLUSTER_UNHEALTHY = "ClusterUnhealthy"                # unready, registered, option
 
     # --- why a node is not removed (scale-down.md §7)
     SCALE_DOWN_DISABLED = "ScaleDownDisabled"

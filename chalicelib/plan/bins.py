@@ -65,8 +65,3 @@ class Bins:
             self.free[at + offset] -= pods * need
             if track >= 0:
                 self.pods[track, at + offset] += pods
-
-    def drop_empty(self, used: Ints) -> None:
-        """Forget bins on which nothing was put; used: whether anything is on each."""
-        keep = used > 0
-        self.free, self.mult, self.pods = self.free[keep], self.mult[keep], self.pods[:, keep]

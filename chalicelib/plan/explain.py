@@ -120,7 +120,8 @@ _WORDS: dict[Code, tuple[_Text, _Text | None]] = {
                             lambda r: f"the oldest is {_time(r, 'age')} old"),
     Code.OTHER_SCHEDULER: (_fixed("belongs to a scheduler that is not allowed"), lambda r: _p(r, "scheduler")),
     Code.CLUSTER_UNHEALTHY: (_fixed("cluster is unhealthy"),
-                             lambda r: f"{_p(r, 'unready')} of {_p(r, 'registered')} nodes are unready"),
+                             lambda r: f"no node is ready and {_p(r, 'option')} is false" if "option" in r.params
+                             else f"{_p(r, 'unready')} of {_p(r, 'registered')} nodes are unready"),
     Code.SCALE_DOWN_DISABLED: (_fixed("scale-down is disabled"), None),
     Code.SCALE_DOWN_DISABLED_ANNOTATION: (_fixed("node is annotated scale-down-disabled"), None),
     Code.SCALE_DOWN_UNREADY_DISABLED: (_fixed("node is unready and scaleDownUnreadyEnabled is false"), None),

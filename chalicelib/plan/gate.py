@@ -15,7 +15,8 @@ def held_back(world: World, pending: Pending) -> Pending:
         (not health.healthy,
          Reason.of(Code.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered)),
         (health.ready == 0 and not world.options.scale_up_from_zero,
-         Reason.of(Code.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered)),
+         Reason.of(Code.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered,
+                   option="scaleUpFromZero")),
     )
     reason = next((reason for fails, reason in checks if fails), None)
     if reason is None or not pending.queue:

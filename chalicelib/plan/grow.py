@@ -14,6 +14,7 @@ from chalicelib.model.reason import Code, Reason
 from chalicelib.plan.balance import Likeness, balance, free_capacity
 from chalicelib.plan.candidates import Candidates
 from chalicelib.plan.choose import LEAST_COST, Situation, choose
+from chalicelib.plan.choose.prices import node_price
 from chalicelib.plan.floor import Floor, renamed
 from chalicelib.plan.limits import Ledger
 from chalicelib.plan.option import Option
@@ -44,10 +45,11 @@ class Search:
         self._cut: set[str] = set()     # groups whose last option was cut short by a limit
         self._packed: dict[tuple[object, ...], Packing] = {}
 
-    def run(self, asks: Sequence[Ask]) -> list[Ask]:
-        """Take the best option until there is none; returns what is left."""
+    def run(self, asks: Sequence[Ask], *, mixed: bool = True) -> list[Ask]:
+        """Take the best option until there is none; returns what is left. mixed: let least-cost buy first, if the chain
+        names it."""
         left, mark = list(asks), self.floor.mark()
-        if LEAST_COST in self.world.options.expander:
+        if mixed and LEAST_COST in self.world.options.expander:
             left = self._mix(left)
         while left:
             options = self.options(left)
@@ -100,6 +102,13 @@ class Search:
                 done[cls] = done.get(cls, 0) + each * one.nodes
         return [Ask(ask.cls, ask.count - done.get(ask.cls, 0), ask.first) for ask in asks
                 if done.get(ask.cls, 0) < ask.count]
+
+    def price(self) -> float:
+        """What the new nodes cost per hour; groups without a price count nothing."""
+        prices = self.world.policy.prices
+        return 0.0 if prices is None else sum(
+            nodes * (node_price(self.candidates.shapes[group].template.node, prices) or 0.0)
+            for group, nodes in sorted(self.grown.items()))
 
     def options(self, asks: Sequence[Ask]) -> list[Option]:
         """What every group could do for these pods."""

@@ -100,6 +100,9 @@ class _Report:
         stop = self.search.stops.get(facts.id)
         if stop is not None and stop.code is Code.TIME_BUDGET:
             return stop
+        for note in self.search.notes.values():
+            if note.code is Code.NO_PRICE and note.params.get("group") == facts.id:
+                return note
         if cls in self.settled.lost:
             return Reason.of(Code.NOT_PROMISED)
         return Reason.of(Code.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}")

@@ -8,24 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import msgspec
-
-from chalicelib.model.pod import Pod
 from chalicelib.plan.demand import Demand
 from chalicelib.plan.floor import Floor
 
 
-class Placing(msgspec.Struct, frozen=True):
-    """placed: (row, class, pods), in the order in which they were placed; left: what found no room."""
-
-    placed: tuple[tuple[int, int, tuple[Pod, ...]], ...]
-    left: tuple[Demand, ...]
-
-
 def place(floor: Floor, queue: Sequence[Demand], stop: Callable[[], bool] = lambda: False, *,
-          around: bool = False) -> Placing:
-    """Place what fits; it stays placed. stop: asked before every demand; what was not tried by then is left."""
-    placed: list[tuple[int, int, tuple[Pod, ...]]] = []
+          around: bool = False) -> tuple[Demand, ...]:
+    """Place what fits; it stays placed. Returns what found no room. stop: asked before every demand; what was not tried
+    by then is left. around: deal pods over the rows in turn."""
     waiting = list(queue)
     while True:
         left: list[Demand] = []
@@ -34,14 +24,11 @@ def place(floor: Floor, queue: Sequence[Demand], stop: Callable[[], bool] = lamb
             if full.get(demand.cls) == floor.generation or stop():
                 left.append(demand)
                 continue
-            at = 0
-            for row, count in floor.fill(demand.cls, len(demand.pods), around=around):
-                placed.append((row, demand.cls, demand.pods[at : at + count]))
-                at += count
+            at = sum(count for _, count in floor.fill(demand.cls, len(demand.pods), around=around))
             if at < len(demand.pods):
                 left.append(Demand(demand.cls, demand.pods[at:], demand.counts))
                 full[demand.cls] = floor.generation
         retry = [demand for demand in left if floor.needs(demand.cls) is not None]
         if not retry or sum(len(d.pods) for d in left) == sum(len(d.pods) for d in waiting):
-            return Placing(tuple(placed), tuple(left))
+            return tuple(left)
         waiting = left

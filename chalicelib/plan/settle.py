@@ -16,6 +16,7 @@ import numpy as np
 
 from chalicelib.model.pod import Pod
 from chalicelib.plan.arrays import Ints
+from chalicelib.plan.choose import LEAST_COST
 from chalicelib.plan.demand import Demand
 from chalicelib.plan.floor import Standing
 from chalicelib.plan.grow import Search
@@ -24,6 +25,9 @@ from chalicelib.plan.place import place
 
 _TRIES = 3          # how often is planned for pods that lost their place
 _EXACT = 1_000      # rows times runs of pods up to which everybody is placed again to find out
+
+
+_State = tuple[dict[str, int], list[str], Standing]     # nodes per group, the group of every planned row, places
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -82,14 +86,14 @@ class _Settling:
         self.new: dict[int, tuple[str, int]] = {}
         # Who fits on nodes that exist or are on their way goes there now, before any new node joins.
         limit, watch = search.world.options.pending_pods_batching_timeout, search.watch
-        self.rest = _counting(place(self.floor, queue, lambda: watch.over(limit)).left)
+        self.rest = _counting(place(self.floor, queue, lambda: watch.over(limit)))
         if self.rest and self.small:
             self._in_turn()
         self.mark = self.floor.mark()
         # Nodes for minimum sizes come whatever is pending, and join together with the others.
         for group, nodes in kept.items():
             search.add(group, nodes)
-        self.left = place(self.floor, self.rest).left if kept else self.rest
+        self.left = place(self.floor, self.rest) if kept else self.rest
         self._number()
 
     def _in_turn(self) -> None:
@@ -97,7 +101,7 @@ class _Settling:
         how the scheduler spreads them; first fit where that leaves fewer."""
         first, count = self.floor.standing(), _count(self.rest)
         self.floor.rewind(0)
-        turned = _counting(place(self.floor, self.queue, around=True).left)
+        turned = _counting(place(self.floor, self.queue, around=True))
         if _count(turned) <= count:
             self.rest = turned
         else:
@@ -111,11 +115,39 @@ class _Settling:
 
     def grow(self, left: Sequence[Demand]) -> None:
         """New nodes for these."""
-        self.search.run(asks_of(left))
+        start = self._state()
+        rest = self.search.run(asks_of(left))
         self._number()
+        if LEAST_COST in self.search.world.options.expander and any(not self._alone(demand.cls) for demand in left):
+            self._cheaper(left, rest, start)
         for cls, (_, counts) in self.floor.standing().items():
             self.most[cls] = max(self.most.get(cls, 0), int(counts.sum()))
         self.drop_empty()
+
+    def _alone(self, cls: int) -> bool:
+        """Whether least-cost weighs a class: one without rules, ports or claims."""
+        return self.floor.needs(cls) is None and not self.floor.classes[cls].ports and (
+            not self.floor.volumes.concerns(cls))
+
+    def _cheaper(self, left: Sequence[Demand], rest: Sequence[Ask], start: _State) -> None:
+        """The rest of the chain alone once more: pods that least-cost leaves aside may make its mix the dearer one."""
+        search, mixed = self.search, self._state()
+        mix = sum(ask.count for ask in rest), search.price()
+        self._back_to(start)
+        rest = search.run(asks_of(left), mixed=False)
+        self._number()
+        if (sum(ask.count for ask in rest), search.price()) >= mix:
+            self._back_to(mixed)
+
+    def _state(self) -> _State:
+        return dict(self.search.grown), self._groups(), self.floor.standing()
+
+    def _back_to(self, state: _State) -> None:
+        """Nodes and places as they were."""
+        grown, groups, standing = state
+        for group, nodes in list(self.search.grown.items()):
+            self.search.take_back(group, nodes - grown.get(group, 0))
+        self._restore(groups, standing)
 
     def _number(self) -> None:
         numbers: dict[str, int] = {}
@@ -237,7 +269,7 @@ class _Settling:
     def top_up(self) -> Sequence[Demand]:
         """Who has no place, once everybody has been tried on what is planned."""
         left = self.settled().left
-        return place(self.floor, left).left if left and self.search.grown else left
+        return place(self.floor, left) if left and self.search.grown else left
 
     def _groups(self) -> list[str]:
         return [self.new[row][0] for row in self._rows()]

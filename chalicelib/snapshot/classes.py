@@ -37,6 +37,7 @@ _TOKEN_VOLUME = b"kube-api-access-"
 _NAME = b'"nodeName"'
 _BOUND_TO = msgspec.json.Decoder(wire.BoundTo)
 _POD_LEVEL = ("cpu", "memory")
+_TPU = "cloud-tpus.google.com/"     # asked of a cloud, and of no node (scale-up.md §2)
 
 
 class _Sibling(msgspec.Struct, frozen=True, gc=False):
@@ -226,7 +227,7 @@ def pod_requests(spec: wire.PodSpec) -> dict[str, int]:
         if name in _POD_LEVEL or name.startswith("hugepages-"):
             total[name] = amount
     total = add(total, _amounts(spec.overhead))
-    return {name: amount for name, amount in total.items() if amount}
+    return {name: amount for name, amount in total.items() if amount and not name.startswith(_TPU)}
 
 
 def _requests(resources: wire.Requirements | None) -> dict[str, int]:
