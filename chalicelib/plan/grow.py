@@ -189,10 +189,11 @@ class Search:
         shares = [(option.group, option.nodes)]
         if self.world.options.balance_similar_node_groups:
             shares = balance(option.nodes, facts, self._similar(facts, list(option.pods)), self.ledger, self.grown)
+        if not any(self._most(group) for group, _ in shares):
+            shares = [(option.group, option.nodes)]     # the others have had their share of this scale-up
         for group, nodes in shares:
-            most = self.ledger.allowance(self.world.groups[group], self.grown.get(group, 0)).nodes
-            if min(nodes, most):
-                self.add(group, min(nodes, most))
+            if nodes := min(nodes, self._most(group)):
+                self.add(group, nodes)
         by_class = {ask.cls: ask for ask in asks}
         done = {cls: self._fill(by_class[cls]) for cls in option.order if cls in option.pods}
         if not any(done.values()):
@@ -202,6 +203,10 @@ class Search:
                 done[ask.cls] = done.get(ask.cls, 0) + self._fill(Ask(ask.cls, ask.count - done.get(ask.cls, 0)))
         return [Ask(ask.cls, ask.count - done.get(ask.cls, 0), ask.first) for ask in asks
                 if done.get(ask.cls, 0) < ask.count]
+
+    def _most(self, group: str) -> int:
+        """How many more nodes a group may get by itself."""
+        return self.ledger.allowance(self.world.groups[group], self.grown.get(group, 0)).nodes
 
     def _fill(self, ask: Ask) -> int:
         return sum(count for _, count in self.floor.fill(ask.cls, ask.count))
