@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from tests.property.clusters import draw_cluster, make, write
 from tests.property.referee import Failure, judged
-from tests.property.trial import QUEUE
+from tests.property.trial import EMPTY, QUEUE, SPARE
 
-PARTS, EACH, SHRINKABLE = 4, 550, 200
+PARTS, EACH, SHRINKABLE, LARGE = 4, 550, 200, 200
 LONG_RUN, CHUNK = 50_000, 500
 SEED = 20_261_121
 MISSED = 0.05       # the share of plans of which the scheduler's own order may miss a pod
@@ -50,6 +50,14 @@ def test_a_plan_keeps_its_promises(part: int) -> None:
 
     check()
     assert sum(missed) <= MISSED * len(missed)
+
+
+def test_large_plans_keep_their_promises_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large cluster takes another way through settle.py, and small ones can be sent that way. Only small plans try
+    everybody once more to find a needless node."""
+    monkeypatch.setattr("chalicelib.plan.settle._EXACT", 0)
+    failures = [failure for seed in range(SEED, SEED + LARGE) for failure in broken(judged(make(seed)))]
+    assert not [failure for failure in failures if failure.kind not in {EMPTY, SPARE}], told(failures)
 
 
 @settings(max_examples=SHRINKABLE, deadline=None, database=None, derandomize=True,
