@@ -144,9 +144,12 @@ def _nowhere(plan: Plan, left: PodVerdict, subject: str) -> _Part:
         {"verdict": "unschedulable", "alike": len(left.pods),
          "reasons": {group: [text(reason) for reason in reasons] for group, reasons in left.reasons.items()},
          "details": {group: [coded(reason) for reason in reasons] for group, reasons in left.reasons.items()},
-         "skipped": skipped},
+         "skipped": skipped, "nodes": left.nodes,
+         "against": {text(reason): count for reason, count in left.against}},
         (Table(("group", "why not"), tuple((", ".join(groups), why) for why, groups in by_reason.items()),
-               title="Node groups"),))
+               title="Node groups"),
+         Table(("of", "why not"), tuple((f"{count} of {left.nodes}", text(reason)) for reason, count in left.against),
+               title="Nodes that exist, once others have their places")))
 
 
 # -- the pod itself ----------------------------------------------------------------------------------------------------

@@ -55,6 +55,8 @@ def _unschedulable(verdict: PodVerdict) -> dict[str, Any]:
         "pods": list(verdict.pods),
         "reasons": {group: [text(reason) for reason in reasons] for group, reasons in verdict.reasons.items()},
         "details": {group: [sentence(reason) for reason in reasons] for group, reasons in verdict.reasons.items()},
+        "nodes": verdict.nodes,
+        "against": {text(reason): count for reason, count in verdict.against},
     }
 
 

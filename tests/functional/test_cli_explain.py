@@ -50,6 +50,7 @@ def test_a_pod_for_which_a_group_grows(explain: Explain) -> None:
 def test_a_pod_that_gets_none_has_every_groups_reasons_with_numbers(explain: Explain) -> None:
     answer = explain("pod", "huge")
     assert (answer["name"], answer["verdict"]) == ("shop/huge", "unschedulable")
+    assert answer["nodes"] >= max(answer["against"].values()) > 0, "what the nodes that exist have against it"
     assert answer["reasons"]["b"] == ["Insufficient cpu"]
     (reason,) = answer["details"]["b"]
     assert reason["message"] == "Insufficient cpu (needs 40, template offers 2)"
