@@ -70,11 +70,6 @@ def asks_of(left: Sequence[Demand]) -> list[Ask]:
     return [Ask(cls, count, first[cls]) for cls, count in counts.items()]
 
 
-def _counting(left: Sequence[Demand]) -> tuple[Demand, ...]:
-    """Those for whom a node may be bought."""
-    return tuple(demand for demand in left if demand.counts)
-
-
 def _count(left: Sequence[Demand]) -> int:
     return sum(len(demand.pods) for demand in left)
 
@@ -86,7 +81,8 @@ class _Settling:
         self.new: dict[int, tuple[str, int]] = {}
         # Who fits on nodes that exist or are on their way goes there now, before any new node joins.
         limit, watch = search.world.options.pending_pods_batching_timeout, search.watch
-        self.rest = _counting(place(self.floor, queue, lambda: watch.over(limit)))
+        place(self.floor, queue, lambda: watch.over(limit))
+        self.rest = self._unserved()
         if self.rest and self.small:
             self._in_turn()
         self.mark = self.floor.mark()
@@ -96,12 +92,26 @@ class _Settling:
         self.left = place(self.floor, self.rest) if kept else self.rest
         self._number()
 
+    def _unserved(self) -> tuple[Demand, ...]:
+        """Those for whom a node may be bought and who have no place. Pods of a class are alike, so that its places are
+        theirs before they are those of pods that do not count, whoever was placed first."""
+        served = {cls: int(counts.sum()) for cls, (_, counts) in self.floor.standing().items()}
+        left: list[Demand] = []
+        for demand in self.queue:
+            if demand.counts:
+                skip = min(served.get(demand.cls, 0), len(demand.pods))
+                served[demand.cls] = served.get(demand.cls, 0) - skip
+                if skip < len(demand.pods):
+                    left.append(Demand(demand.cls, demand.pods[skip:]))
+        return tuple(left)
+
     def _in_turn(self) -> None:
         """The same once more, dealing pods over the nodes in turn as upstream does (scale-up.md §2), which is nearer to
         how the scheduler spreads them; first fit where that leaves fewer."""
         first, count = self.floor.standing(), _count(self.rest)
         self.floor.rewind(0)
-        turned = _counting(place(self.floor, self.queue, around=True))
+        place(self.floor, self.queue, around=True)
+        turned = self._unserved()
         if _count(turned) <= count:
             self.rest = turned
         else:
@@ -339,7 +349,7 @@ class _Settling:
         """Pods to their places: within a class in the scheduler's order, rows in order."""
         waiting: dict[int, list[Pod]] = {}
         bystanders: set[str] = set()
-        for demand in self.queue:
+        for demand in sorted(self.queue, key=lambda demand: not demand.counts):
             waiting.setdefault(demand.cls, []).extend(demand.pods)
             if not demand.counts:
                 bystanders.update(pod.key for pod in demand.pods)
