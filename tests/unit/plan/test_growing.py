@@ -15,7 +15,20 @@ from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import HostPort
 from chalicelib.model.reason import Code
-from tests.builders import NOW, ClusterBuilder, cluster, even, expected, growth, having, node, verdict, words
+from tests.builders import (
+    NOW,
+    ZONE,
+    ClusterBuilder,
+    cluster,
+    even,
+    expected,
+    growth,
+    having,
+    near,
+    node,
+    verdict,
+    words,
+)
 
 ATOMIC = GroupOptions(zero_or_max=True)
 QUOTA = 'exceeded quota: "cluster-wide", resources: '
@@ -312,3 +325,15 @@ def test_raised_nodes_are_not_taken_for_nodes_that_exist() -> None:
     for pod, host in expected(plan).items():
         hosts[host] += "/u-" in pod
     assert max(hosts.values()) - min(hosts.values()) <= 1
+
+
+def test_a_young_pod_does_not_take_the_place_of_an_older_one_of_its_class() -> None:
+    """`old` waits for x, which is placed after it; `young`, of its class, is tried next and finds the last room."""
+    build = cluster().node("n", "2", zone="a").group("g", template=node("t", "2", zone="a"))
+    to_x = (near(ZONE, having(app="x")),)
+    build.pending(1, "1", name="old", owner="c", created=NOW - 900, pod_affinity=to_x)
+    build.pending(1, "1", name="x", owner="x", created=NOW - 800)
+    build.pending(1, "1", name="young", owner="c", created=NOW - 10, pod_affinity=to_x)
+    plan = build.plan(new_pod_scale_up_delay=60.0)
+    assert growth(plan) == {}
+    assert plan.fits_existing == ("default/old-00000", "default/x-00001")
