@@ -25,6 +25,7 @@ from chalicelib.dispatch.messages import (
     encode,
 )
 from chalicelib.dispatch.send import whole_delay
+from chalicelib.handlers import marking
 from chalicelib.handlers.log import logger
 from chalicelib.handlers.pacing import superseded
 from chalicelib.handlers.policies import current
@@ -103,6 +104,7 @@ def run(policy: Policy, lease: Lease, rt: Runtime) -> Plan:
     act = permitted(policy).act
     if act:
         send(plan.operations, rt)
+        marking.apply(plan.marks, kube, policy.options, rt.clock)
     recorder = Recorder(
         journal=rt.store.journal, events=Board(lambda: kube) if act else None,
         first_use=lambda key, ttl: rt.store.debounce.first_use(policy.name, key, ttl),

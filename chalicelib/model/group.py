@@ -45,6 +45,7 @@ class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     max_node_provision_time: float | None = None
     max_node_startup_time: float | None = None
     ignore_daemonsets_utilization: bool | None = None
+    scale_down_cooldown: float | None = None    # a node younger than this stays (huaweicloud-cce.md A8.8)
     zero_or_max: bool = False
     allow_non_atomic_scale_up_to_max: bool = False
 

@@ -9,6 +9,7 @@ import msgspec
 
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
+from chalicelib.model.reason import Reason
 
 
 class ScaleUpRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -46,11 +47,13 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Per node. confirmed_at: the last pass that evaluated it and found it unneeded."""
+    """Per node. confirmed_at: the last pass that knew it to be unneeded; one that could not judge it moves both
+    instants on, so that the time already counted stays."""
 
     unneeded_since: float = 0.0
     confirmed_at: float = 0.0
     unremovable_until: float = 0.0
+    why: Reason | None = None                   # why it was unremovable when it was last tried
 
 
 class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,6 +61,15 @@ class LearntTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
 
     node: Node
     learnt_at: float
+
+
+class Brake(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What removals have taken lately. taken: (instant, nodes, pods) of the plans of the last hour. pulled: since when
+    nothing is removed because a plan wanted more than policy allows at once; 0.0: it is not. wanted: how many nodes."""
+
+    taken: tuple[tuple[float, int, int], ...] = ()
+    pulled: float = 0.0
+    wanted: int = 0
 
 
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,3 +84,5 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     last_scale_down: float = 0.0
     last_scale_down_failure: float = 0.0
     first_seen: float = 0.0
+    brake: Brake = Brake()
+    released_until: float = 0.0                 # a person's word (`outscaler release`); no pass writes it

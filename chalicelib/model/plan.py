@@ -65,6 +65,13 @@ class GroupVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     option_pods: int = 0
     waste: float | None = None
     skipped: Reason | None = None
+    healthy: bool = True
+    counts: dict[str, int] = {}         # nodes by readiness bucket (plan/readiness.Bucket values)
+    unregistered: int = 0               # instances without a node, the long-unregistered left out
+    long_unregistered: int = 0
+    in_progress: bool = False           # nodes asked for are still on their way
+    backoff: Reason | None = None       # GROUP_BACKOFF: until, error, code
+    candidates: int = 0                 # of its nodes, how many are unneeded
 
 
 class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,6 +82,26 @@ class Removal(msgspec.Struct, frozen=True, omit_defaults=True):
     kind: str
     evict: tuple[str, ...] = ()
     destinations: dict[str, str] = {}
+
+
+class Repair(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}):
+    """A group put right (scale-down.md §11). kind: discard (these instances) | shrink (a target nothing is behind)."""
+
+    group: str
+    kind: str
+    from_size: int
+    to_size: int
+    reason: Reason
+    instances: tuple[str, ...] = ()
+
+
+class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A taint of ours to be put on or taken off a node outside of any operation. action: soften (put the soft taint
+    on) | unsoften | cleanup (a hard taint whose operation is over). cordoned: uncordon too."""
+
+    node: str
+    action: str
+    cordoned: bool = False
 
 
 class NodeVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -96,6 +123,13 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     being_deleted: int = 0
     unregistered: int = 0
     upcoming: int = 0
+    suspended: int = 0
+    resource_unready: int = 0           # of unready: those that lack a device their label promises
+    long_unregistered: int = 0
+    removing: int = 0                   # nodes under way out
+    cpu: int = 0                        # capacity of all nodes: millicores, bytes
+    memory: int = 0
+    sick_zones: tuple[str, ...] = ()
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -110,6 +144,9 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     promises: tuple[Promise, ...] = ()          # a place for every pod of scale_ups and fits_existing
     ignored: tuple[Ignored, ...] = ()
     removals: tuple[Removal, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    paused: Reason | None = None                # what holds all removals back in this pass
     unneeded: tuple[str, ...] = ()
     unremovable: tuple[NodeVerdict, ...] = ()
     groups: tuple[GroupVerdict, ...] = ()

@@ -68,6 +68,9 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     scale_down_delay_after_add: float = 600.0
     scale_down_delay_after_delete: float = 0.0
     scale_down_delay_after_failure: float = 180.0
+    scale_down_delay_type_local: bool = False
+    scale_down_simulation_timeout: float = 30.0
+    node_deletion_candidate_ttl: float = 0.0
     unremovable_node_recheck_timeout: float = 300.0
     skip_nodes_with_system_pods: bool = True
     blocking_system_pod_disruption_timeout: float = msgspec.field(
@@ -78,14 +81,21 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     min_replica_count: int = 0
     max_scale_down_parallelism: int = 10
     max_drain_parallelism: int = 1
+    max_bulk_soft_taint_count: int = 10
+    max_bulk_soft_taint_time: float = 3.0
     cordon_node_before_terminating: bool = True
     node_delete_delay_after_taint: float = 5.0
     max_graceful_termination_sec: int = 600
+    drain_priority_config: tuple[tuple[int, int], ...] = ()     # (priority, seconds of grace), ascending
     max_pod_eviction_time: float = 120.0
     daemonset_eviction_for_empty_nodes: bool = False
     daemonset_eviction_for_occupied_nodes: bool = True
     node_deletion_delay_timeout: float = 120.0
     record_duplicated_events: bool = False
+    force_delete_unregistered_nodes: bool = False
+    write_status_configmap: bool = True
+    status_config_map_name: str = "cluster-autoscaler-status"
+    emit_per_nodegroup_metrics: bool = False
 
 
 class GroupPolicy(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -128,6 +138,26 @@ class Webhook(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     debounce: float = 2.0
 
 
+class MaxDisruption(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """The brake (demands.md 25): the most that removals may take. 0 and 0.0: no limit. share: of the autoscaled nodes,
+    the largest part that one plan may remove; a plan that wants more removes nothing until somebody releases it."""
+
+    nodes_per_hour: int = 0
+    pods_per_hour: int = 0
+    share: float = 0.0
+
+
+class Window(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A maintenance window: opens when five-field cron matches in time_zone, lasts `duration` seconds. removals True:
+    nodes are removed inside such windows only; False: not inside this one."""
+
+    cron: str
+    duration: float
+    removals: bool = True
+    time_zone: str = "UTC"
+    name: str = ""
+
+
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One cluster's policy in force. providers: each provider's own settings as checked text values."""
 
@@ -140,4 +170,6 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     options: Options = Options()
     webhook: Webhook = Webhook()
     prices: Prices | None = None
+    max_disruption: MaxDisruption = MaxDisruption()
+    maintenance_windows: tuple[Window, ...] = ()
     version: int = 0

@@ -90,6 +90,13 @@ class Code(StrEnum):
     BLOCKED_BY_ON_COMPLETION_POD = "BlockedByOnCompletionPod"  # pod
     IN_COOLDOWN = "InCooldown"                            # which, until
     PARALLELISM = "ParallelismReached"                    # limit
+    ATOMIC_FAILED = "AtomicScaleDownFailed"               # nodes, of
+    NOT_EVALUATED = "NotUnneededOtherReason"              # seconds
+    NODE_COOLDOWN = "NodeGroupCooldown"                   # until
+    GROUP_FROZEN = "NodeGroupUnhealthy"                   # detail
+    DISRUPTION_LIMIT = "MaxDisruption"                    # what, limit, until
+    DISRUPTION_BRAKE = "DisruptionBrake"                  # nodes, of, share
+    OUTSIDE_WINDOW = "MaintenanceWindow"                  # window, until
     NOT_STARTED = "NotStarted"
     PROMISED = "PromisedToPendingPods"                    # pod
     UNEXPECTED = "UnexpectedError"                        # detail
@@ -103,6 +110,11 @@ class Code(StrEnum):
     KUBE_SYSTEM = "UnmovableKubeSystemPod"
     NOT_ENOUGH_PDB = "NotEnoughPdb"
 
+    # --- why a group is repaired (scale-down.md §11)
+    LONG_UNREGISTERED = "LongUnregistered"                # instance, since, needs
+    CREATION_FAILED = "InstanceCreationFailed"            # instance, error, detail
+    SIZE_ABOVE_REALITY = "TargetAboveReality"             # registered, target, since
+    SCALE_UP_TIMED_OUT = "ScaleUpTimedOut"                # nodes, since
 
 
 class Reason(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from chalicelib.model.memory import NodeMemory
+import msgspec
+
+from chalicelib.model.memory import Brake, NodeMemory
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Kind
 from chalicelib.model.reason import Code, Reason
@@ -46,9 +48,19 @@ class Removable(Protocol):
 _T = TypeVar("_T", bound=Removable)
 
 
+class Picked(msgspec.Struct, Generic[_T], frozen=True):
+    """chosen: the candidates that go now, empty ones first. held: the reason of each that stays. paused: what holds all
+    removals back, if anything does. brake: what removals have taken, this plan's included, for the next memory."""
+
+    chosen: tuple[_T, ...]
+    held: dict[str, Reason]
+    paused: Reason | None
+    brake: Brake
+
+
 def pick(world: World, candidates: Sequence[_T], memory: Mapping[str, NodeMemory],
-         hold: Reason | None = None) -> tuple[list[_T], dict[str, Reason]]:
-    """The candidates that go now, empty ones first, and the reason of each that stays. hold: why none goes."""
+         hold: Reason | None = None) -> Picked[_T]:
+    """Choose. memory: the next memory of every candidate, with its timer. hold: why none goes in this pass."""
     tally = _Tally(world)
     chosen: list[_T] = []
     held: dict[str, Reason] = {}
@@ -59,7 +71,7 @@ def pick(world: World, candidates: Sequence[_T], memory: Mapping[str, NodeMemory
             tally.take(candidate)
         else:
             held[candidate.node.name] = reason
-    return chosen, held
+    return Picked(tuple(chosen), held, hold or tally.pause, world.memory.brake)
 
 
 def _waits(world: World, candidate: Removable, known: NodeMemory) -> Reason | None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from chalicelib.model.memory import NodeMemory
+from chalicelib.model.memory import Brake, NodeMemory
 from chalicelib.model.node import Node
-from chalicelib.model.plan import NodeVerdict, Removal
+from chalicelib.model.plan import Mark, NodeVerdict, Removal
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Code, Reason
 from chalicelib.plan import drain
@@ -45,6 +45,9 @@ class Shrinkage(msgspec.Struct, frozen=True):
     unneeded: tuple[str, ...]
     unremovable: tuple[NodeVerdict, ...]
     memory: dict[str, NodeMemory]
+    paused: Reason | None = None
+    brake: Brake = Brake()
+    marks: tuple[Mark, ...] = ()
 
 
 def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None,
@@ -71,14 +74,15 @@ def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None,
                 until = world.now + world.options.unremovable_node_recheck_timeout
             if until > world.now:
                 memory[node.name] = NodeMemory(unremovable_until=until)
-    chosen, held = pick(world, candidates, memory, hold)
-    verdicts.update({name: NodeVerdict(name, reason) for name, reason in held.items()})
+    picked = pick(world, candidates, memory, hold)
+    verdicts.update({name: NodeVerdict(name, reason) for name, reason in picked.held.items()})
     return Shrinkage(
         removals=tuple(
-            Removal(c.node.name, c.group, "drain" if c.evict else "empty", c.evict, c.destinations) for c in chosen),
+            Removal(c.node.name, c.group, "drain" if c.evict else "empty", c.evict, c.destinations)
+            for c in picked.chosen),
         unneeded=tuple(sorted(c.node.name for c in candidates)),
         unremovable=tuple(verdicts[name] for name in sorted(verdicts)),
-        memory=memory,
+        memory=memory, paused=picked.paused, brake=picked.brake,
     )
 
 

@@ -118,8 +118,7 @@ GROUPS = (
         on("node-group-backoff-reset-timeout", DURATION, "Forget earlier failures after this time without one."),
         on("max-total-unready-percentage", PERCENT, "More unready nodes than this, and the cluster is left alone."),
         on("ok-total-unready-count", WHOLE, "So many unready nodes are always tolerated."),
-        boolean("force-delete-unregistered-nodes", "false",
-                "Remove machines that never joined even below the minimum."),
+        on("force-delete-unregistered-nodes", BOOLEAN, "Remove machines that never joined even below the minimum."),
         boolean("force-delete-failed-nodes", "false", "Force the deletion of machines whose creation failed."),
     )),
 )

@@ -16,7 +16,7 @@ from chalicelib.policy.option_rows import (
     no_meaning,
     on,
 )
-from chalicelib.policy.parsers import BOOLEAN, DNS_LABEL, number
+from chalicelib.policy.parsers import BOOLEAN, DNS_LABEL, OBJECT_NAME, number
 
 _QPS = number(0.0, 10000.0, "5")
 _LEASE = "one reconcile per cluster is held by a lease in the table"
@@ -28,10 +28,10 @@ GROUPS = (
         boolean("frequent-loops-enabled", "true", "Look again at once after a change or a new unschedulable pod.",
                 "the webhook does this"),
         on("namespace", DNS_LABEL, "Where the ConfigMap cluster-autoscaler-priority-expander is."),
-        boolean("write-status-configmap", "true", "Write the status document after each pass."),
-        later("status-config-map-name", TEXT, "cluster-autoscaler-status", "Name of the status document."),
+        on("write-status-configmap", BOOLEAN, "Write the status document when it changes."),
+        on("status-config-map-name", OBJECT_NAME, "Name of the status document, a ConfigMap in `namespace`."),
         on("record-duplicated-events", BOOLEAN, "Post the same event for the same object again within 5 minutes."),
-        boolean("emit-per-nodegroup-metrics", "false", "Metrics per node group as well."),
+        on("emit-per-nodegroup-metrics", BOOLEAN, "Metrics per node group as well."),
         boolean("debugging-snapshot-enabled", "false", "Offer the last snapshot for inspection.",
                 "outscaler plan shows it"),
         later("kube-client-qps", _QPS, "5", "Requests per second to the cluster's API."),

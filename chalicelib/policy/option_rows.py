@@ -6,6 +6,7 @@ model's; only those of the others stand here. Meanings are for docs/policy.md.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 import msgspec
@@ -58,12 +59,25 @@ def _gpu_total(value: str) -> tuple[str, int, int]:
     return parts[0], least, most
 
 
-def _drain_priorities(value: str) -> str:
+_PRIORITY_SECONDS = re.compile(r"(-?[0-9]{1,10}):([0-9]{1,6})")
+
+
+def _drain_priorities(value: str) -> tuple[tuple[int, int], ...]:
+    remedy = "write it like 0:60,2000:120"
+    pairs: dict[int, int] = {}
     for part in value.split(","):
-        pair = part.split(":")
-        if len(pair) != 2 or not all(each.lstrip("-").isascii() and each.lstrip("-").isdigit() for each in pair):
-            raise BadInput("", f"{value[:60]!r} is not priority:seconds pairs", "write it like 2000:120,0:60")
-    return value
+        found = _PRIORITY_SECONDS.fullmatch(part.strip())
+        if found is None:
+            raise BadInput("", f"{value[:60]!r} is not priority:seconds pairs", remedy)
+        priority, seconds = int(found[1]), int(found[2])
+        if priority in pairs:
+            raise BadInput("", f"{value[:60]!r} names priority {priority} twice", remedy)
+        pairs[priority] = seconds
+    return tuple(sorted(pairs.items()))
+
+
+def _show_drain_priorities(pairs: tuple[tuple[int, int], ...]) -> str:
+    return ",".join(f"{priority}:{seconds}" for priority, seconds in pairs)
 
 
 DURATION = duration()
@@ -85,7 +99,8 @@ CORES = total("cores", 1, (0, 320000))
 MEMORY = total("GiB", 2**30, (0, 6400000))
 GPUS = listed(Kind("text", scalar(_gpu_total, "it like nvidia-tesla-t4:0:8"), lambda found: "{}:{}:{}".format(*found)),
               name="list of type:min:max")
-DRAIN_PRIORITIES = Kind("text", scalar(_drain_priorities, "it like 2000:120,0:60"))
+DRAIN_PRIORITIES = Kind("priority:seconds pairs", scalar(_drain_priorities, "it like 0:60,2000:120"),
+                        _show_drain_priorities)
 
 
 def on(flag: str, kind: Kind, meaning: str) -> Row:

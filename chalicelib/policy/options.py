@@ -167,7 +167,7 @@ def _gpu_types(found: Read, path: Path, report: Report) -> None:
 
 def _drain_priority(found: Read, path: Path, report: Report) -> None:
     changed = found.in_force.get("max_graceful_termination_sec", 600) != Options().max_graceful_termination_sec
-    if "drainPriorityConfig" in found.others and changed:
+    if found.in_force.get("drain_priority_config") and changed:
         report.problem((*path, "drainPriorityConfig"), "cannot stand beside a changed maxGracefulTerminationSec",
                        "give the times in drainPriorityConfig alone")
 

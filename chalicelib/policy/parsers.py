@@ -174,6 +174,8 @@ def _secret_name(value: str) -> str:
 SECRET = Kind("secret's name", scalar(_secret_name, "the name of a secret in Secrets Manager"))
 DNS_LABEL = text("a name of small letters, digits and inner dashes, at most 63", r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?",
                  "something like prod-geneva")
+OBJECT_NAME = text("the name of a Kubernetes object", r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?",
+                   "something like cluster-autoscaler-status")
 
 
 # -- lists ---------------------------------------------------------------------------------------------------------

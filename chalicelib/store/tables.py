@@ -93,6 +93,7 @@ class LeaseRow(Row):
     token = NumberAttribute(default=0)
     queued_until = InstantAttribute(null=True)
     last_pass = InstantAttribute(null=True)
+    decision = UnicodeAttribute(null=True)
 
 
 class MemoryRow(Row):

@@ -28,7 +28,8 @@ _BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
 _BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "expander": st.just(("least-waste",)), "cores_total": totals,
     "memory_total": totals.map(lambda pair: (pair[0] * 2**30, pair[1] * 2**30)),
-    "allowed_scheduler_names": st.just(()), "namespace": words,
+    "allowed_scheduler_names": st.just(()), "namespace": words, "status_config_map_name": words,
+    "drain_priority_config": st.just(()),       # not beside a changed maxGracefulTerminationSec
     "gpu_total": st.lists(st.tuples(words, st.integers(0, 4), st.integers(4, 9)), max_size=2,
                           unique_by=lambda limit: limit[0]).map(tuple),
 }
