@@ -147,6 +147,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     scheduled: str = ""          # status of condition PodScheduled: True, False or "" where there is none
     scheduled_reason: str = ""   # its reason: Unschedulable, SchedulingGated …
     scheduled_message: str = ""
+    unready: bool = False        # runs, and its condition Ready is False
 
     @property
     def key(self) -> str:

@@ -30,13 +30,15 @@ class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A PodDisruptionBudget; allowed is status.disruptionsAllowed. selector None matches nothing."""
+    """A PodDisruptionBudget; allowed is status.disruptionsAllowed. selector None matches nothing. whole: as many pods
+    are healthy as it wants, so that one that is not ready may go without a disruption being counted."""
 
     namespace: str
     name: str
     selector: Selector | None
     allowed: int
     unhealthy_policy: str = ""
+    whole: bool = False
 
 
 class Controller(msgspec.Struct, frozen=True, omit_defaults=True):

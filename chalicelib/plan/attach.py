@@ -78,7 +78,7 @@ class Attached:
 
     def exclusive(self, cls: int) -> str:
         """The claim that only one pod may use and that a pod placed in this pass has taken; empty if there is none."""
-        return next((claim for claim in self._volumes.exclusive(cls) if self._claims.get(claim)), "")
+        return next((claim for claim in self._volumes.exclusive(cls) if self._claims.get(claim, 0) > 0), "")
 
     def expect(self, row: int | None, cls: int) -> None:
         """A pod that has a node to come to; None: one that is not among the rows."""

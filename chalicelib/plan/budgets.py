@@ -1,10 +1,14 @@
-"""PodDisruptionBudgets inside one plan: each class is matched once, and what the plan moves is used up."""
+"""PodDisruptionBudgets inside one plan: each class is matched once, and what the plan moves is used up.
+
+A pod that is not ready is no disruption where its budget says so (`unhealthyPodEvictionPolicy`): with AlwaysAllow it
+may always go, and otherwise while the budget's application is whole without it, as the eviction API decides it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from chalicelib.model.pod import PodClass
+from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.snapshot import Budget
 
 
@@ -13,10 +17,14 @@ class BudgetLedger:
 
     def __init__(self, budgets: Sequence[Budget], classes: Sequence[PodClass]) -> None:
         self._classes = classes
-        self._budgets: dict[str, list[Budget]] = {}
+        # By namespace and one label that the budget's selector asks for; None: selectors that ask for no one label.
+        self._by_label: dict[tuple[str, tuple[str, str] | None], list[Budget]] = {}
         for budget in budgets:
-            self._budgets.setdefault(budget.namespace, []).append(budget)
-        self._left = {f"{b.namespace}/{b.name}": b.allowed for b in budgets}
+            for label in _asked(budget):
+                self._by_label.setdefault((budget.namespace, label), []).append(budget)
+        self._allowed = {_name(b): b.allowed for b in budgets}
+        self._left = dict(self._allowed)
+        self._lenient = frozenset(_name(b) for b in budgets if b.unhealthy_policy == "AlwaysAllow" or b.whole)
         self._of: dict[int, tuple[str, ...]] = {}
 
     def of(self, cls: int) -> tuple[str, ...]:
@@ -24,21 +32,41 @@ class BudgetLedger:
         found = self._of.get(cls)
         if found is None:
             pod = self._classes[cls]
-            found = self._of[cls] = tuple(
-                f"{b.namespace}/{b.name}" for b in self._budgets.get(pod.namespace, ())
-                if b.selector is not None and b.selector.matches(pod.labels)
-            )
+            likely = [budget for label in (None, *pod.labels.items())
+                      for budget in self._by_label.get((pod.namespace, label), ())]
+            found = self._of[cls] = tuple(sorted(
+                _name(b) for b in likely if b.selector is not None and b.selector.matches(pod.labels)))
         return found
+
+    def spent_by(self, pod: Pod) -> tuple[str, ...]:
+        """The budgets of which evicting this pod uses one disruption."""
+        names = self.of(pod.cls)
+        if names and pod.unready:
+            return tuple(name for name in names if name not in self._lenient)
+        return names
 
     def left(self, name: str) -> int:
         """Disruptions left; below 0 when a plan uses more than one at a time."""
         return self._left[name]
 
-    def use(self, classes: Sequence[int]) -> bool:
-        """Take one disruption per pod. Returns whether a budget had fewer than it was asked for (a risky drain)."""
+    def use(self, used: Mapping[str, int]) -> bool:
+        """Take so many disruptions. Returns whether a budget had fewer than it was asked for (a risky drain)."""
         risky = False
-        for cls in classes:
-            for name in self.of(cls):
-                risky |= self._left[name] < 1
-                self._left[name] -= 1
+        for name, count in used.items():
+            risky |= self._left[name] < count
+            self._left[name] -= count
         return risky
+
+    def reset(self) -> None:
+        """As at the beginning of the plan."""
+        self._left = dict(self._allowed)
+
+
+def _asked(budget: Budget) -> list[tuple[str, str] | None]:
+    requirements = budget.selector.requirements if budget.selector is not None else ()
+    asked = next((each for each in requirements if each.operator == "In"), None)
+    return [(asked.key, value) for value in asked.values] if asked is not None else [None]
+
+
+def _name(budget: Budget) -> str:
+    return f"{budget.namespace}/{budget.name}"

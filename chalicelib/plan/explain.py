@@ -34,7 +34,28 @@ def _time(reason: Reason, name: str) -> str:
 
 def _rule(reason: Reason) -> str:
     rule = Reason(Code(_p(reason, "rule")), {k: v for k, v in reason.params.items() if k not in {"pod", "rule"}})
-    return f"{rule.code.value}: {sentence(rule)}"
+    return f"{rule.code.value}: {sentence(rule)}; {_REMEDY.get(rule.code, 'look at the pod')}"
+
+
+# What frees a node that a pod holds (demands.md 14).
+_REMEDY = {
+    Code.CONTROLLER_NOT_FOUND: "delete the pod, or create its controller again",
+    Code.MIN_REPLICAS: "raise its replicas, or lower minReplicaCount",
+    Code.NOT_REPLICATED: 'give it a controller, or annotate it cluster-autoscaler.kubernetes.io/safe-to-evict: "true"',
+    Code.LOCAL_STORAGE: "name the volume in cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes if it may go",
+    Code.NOT_SAFE_TO_EVICT: "remove the annotation once it may go",
+    Code.KUBE_SYSTEM: "give it a PodDisruptionBudget in kube-system, or wait until it is older than "
+                      "blockingSystemPodDistruptionTimeout",
+    Code.NOT_ENOUGH_PDB: "wait until its pods are healthy, add replicas, or let the budget allow a disruption",
+}
+
+
+def _recently(reason: Reason) -> str:
+    again = f"looked at again after {format_time(_n(reason, 'until'))}"
+    if "was" not in reason.params:
+        return again
+    was = Reason(Code(_p(reason, "was")), {k: v for k, v in reason.params.items() if k not in {"until", "was"}})
+    return f"{sentence(was)}; {again}"
 
 
 def _room(reason: Reason) -> str:
@@ -137,7 +158,7 @@ _WORDS: dict[Code, tuple[_Text, _Text | None]] = {
     Code.NOT_UNDERUTILIZED: (_fixed("not underutilized"),
                              lambda r: f"{_p(r, 'resource')} {_n(r, 'utilization'):.0%}, "
                                        f"threshold {_n(r, 'threshold'):.0%}"),
-    Code.RECENTLY_UNREMOVABLE: (_fixed("recently found unremovable"), lambda r: f"until {format_time(_n(r, 'until'))}"),
+    Code.RECENTLY_UNREMOVABLE: (_fixed("recently found unremovable"), _recently),
     Code.NO_PLACE_TO_MOVE_PODS: (_fixed("no place to move its pods"), lambda r: f"{_p(r, 'pod')}: {_p(r, 'what')}"),
     Code.BLOCKED_BY_POD: (lambda r: f"blocked by pod {_p(r, 'pod')}", _rule),
     Code.BLOCKED_BY_ON_COMPLETION_POD: (_fixed("waits for a pod to complete"), lambda r: _p(r, "pod")),

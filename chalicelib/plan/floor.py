@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from chalicelib.model.node import HOSTNAME_LABEL, Node
+from chalicelib.model.node import HOSTNAME_LABEL, TO_BE_DELETED, Node, Taint
 from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Code, Reason
 from chalicelib.plan import fit
@@ -27,6 +27,7 @@ from chalicelib.plan.topology.counting import Counting
 from chalicelib.plan.topology.needs import Evenness, Needs, Society
 from chalicelib.plan.topology.rows import Rows
 
+_LEAVING = Taint(TO_BE_DELETED, "NoSchedule")
 _ASKED = 200        # rows of which each says itself why its volumes do not let a pod in
 Put = tuple[int, Ints, Ints]      # class, rows, pods on each
 Standing = dict[int, tuple[Ints, Ints]]     # class -> rows, pods on each
@@ -55,14 +56,17 @@ class Floor:
         self.promised: dict[str, str] = {}      # node name -> a pending pod that is expected there
         self.society, self.volumes, self.unsure = parts.society, parts.volumes, parts.unsure
         self.counting = parts.counting
-        self.rows = Rows(table, self._eligible)
+        self.rows = Rows(table, self.counts_in_spread)
         self.generation = 0
         self._attached = Attached(parts.volumes, [node.name for node in table.nodes], limits)
         for row, cls in nominated:
             if parts.volumes.concerns(cls):
                 self._attached.expect(row, cls)
         self._static: dict[int, Bools] = {}
+        self._masks: dict[object, Bools] = {}
         self._counted: dict[tuple[int, str, tuple[str, ...], bool, bool], Bools] = {}
+        self._ghosts: Bools = np.zeros(len(table), dtype=np.bool_)
+        self._gone: Bools = np.zeros(len(table), dtype=np.bool_)
         self._log: list[Put] = []
         self._turn = 0
 
@@ -72,21 +76,34 @@ class Floor:
         """Rows that a class may use by the filters that do not change, closed ones included."""
         found = self._static.get(cls)
         if found is None or len(found) != len(self.table):
-            found = fit.static_mask(cls, self.classes[cls], self.table)
+            found = self._alike(self.classes[cls], cls)
             if self.volumes.concerns(cls):
                 found = found & self.volumes.mask(cls, self.table)
             self._static[cls] = found
         return found
 
-    def nowhere(self, cls: int) -> tuple[Reason, ...]:
-        """Reasons for which a class fits no node whatever: not simulated, or its claims."""
+    def _alike(self, pod: PodClass, cls: int) -> Bools:
+        """Many classes ask the same of a node; they share one mask, which nobody writes into."""
+        key = (pod.tolerations, pod.required_affinity, tuple(pod.node_selector.items()))
+        found = self._masks.get(key)
+        if found is None or len(found) != len(self.table):
+            found = self._masks[key] = fit.static_mask(cls, pod, self.table)
+        return found
+
+    def nowhere(self, cls: int, *, moving: bool = False) -> tuple[Reason, ...]:
+        """Reasons for which a class fits no node whatever: not simulated, or its claims. moving: a running pod is
+        looked at, which takes its own use of a claim along."""
         unsure = self.unsure.reasons(cls)
-        reason = self.volumes.nowhere(cls) if self.volumes.concerns(cls) else None
+        reason = self.volumes.nowhere(cls, moving=moving) if self.volumes.concerns(cls) else None
         return (*unsure, reason) if reason is not None else unsure
 
-    def capacity(self, cls: int) -> Ints:
+    def is_plain(self, cls: int) -> bool:
+        """Whether resources, what does not change and rules between pods are all that decides where it may go."""
+        return not (self.classes[cls].ports or self.volumes.concerns(cls) or self.unsure.reasons(cls))
+
+    def capacity(self, cls: int, *, moving: bool = False) -> Ints:
         """How many more pods of a class every row takes now, the rules between pods aside."""
-        if self.nowhere(cls):
+        if self.nowhere(cls, moving=moving):
             return np.zeros(len(self.table), dtype=np.int64)
         ports = self.classes[cls].ports
         counts: Ints = np.where(self.static(cls) & self.open, self.table.room(cls, single=bool(ports)), 0)
@@ -107,9 +124,9 @@ class Floor:
             counts = np.minimum(counts, per_node)   # running pods are in the mask
         return counts
 
-    def quota(self, cls: int) -> tuple[Ints, bool]:
+    def quota(self, cls: int, *, moving: bool = False) -> tuple[Ints, bool]:
         """How many more pods of a class the rows may take at once, and whether to ask again afterwards."""
-        counts = self.capacity(cls)
+        counts = self.capacity(cls, moving=moving)
         needs, again = self.society.needs(cls), False
         if needs is not None and counts.any():
             counts, again = self.rows.quota(cls, needs, counts)
@@ -157,8 +174,16 @@ class Floor:
         left[rows] = False
         return counts
 
-    def _eligible(self, cls: int, even: Evenness, keys: tuple[str, ...]) -> Bools:
-        """Rows that count for a spread constraint (scale-up.md §5.4 rule 1), closed ones included."""
+    def counts_in_spread(self, cls: int, even: Evenness, keys: tuple[str, ...]) -> Bools:
+        """Rows that count for a spread constraint now."""
+        found = self.of_spread(cls, even, keys)
+        if even.honors_taints and self._ghosts.any() and not self.tolerates_removal(cls):
+            found = found & ~self._ghosts
+        return found & ~self._gone if self._gone.any() else found
+
+    def of_spread(self, cls: int, even: Evenness, keys: tuple[str, ...]) -> Bools:
+        """Rows that count for a spread constraint (scale-up.md §5.4 rule 1), closed ones and those on their way out
+        included."""
         key = (cls, even.key, keys, even.honors_affinity, even.honors_taints)
         found = self._counted.get(key)
         if found is None or len(found) != len(self.table):
@@ -172,17 +197,22 @@ class Floor:
             self._counted[key] = found
         return found
 
+    def tolerates_removal(self, cls: int) -> bool:
+        """Whether a class tolerates the taint of a node on its way out, which goes on counting for it then."""
+        return taints.untolerated(self.classes[cls].tolerations, (_LEAVING,)) is None
+
     # -- changing -------------------------------------------------------------------------------------------------
 
     def put(self, cls: int, rows: Ints, counts: Ints) -> None:
         """Pods of a class onto rows, each named once; negative counts take them off."""
         self.table.put(cls, rows, counts, self.classes[cls].ports)
-        self.counting.add(rows, cls, counts)
+        counted = self.counting.add(rows, cls, counts)
         if self.volumes.concerns(cls):
             for row, count in zip(rows, counts, strict=True):
                 self._attached.add(int(row), cls, int(count))
         self._log.append((cls, rows, counts))
-        self.rows.forget()
+        if counted:
+            self.rows.forget()
         self.generation += 1
 
     def put_one(self, cls: int, row: int, count: int = 1) -> None:
@@ -269,10 +299,12 @@ class Floor:
         """As it was built, without planned nodes, but for what was placed before the mark."""
         self.rewind(mark)
         self.table.truncate(self.base)
-        self.open = self.open[: self.base]
+        self.open, self._ghosts, self._gone = (
+            each[: self.base] for each in (self.open, self._ghosts, self._gone))
         self.counting.reset(self.base)
         self._attached.truncate(self.base)
         self._static.clear()
+        self._masks.clear()
         self._counted.clear()
         self.rows.forget()
 
@@ -282,6 +314,8 @@ class Floor:
         first = len(self.table)
         self.table.extend(nodes, free)
         self.open = np.concatenate([self.open, np.full(len(nodes), not nodes[0].unschedulable)])
+        nowhere: Bools = np.zeros(len(nodes), dtype=np.bool_)
+        self._ghosts, self._gone = (np.concatenate([each, nowhere]) for each in (self._ghosts, self._gone))
         self.counting.extend(len(nodes))
         self._attached.extend([node.name for node in nodes], [limits] * len(nodes))
         added = range(first, first + len(nodes))
@@ -306,6 +340,27 @@ class Floor:
     def close(self, row: int, *, is_open: bool = False) -> None:
         """No more pods onto a row, or open it again."""
         self.open[row] = is_open
+
+    def leave(self, row: int) -> None:
+        """A node on its way out: no more pods onto its row, which goes on counting as a domain as the tainted node
+        does (scale-down.md §5.2)."""
+        self.open[row], self._ghosts[row] = False, True
+        self.rows.forget()
+
+    def gone(self, row: int) -> None:
+        """It has left, and is no domain any more (§5.4)."""
+        self._gone[row] = True
+        self.rows.forget()
+
+    def stay(self, row: int, *, is_open: bool) -> None:
+        """Take either back."""
+        self.open[row], self._ghosts[row], self._gone[row] = is_open, False, False
+        self.rows.forget()
+
+    def recount(self, cls: int, row: int, count: int) -> None:
+        """Pods of a class counted on a row, or no more (negative), for others' rules; their room is not touched."""
+        if self.counting.add(np.array([row]), cls, np.array([count])):
+            self.rows.forget()
 
 
 def first_fit(quota: Ints, count: int) -> tuple[Ints, Ints]:

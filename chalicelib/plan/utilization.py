@@ -82,3 +82,10 @@ class Usage:
             shares.append((used / room, name))
         share, name = max(shares, key=lambda pair: pair[0])
         return Utilization(name, share, gpu=gpu is not None)
+
+    def share(self, node: Node) -> float:
+        """How full a node is by what all its pods ask for: the largest share of cpu, memory or GPUs; 1 if unknown."""
+        at = self._index[node.name]
+        asked = self._all[:, at].sum(axis=1)
+        shares = [float(asked[row]) / room for row, name in enumerate(_NAMES) if (room := node.allocatable.get(name))]
+        return max(shares, default=1.0)

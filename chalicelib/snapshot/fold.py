@@ -239,14 +239,18 @@ class Folder:
             parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
             parse_time(meta.deletion_timestamp) if meta.deletion_timestamp else 0.0,
             30.0 if grace is None else float(grace), condition.status, condition.reason, condition.message,
+            bool(node) and _unready(bytes(status.conditions)),
         )
 
     def _node(self, item: wire.NodeObject) -> None:
         self._nodes[item.metadata.name] = node_from_wire(item)
 
     def _budget(self, item: wire.BudgetObject) -> None:
-        self._budgets.append(Budget(item.metadata.namespace, item.metadata.name, selector(item.spec.selector),
-                                    item.status.disruptions_allowed, item.spec.unhealthy_pod_eviction_policy or ""))
+        status = item.status
+        self._budgets.append(Budget(
+            item.metadata.namespace, item.metadata.name, selector(item.spec.selector), status.disruptions_allowed,
+            item.spec.unhealthy_pod_eviction_policy or "",
+            whole=status.current_healthy >= status.desired_healthy > 0))
 
     def _namespace(self, item: wire.NamespaceObject) -> None:
         self._namespaces[item.metadata.name] = item.metadata.labels or {}
@@ -268,6 +272,14 @@ class Folder:
 
 
 _Fold = Callable[[Folder, Any], None]
+
+
+def _unready(conditions: bytes) -> bool:
+    """Whether a pod's condition Ready is False; most pods have no condition that is, and are not decoded."""
+    if b'"False"' not in conditions:
+        return False
+    return any(each.type == "Ready" and each.status == "False" for each in _CONDITIONS.decode(conditions) or ())
+
 
 
 def _controller_fold(kind: str) -> _Fold:

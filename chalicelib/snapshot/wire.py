@@ -303,6 +303,8 @@ class BudgetStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """status of a PodDisruptionBudget."""
 
     disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
 
 
 class BudgetObject(msgspec.Struct, gc=False, frozen=True):

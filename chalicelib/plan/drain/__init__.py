@@ -45,6 +45,8 @@ RULES: tuple[tuple[str, Rule], ...] = (
     ("LocalStorage", local_storage.decide),
     ("PDB", budget.decide),
 )
+BEFORE_BUDGETS = RULES[:-1]
+"""The rules whose answer does not change while a plan is made."""
 
 
 def assess(pod: Pod, cls: PodClass, context: Context) -> Verdict:

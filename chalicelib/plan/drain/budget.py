@@ -10,5 +10,5 @@ from chalicelib.plan.drain.verdict import Context, Verdict, block
 def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
     """scale-down.md §6; None leaves the pod to the next rule."""
     del cls
-    spent = next((name for name in context.budgets.of(pod.cls) if context.budgets.left(name) < 1), None)
+    spent = next((name for name in context.budgets.spent_by(pod) if context.budgets.left(name) < 1), None)
     return block(Reason.of(Code.NOT_ENOUGH_PDB, budget=spent)) if spent is not None else None

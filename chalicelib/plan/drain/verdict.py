@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from chalicelib.model.pod import Pod
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Controller
@@ -49,6 +50,9 @@ class Allowances(Protocol):
 
     def of(self, cls: int) -> tuple[str, ...]:
         """The budgets that select a class."""
+
+    def spent_by(self, pod: Pod) -> tuple[str, ...]:
+        """Of these, the ones that evicting the pod takes a disruption of."""
 
     def left(self, name: str) -> int:
         """Disruptions left."""

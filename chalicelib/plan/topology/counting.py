@@ -6,6 +6,8 @@ class, and follows every placement from then on.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from chalicelib.plan.arrays import Bools, Ints
@@ -51,11 +53,18 @@ class Counting:
                 vector[where] += counts
         return vector
 
-    def add(self, rows: Ints, cls: int, counts: Ints) -> None:
-        """Pods placed on rows (each named once), or taken off (negative counts); they count as not terminating."""
+    def add(self, rows: Ints, cls: int, counts: Ints) -> bool:
+        """Pods placed on rows (each named once), or taken off (negative counts); they count as not terminating. Returns
+        whether any counter counts them, so that what was made of it must be made anew."""
         self._log.setdefault(cls, []).append((rows, counts))
-        for counter in self._of.get(cls, ()):
+        counters = self._of.get(cls, ())
+        for counter in counters:
             counter.rows[rows] += counts
+        return bool(counters)
+
+    def followers(self, cls: int) -> Sequence[Counter]:
+        """The counters that count a class."""
+        return self._of.get(cls, ())
 
     def extend(self, count: int) -> None:
         """So many more rows, without pods."""

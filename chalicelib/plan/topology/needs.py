@@ -67,6 +67,8 @@ class Society:
     def __init__(self, classes: Sequence[PodClass], matching: Matching, counting: Counting) -> None:
         self._classes, self._matching, self._counting = classes, matching, counting
         self._known: dict[int, Needs | None] = {}
+        self.matters = any(cls.pod_affinity or cls.pod_anti_affinity or cls.spread for cls in classes)
+        """Whether any class at all asks something of other pods."""
 
     def needs(self, cls: int) -> Needs | None:
         """What a class needs, remembered."""

@@ -104,10 +104,10 @@ def test_S5_the_minimum_counts_each_node_picked() -> None:
 def test_S8_moves_are_kept_so_room_is_not_promised_twice() -> None:
     build = cluster().node("n1", group="g").node("n2", group="g").node("n3", group="g").group("g")
     build.running("n1", 1, "400m", owner="a").running("n2", 1, "400m", owner="b").running("n3", 1, "550m", owner="c")
-    # n1's pod goes to n2; if n2 went too, both pods would need a place on n3, which has room for one.
+    # n1's pod goes to n3, which stays; there is no room left on it for n2's.
     plan = build.plan(unneeded=7200)
     assert plan.unneeded == ("n1",)
-    assert plan.removals[0].destinations == {plan.removals[0].evict[0]: "n2"}, "first fit by name"
+    assert plan.removals[0].destinations == {plan.removals[0].evict[0]: "n3"}, "rather a node that stays"
     assert stays(plan)["n2"] == "NoPlaceToMovePods"
 
 
@@ -194,7 +194,8 @@ def test_an_operation_per_removed_node_names_instance_and_pods() -> None:
 def test_an_unhealthy_cluster_removes_nothing_and_keeps_its_timers() -> None:
     build = _one()
     for at in range(9):
-        build.node(f"sick{at}", ready=False)
+        build.node(f"sick{at}", group="sick", ready=False)
+    build.group("sick")
     known = Memory(nodes={"n": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 10)})
     plan, after = build.decide(known)
     assert not plan.health.healthy

@@ -1,0 +1,84 @@
+"""Sums kept pod by pod (plan/removal/neighbours.py) say what plan/topology works out anew each time."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from chalicelib.model.memory import Memory
+from chalicelib.model.policy import Policy
+from chalicelib.plan.build import build
+from chalicelib.plan.demand import gather
+from chalicelib.plan.floor import Floor
+from chalicelib.plan.removal.neighbours import Neighbours
+from chalicelib.plan.table import Columns
+from chalicelib.plan.world import observe
+from tests.property.clusters import make
+from tests.property.pieces import NOW
+from tests.property.reading import read
+
+
+def _floor(seed: int) -> Floor:
+    """The floor of a random cluster full of rules between pods."""
+    made = make(seed)
+    snapshot = read(made.lists, made.manifest, NOW)
+    world = observe(snapshot, Policy("test"), Memory(), NOW)
+    return build(world, gather(world).nominated, Columns(snapshot.nodes, snapshot.classes))
+
+
+def _agree(floor: Floor, neighbours: Neighbours) -> int:
+    """Compare for every class that has rules; how many there are."""
+    compared = 0
+    floor.rows.forget()
+    for cls in range(len(floor.classes)):
+        needs = floor.needs(cls)
+        if needs is None:
+            continue
+        expected, got = floor.rows.open(cls, needs), neighbours.mask(cls)
+        assert np.array_equal(expected, got), (cls, needs)
+        assert [neighbours.allows(cls, row) for row in range(len(floor.table))] == got.tolist()
+        compared += 1
+    return compared
+
+
+@pytest.mark.parametrize("first", range(0, 120, 40))
+def test_changes_add_up_to_what_is_counted_anew(first: int) -> None:
+    compared = 0
+    for seed in range(first, first + 40):
+        floor, draw = _floor(seed), random.Random(seed)
+        if not len(floor.table):
+            continue
+        neighbours = Neighbours(floor)
+        _agree(floor, neighbours)       # every rule is asked for before anything changes
+        for _ in range(12):
+            cls, row = draw.randrange(len(floor.classes)), draw.randrange(len(floor.table))
+            match draw.randrange(5):
+                case 0 | 1:
+                    neighbours.count(cls, row, 1)
+                case 2:
+                    neighbours.leave(row)
+                case 3:
+                    neighbours.leave(row)
+                    neighbours.gone(row)
+                case 4:
+                    neighbours.stay(row, is_open=True)
+            compared += _agree(floor, neighbours)
+    assert compared > 200
+
+
+def test_rules_asked_for_later_begin_with_what_is_there_by_then() -> None:
+    for seed in range(60):
+        floor, draw = _floor(seed), random.Random(seed)
+        if not len(floor.table):
+            continue
+        neighbours = Neighbours(floor)
+        for _ in range(4):
+            neighbours.count(draw.randrange(len(floor.classes)), draw.randrange(len(floor.table)), 1)
+        out = draw.randrange(len(floor.table))
+        neighbours.leave(out)
+        neighbours.gone(out)
+        _agree(floor, neighbours)
+        neighbours.stay(out, is_open=True)
+        _agree(floor, neighbours)
