@@ -16,15 +16,24 @@ def ineligible(node: Node, known: NodeMemory, world: World, usage: Usage) -> Rea
     facts = world.groups.get(world.group_of.get(node.name, ""))
     checks: tuple[tuple[bool, Reason], ...] = (
         (node.name in world.leaving or bucket is Bucket.DELETED, Reason.of(Code.BEING_DELETED)),
-        (known.unremovable_until > world.now, Reason.of(Code.RECENTLY_UNREMOVABLE, until=known.unremovable_until)),
+        (world.now < known.unremovable_until <= world.now + options.unremovable_node_recheck_timeout, _recently(known)),
         (node.annotations.get(SCALE_DOWN_DISABLED) == "true", Reason.of(Code.SCALE_DOWN_DISABLED_ANNOTATION)),
         (facts is None, Reason.of(Code.NOT_AUTOSCALED)),
         (bucket is Bucket.NOT_STARTED, Reason.of(Code.NOT_STARTED)),
         (bucket is not Bucket.READY and not options.scale_down_unready_enabled,
          Reason.of(Code.SCALE_DOWN_UNREADY_DISABLED)),
     )
+    if facts is not None and facts.frozen is not None and node.name not in world.leaving:
+        return facts.frozen
     failed = next((reason for fails, reason in checks if fails), None)
     return failed if failed is not None or facts is None else _of_group(node, facts, world, usage)
+
+
+def _recently(known: NodeMemory) -> Reason:
+    """With what was found then, so that the answer to "why?" is not "because I said so"."""
+    why = known.why
+    was = {"was": why.code.value, **why.params} if why is not None else {}
+    return Reason(Code.RECENTLY_UNREMOVABLE, {"until": known.unremovable_until, **was})
 
 
 def _of_group(node: Node, facts: GroupFacts, world: World, usage: Usage) -> Reason | None:

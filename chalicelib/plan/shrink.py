@@ -16,6 +16,7 @@ from chalicelib.model.reason import Code, Reason
 from chalicelib.plan.budgets import BudgetLedger
 from chalicelib.plan.eligible import ineligible
 from chalicelib.plan.floor import Floor
+from chalicelib.plan.marks import marks
 from chalicelib.plan.pick import pick
 from chalicelib.plan.removal.holds import Holding, Moves
 from chalicelib.plan.removal.search import Found, Search
@@ -62,11 +63,13 @@ def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None,
         memory[name] = unneeded(candidate.node, world.memory.nodes.get(name, NodeMemory()), world, assume_unneeded_for)
     picked = pick(world, found.candidates, memory, hold)
     verdicts.update({name: NodeVerdict(name, reason) for name, reason in picked.held.items()})
+    free = {candidate.node.name for candidate in found.candidates}
     return Shrinkage(
         removals=tuple(_removal(candidate) for candidate in picked.chosen),
-        unneeded=tuple(sorted(candidate.node.name for candidate in found.candidates)),
+        unneeded=tuple(sorted(free)),
         unremovable=tuple(verdicts[name] for name in sorted(verdicts)),
         memory=memory, paused=picked.paused, brake=picked.brake,
+        marks=marks(world, free - {candidate.node.name for candidate in picked.chosen}),
     )
 
 

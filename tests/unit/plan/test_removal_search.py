@@ -1,0 +1,145 @@
+"""Which nodes are found unneeded: orders, timers across passes, and what a pass had no time for."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import pytest
+
+from chalicelib.model.memory import Memory, NodeMemory
+from chalicelib.model.node import DELETION_CANDIDATE, Taint
+from chalicelib.model.policy import Options, Policy
+from chalicelib.model.reason import Code
+from chalicelib.plan.decide import decide
+from chalicelib.plan.explain import sentence
+from tests.builders import NOW, ClusterBuilder, cluster, having, stays
+
+_POLICY = Policy("test", options=Options())
+
+
+def _known(**since: float) -> Memory:
+    return Memory(nodes={name: NodeMemory(unneeded_since=NOW - age, confirmed_at=NOW - 20) for name, age in since.items()})
+
+
+def _budget_for_one_or_two() -> ClusterBuilder:
+    """One disruption left of each of two budgets: `big` takes both, `a` and `b` one each."""
+    build = cluster().node("home", "8", "64Gi")
+    for name, owners in (("a", ["x"]), ("b", ["y"]), ("big", ["x", "y"])):
+        build.node(name, group="g")
+        for owner in owners:
+            build.running(name, 1, "50m", owner=owner)
+    build.group("g")
+    return build.budget("for-x", 1, having(app="x")).budget("for-y", 1, having(app="y"))
+
+
+def test_what_takes_least_of_a_scarce_budget_is_tried_first() -> None:
+    assert _budget_for_one_or_two().plan().unneeded == ("a", "b")
+
+
+def test_a_node_that_was_unneeded_keeps_its_timer_though_others_would_be_more() -> None:
+    plan, after = _budget_for_one_or_two().decide(_known(big=300.0))
+    assert plan.unneeded == ("big",)
+    assert after.nodes["big"].unneeded_since == NOW - 300.0
+
+
+def test_budgets_are_whole_again_for_the_next_order() -> None:
+    """The first order fails for one node, so others are tried; what they say must not rest on what the first used."""
+    plan = _budget_for_one_or_two().plan(unneeded=7200, max_drain_parallelism=5)
+    assert sorted(removal.node for removal in plan.removals) == ["a", "b"]
+    assert stays(plan)["big"] == "BlockedByPod"
+
+
+def test_pods_go_to_nodes_that_stay() -> None:
+    """40 nodes that may all go, one that stays: nobody is put on a node that is to go later."""
+    build = cluster().node("zz-home", "16", "64Gi", pods=200)
+    for at in range(40):
+        build.node(f"n{at:02d}", group="g").running(f"n{at:02d}", 1, "100m", owner=f"o{at}")
+    plan = build.group("g").plan(unneeded=7200, max_drain_parallelism=40, max_scale_down_parallelism=40)
+    assert len(plan.removals) == 40
+    assert {to for removal in plan.removals for to in removal.destinations.values()} == {"zz-home"}
+
+
+def test_a_large_cluster_is_filled_in_turn_and_nobody_is_left_out() -> None:
+    build = cluster()
+    for at in range(300):
+        build.node(f"stay{at:03d}", "1").running(f"stay{at:03d}", 1, "800m", owner=f"s{at}")
+        build.node(f"go{at:03d}", group="g").running(f"go{at:03d}", 2, "100m", owner=f"g{at}")
+    plan = build.group("g").plan(unneeded=7200, max_drain_parallelism=300, max_scale_down_parallelism=300)
+    assert len(plan.removals) == 300
+    on: dict[str, int] = {}
+    for removal in plan.removals:
+        for to in removal.destinations.values():
+            on[to] = on.get(to, 0) + 1
+    assert set(on) <= {f"stay{at:03d}" for at in range(300)}
+    assert max(on.values()) <= 2, "200m are free on each"
+
+
+def test_destinations_follow_a_pod_that_moves_on_with_its_host() -> None:
+    plan = cluster().node("a", group="g").node("b", group="g").node("c", "1", group="g").group("g").running(
+        "a", 1, "100m", owner="x").running("b", 1, "200m", owner="y").running("c", 1, "300m", owner="z").plan(
+        unneeded=7200, max_drain_parallelism=9)
+    gone = {removal.node for removal in plan.removals}
+    assert len(gone) == 2, "everything fits on one"
+    assert {to for removal in plan.removals for to in removal.destinations.values()} == {"a", "b", "c"} - gone
+
+
+def test_what_there_was_no_time_for_keeps_its_timer_and_says_so() -> None:
+    build = cluster().node("home", "8", "64Gi")
+    for at in range(4):
+        build.node(f"n{at}", group="g").running(f"n{at}", 1, "100m", owner=f"o{at}")
+    seconds = itertools.count(0, 20)    # every look at the clock is 20 s later
+    memory = _known(n3=500.0)
+    plan, after = decide(build.group("g").snapshot(), _POLICY, memory, NOW, 0, clock=lambda: float(next(seconds)))
+    late = [verdict.node for verdict in plan.unremovable if verdict.reason.code is Code.NOT_EVALUATED]
+    assert late
+    assert "n3" not in late, "what was unneeded is looked at first"
+    assert after.nodes["n3"].unneeded_since == NOW - 500.0
+    left = cluster().node("home", "8", "64Gi").node("n", group="g").group("g").snapshot()
+    _, kept = decide(left, msgspec.structs.replace(_POLICY, options=Options(scale_down_simulation_timeout=0.0)),
+                     _known(n=500.0), NOW, 0, clock=lambda: float(next(seconds)))
+    assert kept.nodes["n"] == NodeMemory(unneeded_since=NOW - 480.0, confirmed_at=NOW), "20 s nobody looked do not count"
+
+
+@pytest.mark.parametrize(("age", "ttl", "counted"), [
+    (400, 900.0, 400.0), (400, 0.0, 0.0), (901, 900.0, 0.0), (-50, 900.0, 0.0),
+], ids=["young enough", "off", "too old", "from the future"])
+def test_a_soft_taint_tells_since_when_where_memory_does_not(age: int, ttl: float, counted: float) -> None:
+    soft = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(NOW) - age))
+    _, after = cluster().node("n", group="g", taints=[soft]).group("g").decide(node_deletion_candidate_ttl=ttl)
+    assert after.nodes["n"].unneeded_since == NOW - counted
+    _, known = cluster().node("n", group="g", taints=[soft]).group("g").decide(_known(n=60.0),
+                                                                               node_deletion_candidate_ttl=ttl)
+    assert known.nodes["n"].unneeded_since == NOW - 60.0, "what memory knows is better"
+
+
+def test_recently_unremovable_still_says_what_was_found() -> None:
+    build = cluster().node("n", group="g").node("m", group="g").group("g").running(
+        "n", 1, "100m", owner="x", safe_to_evict="false")
+    _, after = build.decide()
+    again = build.plan(after, now=NOW + 60)
+    (verdict,) = (each for each in again.unremovable if each.node == "n")
+    assert verdict.reason.code is Code.RECENTLY_UNREMOVABLE
+    assert verdict.pod == "default/r-00000"
+    assert "NotSafeToEvictAnnotation" in sentence(verdict.reason)
+    assert "looked at again after" in sentence(verdict.reason)
+
+
+def test_a_drain_that_uses_more_of_a_budget_than_there_is_at_once_goes_last() -> None:
+    build = cluster().node("home", "8", "64Gi").node("a", group="g").node("b", group="g").group("g")
+    build.running("a", 2, "50m", owner="x").running("b", 1, "50m", owner="y")
+    build.budget("for-x", 1, having(app="x")).budget("for-y", 1, having(app="y"))
+    plan = build.plan(unneeded=7200, max_drain_parallelism=1)
+    assert plan.unneeded == ("a", "b")
+    assert [removal.node for removal in plan.removals] == ["b"], "D12: allowed, but risky"
+
+
+@pytest.mark.parametrize(("policy", "whole", "goes"), [
+    ("AlwaysAllow", False, True), ("IfHealthyBudget", True, True), ("IfHealthyBudget", False, False), ("", True, True),
+    ("", False, False),
+])
+def test_a_pod_that_is_not_ready_is_no_disruption_where_its_budget_says_so(policy: str, whole: bool, goes: bool) -> None:
+    build = cluster().node("home", "8", "64Gi").node("n", group="g").group("g")
+    build.running("n", 1, "50m", owner="x", pod={"unready": True}).budget("b", 0, having(app="x"))
+    build.budgets[0] = msgspec.structs.replace(build.budgets[0], unhealthy_policy=policy, whole=whole)
+    assert build.plan().unneeded == (("n",) if goes else ())
