@@ -19,7 +19,8 @@ _POLICY = Policy("test", options=Options())
 
 
 def _known(**since: float) -> Memory:
-    return Memory(nodes={name: NodeMemory(unneeded_since=NOW - age, confirmed_at=NOW - 20) for name, age in since.items()})
+    return Memory(nodes={name: NodeMemory(unneeded_since=NOW - age, confirmed_at=NOW - 20)
+                         for name, age in since.items()})
 
 
 def _budget_for_one_or_two() -> ClusterBuilder:
@@ -98,7 +99,7 @@ def test_what_there_was_no_time_for_keeps_its_timer_and_says_so() -> None:
     left = cluster().node("home", "8", "64Gi").node("n", group="g").group("g").snapshot()
     _, kept = decide(left, msgspec.structs.replace(_POLICY, options=Options(scale_down_simulation_timeout=0.0)),
                      _known(n=500.0), NOW, 0, clock=lambda: float(next(seconds)))
-    assert kept.nodes["n"] == NodeMemory(unneeded_since=NOW - 480.0, confirmed_at=NOW), "20 s nobody looked do not count"
+    assert kept.nodes["n"] == NodeMemory(unneeded_since=NOW - 480.0, confirmed_at=NOW), "20 s without a look"
 
 
 @pytest.mark.parametrize(("age", "ttl", "counted"), [
@@ -138,7 +139,9 @@ def test_a_drain_that_uses_more_of_a_budget_than_there_is_at_once_goes_last() ->
     ("AlwaysAllow", False, True), ("IfHealthyBudget", True, True), ("IfHealthyBudget", False, False), ("", True, True),
     ("", False, False),
 ])
-def test_a_pod_that_is_not_ready_is_no_disruption_where_its_budget_says_so(policy: str, whole: bool, goes: bool) -> None:
+def test_a_pod_that_is_not_ready_is_no_disruption_where_its_budget_says_so(
+    policy: str, whole: bool, goes: bool,
+) -> None:
     build = cluster().node("home", "8", "64Gi").node("n", group="g").group("g")
     build.running("n", 1, "50m", owner="x", pod={"unready": True}).budget("b", 0, having(app="x"))
     build.budgets[0] = msgspec.structs.replace(build.budgets[0], unhealthy_policy=policy, whole=whole)
