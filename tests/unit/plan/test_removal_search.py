@@ -146,3 +146,10 @@ def test_a_pod_that_is_not_ready_is_no_disruption_where_its_budget_says_so(
     build.running("n", 1, "50m", owner="x", pod={"unready": True}).budget("b", 0, having(app="x"))
     build.budgets[0] = msgspec.structs.replace(build.budgets[0], unhealthy_policy=policy, whole=whole)
     assert build.plan().unneeded == (("n",) if goes else ())
+
+
+def test_a_node_on_which_pods_are_expected_stays_and_its_timer_waits() -> None:
+    build = cluster().node("n", group="g").node("full", group="g").group("g").running("full", 1, "1", owner="keeper")
+    plan, after = build.pending(1, "100m", owner="new").decide(_known(n=500.0))
+    assert stays(plan)["n"] == "PromisedToPendingPods"
+    assert after.nodes["n"] == NodeMemory(unneeded_since=NOW - 480.0, confirmed_at=NOW)
