@@ -7,6 +7,8 @@ Timers run whether or not anything may be removed just now; every node that stay
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from chalicelib.model.memory import Brake, NodeMemory
@@ -54,9 +56,12 @@ def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None,
     budgets = BudgetLedger(world.snapshot.budgets, world.snapshot.classes)
     before = _sort(world, floor, budgets)
     started, limit = (watch.spent() if watch else 0.0), world.options.scale_down_simulation_timeout
-    found = Search(world, floor, budgets, before.nodes, before.filled,
-                   lambda: watch is not None and watch.over(started + limit)).best()
-    verdicts = {**before.verdicts, **_failed(found, limit)}
+
+    def over() -> bool:
+        return watch is not None and watch.over(started + limit)
+
+    found = Search(world, floor, budgets, before.nodes, before.filled, over).best()
+    verdicts = {**before.verdicts, **_failed(found, limit, over)}
     memory = _memory(world, verdicts)
     for candidate in found.candidates:
         name = candidate.node.name
@@ -98,9 +103,10 @@ def _judge(node: Node, world: World, floor: Floor, usage: Usage, holding: Holdin
     return holding.of(node)
 
 
-def _failed(found: Found, limit: float) -> dict[str, NodeVerdict]:
-    """The verdicts of nodes that were tried in vain, and of those there was no time for."""
-    verdicts = {failure.moves.node.name: found.trial.verdict(failure) for failure in found.failures}
+def _failed(found: Found, limit: float, over: Callable[[], bool]) -> dict[str, NodeVerdict]:
+    """The verdicts of nodes that were tried in vain, and of those there was no time for. The scheduler's counts are
+    made for each node; only once the time is over, pods of a class share what the last of them was told."""
+    verdicts = {failure.moves.node.name: found.trial.verdict(failure, in_haste=over()) for failure in found.failures}
     reason = Reason.of(Code.NOT_EVALUATED, seconds=limit)
     return verdicts | {moves.node.name: NodeVerdict(moves.node.name, reason) for moves in found.left}
 

@@ -21,7 +21,7 @@ from chalicelib.plan.removal.trial import Candidate, Failure, Trial
 from chalicelib.plan.world import World
 
 WORK = 6_000
-"""Pods put somewhere in all trials after the first; a cluster whose first trial takes more has just that one."""
+"""Pods put somewhere in all trials after the first, per hundred nodes; what takes more is tried in one order only."""
 LOTS = 40
 
 
@@ -42,7 +42,7 @@ class Search:
         self._world, self._floor, self._budgets = world, floor, budgets
         self._nodes, self._filled, self._over = nodes, filled, over
         self._known = frozenset(name for name, one in world.memory.nodes.items() if one.unneeded_since)
-        self._cost = 1 + sum(len(moves.pods) for moves in nodes)
+        self._cost = (1 + sum(len(moves.pods) for moves in nodes)) * max(1, floor.real // 100)
         self._cheap = self._cost <= WORK
         self._trial = Trial(floor, budgets, *_preferred(floor, nodes, filled))
 
@@ -92,14 +92,20 @@ class Search:
                 candidates.append(result)
             else:
                 failures.append(result)
-        again, failures = failures if candidates and self._cheap else [], [] if candidates and self._cheap else failures
-        for failure in again:       # a node that has gone is no domain any more, and may have been in the way
+        if candidates and self._cheap:
+            failures = self._once_more(failures, candidates)
+        return Found(tuple(candidates), tuple(failures), (), self._trial)
+
+    def _once_more(self, failures: list[Failure], candidates: list[Candidate]) -> list[Failure]:
+        """A node that has gone is no domain any more, and may have been in the way of others. Returns who still fails."""
+        still: list[Failure] = []
+        for failure in failures:
             result = failure if failure.cls < 0 else self._trial.attempt(failure.moves)
             if isinstance(result, Candidate):
                 candidates.append(result)
             else:
-                failures.append(result)
-        return Found(tuple(candidates), tuple(failures), (), self._trial)
+                still.append(result)
+        return still
 
 
 def _names(found: Found) -> frozenset[str]:

@@ -78,6 +78,7 @@ class Trial:
         # must find yet another place.
         self._guests: dict[int, list[_Guest]] = {}
         self._closed: list[tuple[int, bool]] = []
+        self._said: dict[int, str] = {}         # class -> why its last pod has no place
 
     def attempt(self, moves: Moves) -> Candidate | Failure:
         """Try one node; what succeeds stays."""
@@ -148,13 +149,16 @@ class Trial:
         self._guests.clear()
         self._budgets.reset()
 
-    def verdict(self, failure: Failure) -> NodeVerdict:
-        """Why a node stays, in words for people; asked as things stand at the end of the trial."""
+    def verdict(self, failure: Failure, *, in_haste: bool = False) -> NodeVerdict:
+        """Why a node stays, in words for people; asked as things stand at the end of the trial. in_haste: rather say
+        what was said of a pod of the same class than count again."""
         node, pod = failure.moves.node, failure.pod
         if failure.cls < 0:
             return blocked(node, pod, Reason.of(Code.NOT_ENOUGH_PDB, budget=failure.budget))
-        return NodeVerdict(node.name, Reason.of(Code.NO_PLACE_TO_MOVE_PODS, pod=pod.key, what=self._what(failure)),
-                           pod.key)
+        if not in_haste or failure.cls not in self._said:
+            self._said[failure.cls] = "no node takes it" if in_haste else self._what(failure)
+        what = self._said[failure.cls]
+        return NodeVerdict(node.name, Reason.of(Code.NO_PLACE_TO_MOVE_PODS, pod=pod.key, what=what), pod.key)
 
     def _spent(self, moves: Moves) -> Failure | None:
         budgets = self._budgets
