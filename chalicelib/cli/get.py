@@ -1,4 +1,4 @@
-"""`outscaler get [clusters | policy NAME | operations NAME | groups NAME]`: what is in the table, as it is.
+"""`outscaler get [clusters | policy NAME | operations NAME | groups NAME | brake NAME]`: the table as it is.
 
 Nothing is worked out here; what would happen next is `outscaler plan`'s to say.
 """
@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from chalicelib.cli.brake import brake_data, brake_line
 from chalicelib.cli.output import emit
 from chalicelib.cli.remote import add_table_argument, open_store, stored_policy
 from chalicelib.cli.tables import Table
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """WHAT, NAME, --table."""
     parser.add_argument("what", nargs="?", choices=tuple(_THINGS), default="clusters", help="clusters (default), "
-                        "or the policy, open operations or remembered groups of one cluster")
+                        "or the policy, open operations, remembered groups or the brake of one cluster")
     parser.add_argument("name", nargs="?", default="", metavar="NAME", help="the cluster; not for clusters")
     add_table_argument(parser)
 
@@ -142,6 +143,13 @@ def _group_data(name: str, group: GroupMemory) -> dict[str, Any]:
     }
 
 
+def _brake(store: Store, args: argparse.Namespace) -> None:
+    stored_policy(store, args.name)
+    data = {"name": args.name, **brake_data(store.memory.load(args.name), time.time())}
+    emit(args.output, data, lambda: [f"{args.name}: {brake_line(data)}"])
+
+
 _THINGS: dict[str, Callable[[Store, argparse.Namespace], None]] = {
     "clusters": _clusters, "policy": _policy, "operations": _operations, "groups": _groups,
+    "brake": _brake,
 }

@@ -44,6 +44,7 @@ COMMANDS = (
     Command("validate", "chalicelib.cli.validate", "check policy documents"),
     Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),
     Command("get", "chalicelib.cli.get", "clusters, a policy, open operations, remembered groups"),
+    Command("release", "chalicelib.cli.release", "let go of the brake for a while, once you have looked"),
     Command("history", "chalicelib.cli.history", "versions of a policy, and what happened"),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.model.policy import Window
+from chalicelib.plan.windows import never_allowed
 from chalicelib.policy.options import Read, check_options, check_prices
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.report import Path, Report
@@ -83,6 +85,22 @@ def _rules_once(draft: Draft, report: Report) -> None:
                            "name each rule once")
 
 
+def _windows_once(draft: Draft, report: Report) -> None:
+    names = [window.get("name", "") for window in draft.spec.get("maintenance_windows", ())]
+    for index, name in enumerate(names):
+        if name and names.index(name) != index:
+            report.problem((*SPEC, "maintenanceWindows", index, "name"),
+                           f"{name} is already maintenanceWindows[{names.index(name)}]", "name each window once")
+
+
+def _windows_open(draft: Draft, report: Report) -> None:
+    """A cluster in which nothing is ever removed is seldom what somebody wants."""
+    path = (*SPEC, "maintenanceWindows")
+    given = draft.spec.get("maintenance_windows", ())
+    if given and not report.has_problem_under(path) and never_allowed(tuple(Window(**window) for window in given)):
+        report.warn(path, "no removal is ever allowed: the windows that forbid removals cover those that allow them")
+
+
 def _groups_have_providers(draft: Draft, report: Report) -> None:
     if draft.providers is None:
         return
@@ -130,6 +148,6 @@ def _prices(draft: Draft, report: Report) -> None:
 
 
 CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
-    _one_way_in, _access_details, _bounds, _ids_once, _rules_once, _groups_have_providers, _group_ids,
-    _one_way_to_discover, _mode_given, _options, _prices,
+    _one_way_in, _access_details, _bounds, _ids_once, _rules_once, _windows_once, _windows_open,
+    _groups_have_providers, _group_ids, _one_way_to_discover, _mode_given, _options, _prices,
 )

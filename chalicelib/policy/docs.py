@@ -9,12 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
+from chalicelib.policy.disruption import MAX_DISRUPTION
 from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, RULE, SPEC, WEBHOOK
 from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, Row
 from chalicelib.policy.options import GROUPS, default_text
 from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import PROVIDERS, ProviderTable
 from chalicelib.policy.schema import Section
+from chalicelib.policy.windows import WINDOW
 
 EXAMPLE = """\
 apiVersion: outscaler.dev/v1
@@ -68,6 +70,27 @@ without gpu. A group without a price is not chosen by price or least-cost. Pods 
 instanceTypes are given, by rates made of the listed types: a GiB counts as an eighth of a core, a GPU as ten cores.\
 """
 
+_BRAKE_NOTE = """\
+The brake, such as `maxDisruption: {nodesPerHour: 20, podsPerHour: 500, share: 25%}`. What counts is what was planned;
+pods are those that must move, without DaemonSets'.
+
+What exceeds a limit per hour waits for room, and nobody overtakes; a node, or a group that goes as a whole, that is
+larger than the limit by itself goes when the hour is empty. Of the share, all registered nodes of groups that can be
+read are the whole, and nodes that are on their way out count; timers, minima, windows and cooldowns have been looked at
+before, the two parallelisms have not. A single node beside others on their way out waits for them and pulls no brake.
+`outscaler release NAME` lets go for a while; neither share nor limits per hour hold meanwhile.\
+"""
+
+_WINDOWS_NOTE = """\
+Such as `- {name: nights, cron: "0 22 * * 1-5", timeZone: Europe/Zurich, duration: 6h}`. Where any window allows
+removals, nodes are removed in such windows only; in one that forbids them none is, whatever another allows. Only the
+beginning of removals is meant: a drain that has begun goes on. Timers run on outside. Names are unique.
+
+Where the clock skips the hour and minute, the window opens with the first minute after the gap; where the clock shows
+them twice, the first time. With a star for the hour or the minute it opens as often as the clock shows it. A star at
+the beginning of the day of the month or of the week means that both must match; otherwise one of the two is enough.\
+"""
+
 _OPTIONS_HEAD = f"""\
 ## spec.options
 
@@ -105,6 +128,8 @@ def reference() -> str:
         _fields("spec.kubernetes", KUBERNETES, "Exactly one of kubeconfigSecret, kubeconfigFile and eksCluster."),
         _fields("spec.nodeGroups[]", NODE_GROUP, "Ids are unique over all providers."),
         _fields("spec.prices", PRICES, _PRICES_NOTE),
+        _fields("spec.maxDisruption", MAX_DISRUPTION, _BRAKE_NOTE),
+        _fields("spec.maintenanceWindows[]", WINDOW, _WINDOWS_NOTE),
         _fields("spec.rules[]", RULE, "Checked, and not in force in this version. Names are unique."),
         _fields("spec.webhook", WEBHOOK),
         "## spec.providers\n\nAt least one.\n",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.model.policy import Mode
+from chalicelib.policy.disruption import MAX_DISRUPTION
 from chalicelib.policy.options import read_options
 from chalicelib.policy.parsers import (
     BOOLEAN,
@@ -28,6 +29,7 @@ from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import provider_name, read_providers
 from chalicelib.policy.report import Path, Report
 from chalicelib.policy.schema import Field, Section, nested, read_section
+from chalicelib.policy.windows import read_windows
 from chalicelib.policy.yaml_marks import Node, Scalar, Sequence
 
 API_VERSION = "outscaler.dev/v1"
@@ -132,6 +134,10 @@ SPEC = Section(
         Field("options", Kind("options", read_options), "options", "Upstream's flags, in lowerCamelCase."),
         Field("prices", nested(PRICES), "prices",
               "What machines cost per hour, for the expanders price and least-cost."),
+        Field("maxDisruption", nested(MAX_DISRUPTION), "max_disruption",
+              "The brake: the most that removals may take; no limit if not given."),
+        Field("maintenanceWindows", Kind("list of windows", read_windows), "maintenance_windows",
+              "When nodes may be removed; always if not given."),
         Field("rules", Kind("list of rules", _read_rules), "rules",
               "Cron and metric rules; checked, not in force in this version."),
         Field("webhook", nested(WEBHOOK), "webhook", "Who may wake the cluster up; nobody if not given."),

@@ -18,6 +18,7 @@ from chalicelib.policy.options import ROWS, attribute
 from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.schema import show_section
+from chalicelib.policy.windows import WINDOW
 
 
 def dump(policy: Policy) -> str:
@@ -66,4 +67,5 @@ _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "prices": _prices,
     "providers": _providers,
     "nodeGroups": lambda groups: [show_section(NODE_GROUP, group) for group in groups],
+    "maintenanceWindows": lambda windows: [show_section(WINDOW, window) for window in windows],
 }

@@ -10,7 +10,16 @@ import hashlib
 from typing import Any
 
 from chalicelib.model.errors import BadInput, BadInputs
-from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Options, Policy, Prices, Webhook
+from chalicelib.model.policy import (
+    GroupPolicy,
+    KubernetesAccess,
+    MaxDisruption,
+    Options,
+    Policy,
+    Prices,
+    Webhook,
+    Window,
+)
 from chalicelib.policy.check import CHECKS, Draft
 from chalicelib.policy.document import ROOT
 from chalicelib.policy.options import Read
@@ -59,6 +68,8 @@ def _policy(found: dict[str, Any]) -> Policy:
         "node_groups": tuple(GroupPolicy(**group) for group in spec.pop("node_groups", ())),
         "options": Options(**spec.pop("options", Read()).in_force),
         "webhook": Webhook(**spec.pop("webhook", {})),
+        "max_disruption": MaxDisruption(**spec.pop("max_disruption", {})),
+        "maintenance_windows": tuple(Window(**window) for window in spec.pop("maintenance_windows", ())),
         "prices": Prices(**prices) if (prices := spec.pop("prices", None)) is not None else None,
     }
     return Policy(name=found["metadata"]["name"], **spec, **made)

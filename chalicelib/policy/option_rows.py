@@ -62,14 +62,21 @@ def _gpu_total(value: str) -> tuple[str, int, int]:
 _PRIORITY_SECONDS = re.compile(r"(-?[0-9]{1,10}):([0-9]{1,6})")
 
 
+_HIGHEST_PRIORITY = 2**31 - 1
+
+
 def _drain_priorities(value: str) -> tuple[tuple[int, int], ...]:
+    """Pairs by ascending priority, which is the order of eviction (scale-down.md §10). No text: none, as upstream's."""
     remedy = "write it like 0:60,2000:120"
     pairs: dict[int, int] = {}
-    for part in value.split(","):
+    for part in value.split(",") if value.strip() else ():
         found = _PRIORITY_SECONDS.fullmatch(part.strip())
         if found is None:
             raise BadInput("", f"{value[:60]!r} is not priority:seconds pairs", remedy)
         priority, seconds = int(found[1]), int(found[2])
+        if not -_HIGHEST_PRIORITY <= priority <= _HIGHEST_PRIORITY:
+            raise BadInput("", f"priority {priority} is out of range",
+                           f"write priorities from {-_HIGHEST_PRIORITY} to {_HIGHEST_PRIORITY}")
         if priority in pairs:
             raise BadInput("", f"{value[:60]!r} names priority {priority} twice", remedy)
         pairs[priority] = seconds

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.model.memory import Brake, GroupMemory, LearntTemplate, Memory, NodeMemory
 from chalicelib.store.codec import canonical, fingerprint, pack
-from chalicelib.store.tables import GROUPS, HEAD, NODES, TEMPLATES, UNREGISTERED
+from chalicelib.store.tables import BRAKE, GROUPS, HEAD, NODES, TEMPLATES, UNREGISTERED
 
 ABSENT = ""
 ANY = "*"                       # whatever is there; only for the further pieces of a value whose first piece is checked
@@ -53,9 +53,11 @@ def version_of(value: Any, kind: Any) -> str:
 
 
 def changes(before: Memory, after: Memory) -> tuple[Change, ...]:
-    """What must be written to get from one to the other. Operations are not part of it: they belong to executors."""
+    """What must be written to get from one to the other. Operations are not part of it: they belong to executors; nor
+    is released_until, which belongs to people (release.py)."""
     return (
         *([times_change(Times.of(before), Times.of(after))] if Times.of(before) != Times.of(after) else []),
+        *([brake_change(before.brake, after.brake)] if before.brake != after.brake else []),
         *_mapping(GROUPS, before.groups, after.groups, GroupMemory),
         *_mapping(TEMPLATES, before.templates, after.templates, LearntTemplate),
         *_pieces(NODES, before.nodes, after.nodes, dict[str, NodeMemory]),
@@ -73,6 +75,12 @@ def times_change(before: Times, after: Times) -> Change:
     """The cluster-wide instants; where none is known, nothing is stored."""
     old, new = (None if times == Times() else times for times in (before, after))
     return row_change(HEAD, old, new, Times)
+
+
+def brake_change(before: Brake, after: Brake) -> Change:
+    """The brake; where it says nothing, nothing is stored."""
+    old, new = (None if brake == Brake() else brake for brake in (before, after))
+    return row_change(BRAKE, old, new, Brake)
 
 
 def _mapping(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any], kind: Any) -> Iterator[Change]:

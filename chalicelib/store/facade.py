@@ -15,6 +15,7 @@ from chalicelib.store.leases import Leases
 from chalicelib.store.memory import Memories
 from chalicelib.store.operations import Operations
 from chalicelib.store.policies import Policies
+from chalicelib.store.release import Releases
 from chalicelib.store.schedule import Schedule
 from chalicelib.store.staging import Staging
 
@@ -43,6 +44,7 @@ class Store:
         self.operations = Operations(self.table, staging, clock)
         self.journal = Journal(self.table, clock, journal_kept)
         self.policies = Policies(self.table, clock)
+        self.releases = Releases(self.table)
         self.claims = Claims(self.table, clock)
         self.schedule = Schedule(self.table, clock)
         self.debounce = Debounce(self.table, clock)

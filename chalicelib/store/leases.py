@@ -10,6 +10,10 @@ when the lease is given back.
                                         or save: nobody has acted since
 
 Times are compared in the conditions. DynamoDB's own expiry is not used for leases: it deletes hours late.
+
+A pass reads this row when it begins and writes it when it ends, whatever else it does. So what a pass leaves to the
+next (the digest of its decision, what it told, its gauges) lies here as well and costs a quiet pass neither a read nor
+a write. Only the holder writes it, under the same condition as everything else of his.
 """
 
 from __future__ import annotations
@@ -26,12 +30,17 @@ from chalicelib.store.tables import LEASE, LeaseRow
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """The right to reconcile one cluster until that instant (epoch seconds). token: the fencing token."""
+    """The right to reconcile one cluster until that instant (epoch seconds). token: the fencing token.
+
+    decision: the digest of the last decision that is in the journal. left: what the last pass left, opaque here.
+    """
 
     cluster: str
     owner: str
     token: int
     until: float
+    decision: str = ""
+    left: bytes = b""
 
 
 class Leases:
@@ -65,7 +74,7 @@ class Leases:
             if row.owner != owner:
                 raise LeaseHeld(row.owner or "", row.until or 0.0) from None
             # Our own name: the first try got through and only its answer was lost.
-        return Lease(cluster, owner, int(row.token), float(row.until or 0.0))
+        return Lease(cluster, owner, int(row.token), float(row.until or 0.0), row.decision or "", row.left or b"")
 
     def renew(self, lease: Lease, ttl: float) -> Lease:
         """Hold it for ttl seconds from now; raises Fenced if somebody else has taken it over."""
@@ -75,16 +84,22 @@ class Leases:
             self._table.write(hold_on)
         except Refused:
             raise Fenced(lease.cluster, lease.token) from None
-        return Lease(lease.cluster, lease.owner, lease.token, until)
+        return msgspec.structs.replace(lease, until=until)
 
-    def release(self, lease: Lease, *, passed_at: float | None = None) -> bool:
+    def release(self, lease: Lease, *, passed_at: float | None = None, decision: str | None = None,
+                left: bytes | None = None) -> bool:
         """Give it back; False, and nothing done, if it was taken over meanwhile.
 
         passed_at: the instant of the pass that was completed under it, stored with the same write (schedule.py).
+        decision, left: what the pass leaves to the next; None: what is there stays.
         """
         actions: list[Action] = [LeaseRow.owner.remove(), LeaseRow.until.remove()]
         if passed_at is not None:
             actions.append(LeaseRow.last_pass.set(passed_at))
+        if decision is not None and decision != lease.decision:
+            actions.append(LeaseRow.decision.set(decision))
+        if left is not None and left != lease.left:
+            actions.append(LeaseRow.left.set(left))
         try:
             self._table.write(self._table.update(lease.cluster, LEASE, actions, _is_in_force(lease)))
         except Refused:

@@ -12,22 +12,25 @@ from typing import Any, NamedTuple
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.model.memory import Brake, GroupMemory, LearntTemplate, Memory, NodeMemory
 from chalicelib.store.client import Cancelled, Raw, Table, Write
 from chalicelib.store.codec import canonical, decode, fingerprint, unpack
 from chalicelib.store.delta import ABSENT, ANY, Change, Times
 from chalicelib.store.errors import StoreError
 from chalicelib.store.operation_rows import to_operations
 from chalicelib.store.tables import (
+    BRAKE,
     GROUPS,
     HEAD,
     NODES,
     OPEN,
+    RELEASE,
     TEMPLATES,
     UNREGISTERED,
     BlobRow,
     HeadRow,
     MemoryRow,
+    ReleaseRow,
 )
 
 _KINDS: tuple[tuple[str, str, Any], ...] = (     # prefix, field of Memory, type of the value
@@ -95,6 +98,10 @@ def to_memory(rows: Iterable[Raw]) -> tuple[Memory, tuple[Adoption, ...]]:
     for prefix, field, kind in _BLOBS:
         values[field] = _joined(prefix, by_item, kind, adoptions)
     values["operations"] = to_operations(raw for item, raw in by_item.items() if item.startswith(OPEN))
+    if BRAKE in by_item:
+        values["brake"] = _value(by_item[BRAKE], Brake, adoptions)
+    if RELEASE in by_item:
+        values["released_until"] = ReleaseRow.from_raw_data(by_item[RELEASE]).until or 0.0
     times = _value(by_item[HEAD], Times, adoptions) if "text" in by_item.get(HEAD, {}) else Times()
     values.update({name: getattr(times, name) for name in Times.__struct_fields__})
     return Memory(**values), tuple(adoptions)

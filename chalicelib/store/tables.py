@@ -5,11 +5,15 @@ template is compared with it. The rows are PynamoDB models without a connection 
 give names to conditions; sending is client.py's business.
 
     cluster (partition)   item (sort)                  row
-    <cluster>             lease                        LeaseRow: who reconciles, fencing token, queued marker, last pass
+    <cluster>             lease                        LeaseRow: who reconciles, fencing token, queued marker, last
+                                                       pass and what it left to the next
+                          ledger                       LedgerRow: counters, and events told lately
                           memory                       HeadRow: cluster-wide instants; the gate for large saves
+                          memory#brake                 MemoryRow: what removals have taken lately
                           memory#group#<id>            MemoryRow: one node group
                           memory#nodes#<n>             BlobRow: timers of all nodes, compressed
                           memory#operation#<id>        OperationRow: one that is still open
+                          memory#release               ReleaseRow: a person's word; no save writes or checks it
                           memory#template#<id>         MemoryRow: one learnt template
                           memory#unregistered#<n>      BlobRow: instances without a Node
                           operation#<id>               OperationRow: one that is over
@@ -39,7 +43,9 @@ LEASE, HEAD, MEMORY = "lease", "memory", "memory"
 GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
     "memory#group#", "memory#nodes#", "memory#operation#", "memory#template#", "memory#unregistered#"
 )
+BRAKE, RELEASE = "memory#brake", "memory#release"
 OVER, STAGED, JOURNAL, POLICY, SEEN = "operation#", "staged#", "journal#", "policy#", "seen#"
+LEDGER = "ledger"
 
 
 def definition(table_name: str) -> dict[str, Any]:
@@ -86,7 +92,10 @@ class Row(Model):
 
 
 class LeaseRow(Row):
-    """One per cluster. token only ever grows; giving the lease back removes owner and until, never the token."""
+    """One per cluster. token only ever grows; giving the lease back removes owner and until, never the token.
+
+    decision: digest of the last decision in the journal. left: what the last pass left; record/left.py knows it.
+    """
 
     owner = UnicodeAttribute(null=True)
     until = InstantAttribute(null=True)
@@ -94,6 +103,14 @@ class LeaseRow(Row):
     queued_until = InstantAttribute(null=True)
     last_pass = InstantAttribute(null=True)
     decision = UnicodeAttribute(null=True)
+    left = BinaryAttribute(null=True, legacy_encoding=False)
+
+
+class LedgerRow(Row):
+    """One per cluster; its counters are attributes of their own (journal.py). version: the fingerprint of told."""
+
+    told = BinaryAttribute(null=True, legacy_encoding=False)
+    version = UnicodeAttribute(null=True)
 
 
 class MemoryRow(Row):
@@ -114,6 +131,12 @@ class HeadRow(MemoryRow):
     pending = UnicodeAttribute(null=True)
     parts = NumberAttribute(null=True)
     generation = NumberAttribute(null=True)
+
+
+class ReleaseRow(Row):
+    """The brake is let go until that instant (plan/brake.py)."""
+
+    until = InstantAttribute()
 
 
 class BlobRow(Row):

@@ -9,7 +9,17 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Mode, Options, Policy, Prices, Webhook
+from chalicelib.model.policy import (
+    GroupPolicy,
+    KubernetesAccess,
+    MaxDisruption,
+    Mode,
+    Options,
+    Policy,
+    Prices,
+    Webhook,
+    Window,
+)
 from chalicelib.policy.docs import EXAMPLE, reference
 from chalicelib.policy.dump import dump
 from chalicelib.policy.load import load
@@ -67,8 +77,16 @@ _TYPES = st.dictionaries(st.one_of(words, st.sampled_from(["m5.large", "n1-stand
                          max_size=3)
 prices = st.none() | st.builds(Prices, instance_types=_TYPES, cpu=_PRICE, memory=st.none() | _PRICE,
                                gpu=st.none() | _PRICE, node=_PRICE)
+disruption = st.builds(
+    MaxDisruption, nodes_per_hour=st.integers(0, 99), pods_per_hour=st.integers(0, 9999),
+    share=st.one_of(st.sampled_from([0.0, 1.0, 1e-05]), st.integers(0, 10**6).map(lambda n: n / 10**6)))
+windows = st.lists(st.builds(
+    Window, cron=st.sampled_from(["0 22 * * *", "30 2 1 * *", "0 8 * * MON"]), removals=st.booleans(),
+    duration=st.integers(60, 86400).map(float), time_zone=st.sampled_from(["UTC", "Europe/Zurich"]),
+    name=st.one_of(st.just(""), words)), max_size=3, unique_by=lambda window: window.name or id(window)).map(tuple)
 policies = st.builds(
-    Policy, name=words, mode=st.sampled_from(Mode), scan_interval=st.integers(5, 3600).map(float), kubernetes=access,
+    Policy, max_disruption=disruption, maintenance_windows=windows,
+    name=words, mode=st.sampled_from(Mode), scan_interval=st.integers(5, 3600).map(float), kubernetes=access,
     providers=st.fixed_dictionaries(
         {"exoscale": st.dictionaries(st.sampled_from(["zone", "region"]), words)}, optional={"clusterapi": settings_of}
     ),
@@ -82,6 +100,12 @@ policies = st.builds(
 @settings(max_examples=150, deadline=None)
 @given(policies)
 def test_what_is_written_back_reads_as_the_same_policy(policy: Policy) -> None:
+    assert load(dump(policy), place="dumped")[0] == policy
+
+
+def test_drain_priorities_are_written_back() -> None:
+    policy = Policy(name="a", kubernetes=KubernetesAccess(eks_cluster="a"), providers={"clusterapi": {}},
+                    options=Options(drain_priority_config=((-5, 0), (0, 60), (2000, 120))))
     assert load(dump(policy), place="dumped")[0] == policy
 
 

@@ -6,7 +6,17 @@ import json
 
 import pytest
 
-from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Mode, Options, Policy, Prices, Webhook
+from chalicelib.model.policy import (
+    GroupPolicy,
+    KubernetesAccess,
+    MaxDisruption,
+    Mode,
+    Options,
+    Policy,
+    Prices,
+    Webhook,
+    Window,
+)
 from chalicelib.plan.choose import EXPANDERS, LEAST_COST, RANDOM
 from chalicelib.policy.load import digest, load
 from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS
@@ -83,6 +93,40 @@ def test_prices_land_in_the_model(lines: str, prices: Prices | None) -> None:
     policy, told = load(with_spec(lines), place="policy.yaml")
     assert policy.prices == prices
     assert told == ()
+
+
+@pytest.mark.parametrize(("lines", "expected"), [
+    ("maxDisruption: {nodesPerHour: 20, podsPerHour: 500, share: 25%}", MaxDisruption(20, 500, 0.25)),
+    ("maxDisruption: {share: 0.25}", MaxDisruption(share=0.25)),
+    ("maxDisruption: {share: 33.3 %}", MaxDisruption(share=0.333)),
+    ("maxDisruption: {share: 100%}", MaxDisruption(share=1.0)),
+    ("maxDisruption:", MaxDisruption()),
+    ("scanInterval: 1m", MaxDisruption()),
+])
+def test_the_brake_lands_in_the_model(lines: str, expected: MaxDisruption) -> None:
+    policy, told = load(with_spec(lines), place="policy.yaml")
+    assert (policy.max_disruption, told) == (expected, ())
+
+
+def test_maintenance_windows_land_in_the_model() -> None:
+    policy, told = load(with_spec(
+        'maintenanceWindows:\n  - {name: nights, cron: "0  22 * * MON-FRI", timeZone: Europe/Zurich, duration: 6h}\n'
+        '  - {cron: "0 0 24 12 *", duration: 72h, removals: forbidden}'), place="policy.yaml")
+    assert policy.maintenance_windows == (
+        Window("0 22 * * MON-FRI", 21600.0, time_zone="Europe/Zurich", name="nights"),
+        Window("0 0 24 12 *", 259200.0, removals=False))
+    assert told == ()
+
+
+@pytest.mark.parametrize("windows", ["maintenanceWindows:", "maintenanceWindows: []"])
+def test_no_windows_are_no_windows(windows: str) -> None:
+    assert read(with_spec(windows)).maintenance_windows == ()
+
+
+def test_windows_that_leave_no_room_are_told() -> None:
+    (told,) = warnings(with_spec('maintenanceWindows:\n  - {cron: "0 9 * * 1-5", duration: 1h}\n'
+                                 '  - {cron: "0 8 * * *", duration: 10h, removals: forbidden}'))
+    assert told.startswith("policy.yaml:9: spec.maintenanceWindows: no removal is ever allowed")
 
 
 @pytest.mark.parametrize("rules", ["rules:", "rules: []"])
@@ -176,6 +220,10 @@ def test_anchors_and_aliases_are_written_out() -> None:
     ("memoryDifferenceRatio: 0.02", "memory_difference_ratio", 0.02),
     ("maxFreeDifferenceRatio: 0.2", "max_free_difference_ratio", 0.2),
     ("maxAllocatableDifferenceRatio: 0.1", "max_allocatable_difference_ratio", 0.1),
+    ("drainPriorityConfig: '2000:120,0:60'", "drain_priority_config", ((0, 60), (2000, 120))),
+    ("drainPriorityConfig: ' -5:0 , 2000000000:30 '", "drain_priority_config", ((-5, 0), (2_000_000_000, 30))),
+    ("drainPriorityConfig: ''", "drain_priority_config", ()),
+    ("drainPriorityConfig: '0:60'\nmaxGracefulTerminationSec: 600", "drain_priority_config", ((0, 60),)),
 ])
 def test_an_option_lands_in_the_model(lines: str, attribute: str, value: object) -> None:
     assert getattr(read(with_options(lines)).options, attribute) == value
@@ -186,7 +234,6 @@ def test_an_option_lands_in_the_model(lines: str, attribute: str, value: object)
     ("frequentLoopsEnabled: true", "accepted, not in force in this version: the webhook does this"),
     ("salvoScaleUp: false", "false changes nothing: here it is always so: one pass plans for all pending pods"),
     ("enableGracefulDegradation: false", "false changes nothing: here it is always so"),
-    ("drainPriorityConfig: '2000:120,0:60'", "accepted, not in force in this version"),
     ("scaleDownNonEmptyCandidatesCount: 30", "nothing reads it: upstream parses it and no longer reads it"),
     ("maxEmptyBulkDelete: 10", "nothing reads it: upstream has removed it; write maxScaleDownParallelism"),
     ("leaderElect: true", "it has no meaning here: one reconcile per cluster is held by a lease in the table"),

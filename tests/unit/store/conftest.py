@@ -1,4 +1,6 @@
-"""The store's suite runs on moto, or on whatever OUTSCALER_TEST_DYNAMODB names (make test-strict: DynamoDB Local)."""
+"""The store's suite runs on moto and on infra/local/dynamodb, or on what OUTSCALER_TEST_DYNAMODB names instead
+(make test-strict: Amazon's DynamoDB Local).
+"""
 
 from __future__ import annotations
 
@@ -12,25 +14,25 @@ import pytest
 from infra.local.aws import LocalAws, client, create_table, environment
 from infra.local.aws_faults import Faults
 from infra.local.controllers.clock import ManualClock
+from infra.local.dynamodb.client import MemoryClient
+from infra.local.dynamodb.tables import Tables
 from infra.local.dynamodb_local import VARIABLE
 from tests.unit.store.support import START, Bench
 
-
-@pytest.fixture(scope="session")
-def dynamodb() -> Iterator[str]:
-    """An endpoint, found through the environment as a Lambda finds its own."""
-    given = os.environ.get(VARIABLE)
-    if given:
-        yield given
-        return
-    with LocalAws() as aws:
-        yield aws.endpoint
+NOWHERE = "http://127.0.0.1:9"         # the table in memory has no address
+KINDS = (os.environ[VARIABLE],) if VARIABLE in os.environ else ("moto", "memory")
 
 
-@pytest.fixture(scope="session")
-def connected(dynamodb: str) -> Any:
+@pytest.fixture(scope="session", params=KINDS, ids=lambda kind: "strict" if "://" in kind else kind)
+def connected(request: pytest.FixtureRequest) -> Iterator[Any]:
     """One client for all stores: making one takes longer than most of these tests."""
-    return client("dynamodb", dynamodb)
+    if request.param == "memory":
+        yield MemoryClient(Tables(), checked=True)
+    elif request.param == "moto":
+        with LocalAws() as aws:
+            yield client("dynamodb", aws.endpoint)
+    else:
+        yield client("dynamodb", request.param)
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +44,8 @@ def table(connected: Any) -> str:
 
 
 @pytest.fixture
-def bench(dynamodb: str, connected: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> Bench:
+def bench(connected: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Stores, a clock and faults, for a cluster that no other test knows."""
-    for name, value in environment(dynamodb).items():
+    for name, value in environment(getattr(connected.meta, "endpoint_url", NOWHERE)).items():
         monkeypatch.setenv(name, value)
     return Bench(table, f"cluster-{uuid.uuid4().hex[:12]}", connected, ManualClock(START), Faults())

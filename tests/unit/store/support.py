@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Barrier
 from typing import Any, TypeVar
 
-from chalicelib.model.memory import Backoff, GroupMemory, LearntTemplate, Memory, NodeMemory, ScaleUpRequest
+from chalicelib.model.memory import Backoff, Brake, GroupMemory, LearntTemplate, Memory, NodeMemory, ScaleUpRequest
 from chalicelib.model.node import Node, Taint
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.store import Lease, Store
@@ -139,6 +139,7 @@ def full_memory(operations: tuple[Operation, ...] = ()) -> Memory:
                 target=4, request=ScaleUpRequest(2, START, START + 900), last_add=START - 0.1, last_delete=5,
                 backoff=Backoff(300, START + 300, START, cls="OutOfStock", code="stock", message="none", attempt=2),
                 last_failure=START, size_wrong_since=START, size_wrong=(3, 4), erred=("i-1", "i-2"),
+                repair_failures=2, repair_after=START,
             ),
             "zone/a#pool": GroupMemory(),
         },
@@ -147,4 +148,5 @@ def full_memory(operations: tuple[Operation, ...] = ()) -> Memory:
         templates={"workers": LearntTemplate(node, START)},
         operations=operations,
         last_scale_up=START, last_scale_down=START - 60, last_scale_down_failure=START - 120, first_seen=START - 3600,
+        brake=Brake(((START - 60, 3, 40), (START, 1, 0)), pulled=START, wanted=12),
     )

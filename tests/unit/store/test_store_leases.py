@@ -7,8 +7,9 @@ import pytest
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.store import Lease
 from chalicelib.store.errors import Fenced, LeaseHeld, StoreUnavailable
+from chalicelib.store.schedule import Passed
 from infra.local.aws_faults import lost_answer
-from tests.unit.store.support import Bench, all_at_once
+from tests.unit.store.support import READS, START, Bench, Counter, all_at_once
 
 
 def test_of_eight_that_ask_at_once_exactly_one_gets_the_lease(bench: Bench) -> None:
@@ -95,3 +96,33 @@ def test_a_lost_answer_is_reported_as_such(bench: Bench) -> None:
     with pytest.raises(StoreUnavailable):
         bench.lease("a")
     assert bench.lease("a").token == 1
+
+
+def test_what_a_pass_leaves_comes_to_the_next_with_the_lease_and_costs_nothing(bench: Bench) -> None:
+    lease = bench.lease("a")
+    assert (lease.decision, lease.left) == ("", b"")
+    with Counter(bench) as counter:
+        bench.store.leases.release(lease, passed_at=START, decision="d1", left=b"\x00left")
+        lease = bench.fresh().leases.acquire(bench.cluster, "b", 60.0)
+    assert (lease.decision, lease.left, counter.items_written) == ("d1", b"\x00left", 2)
+    assert not READS & {name for name, _ in counter.requests}
+    assert bench.store.leases.renew(lease, 60).left == b"\x00left"
+    bench.store.leases.release(lease)
+    assert bench.lease("c").decision == "d1", "who leaves nothing leaves what there is"
+
+
+def test_an_overtaken_pass_leaves_nothing(bench: Bench) -> None:
+    zombie = bench.lease("zombie")
+    bench.clock.advance(61)
+    newer = bench.lease("newer")
+    assert not bench.store.leases.release(zombie, passed_at=bench.clock(), decision="old", left=b"old")
+    bench.store.leases.release(newer, decision="new", left=b"new")
+    assert bench.lease("next").left == b"new"
+
+
+def test_those_who_look_see_what_was_left(bench: Bench) -> None:
+    other = bench.cluster + "-other"
+    bench.store.leases.release(bench.lease(), passed_at=START, left=b"left")
+    bench.store.leases.acquire(other, "x", 60)
+    assert bench.store.schedule.passed_by([bench.cluster, other, "nobody"]) == {
+        bench.cluster: Passed(START, b"left"), other: Passed()}

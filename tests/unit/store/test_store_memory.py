@@ -7,13 +7,13 @@ import hashlib
 import msgspec
 import pytest
 
-from chalicelib.model.memory import GroupMemory, Memory, NodeMemory
+from chalicelib.model.memory import Brake, GroupMemory, Memory, NodeMemory
 from chalicelib.model.node import Condition, Node
 from chalicelib.model.policy import Options
 from chalicelib.plan.template import learn
 from chalicelib.store.delta import Times
 from chalicelib.store.errors import Fenced, Stale
-from chalicelib.store.tables import GROUPS, HEAD, HeadRow, MemoryRow
+from chalicelib.store.tables import BRAKE, GROUPS, HEAD, HeadRow, MemoryRow
 from tests.unit.store.support import START, Bench, Counter, full_memory
 
 replace = msgspec.structs.replace
@@ -167,5 +167,41 @@ def test_rows_of_another_release_can_be_read_and_written_over(bench: Bench) -> N
     before = bench.load()
     assert (before.groups, Times.of(before)) == ({"g": GroupMemory(target=3)}, Times(last_scale_up=5))
     after = replace(before, groups={"g": GroupMemory(target=4)}, last_scale_up=6.0)
+    bench.save(before, after)
+    assert bench.load() == after
+
+
+def test_a_brake_is_written_when_it_changes_and_forgotten_when_it_is_over(bench: Bench) -> None:
+    taken = Memory(brake=Brake(((START, 2, 7),)))
+    bench.save(Memory(), taken)
+    assert bench.load() == taken
+    lease = bench.lease("quiet")
+    with Counter(bench) as counter:
+        bench.store.memory.save(bench.cluster, bench.load(), taken, (), lease)
+    assert counter.items_written == 0
+    bench.store.leases.release(lease)
+    bench.save(taken, Memory())
+    assert bench.load() == Memory()
+    assert list(bench.store.table.query(bench.cluster, BRAKE)) == []
+
+
+def test_a_brake_that_somebody_else_changed_makes_the_plan_stale(bench: Bench) -> None:
+    """Two passes that both count from the old brake would let twice the limit go."""
+    bench.save(Memory(), Memory(brake=Brake(((START, 2, 7),))))
+    old = bench.load()
+    bench.save(old, replace(old, brake=Brake(((START, 2, 7), (START + 1, 1, 1)))))
+    lease = bench.lease()
+    with pytest.raises(Stale) as stale:
+        bench.store.memory.save(bench.cluster, old, replace(old, brake=Brake(pulled=START, wanted=9)), (), lease)
+    assert stale.value.items == (BRAKE,)
+
+
+def test_a_brake_that_another_release_wrote_can_be_read_and_written_over(bench: Bench) -> None:
+    table = bench.store.table
+    text = '{"taken":[[5.0,1,2]],"why":"x"}'
+    table.write(table.put(MemoryRow(bench.cluster, BRAKE, text=text, version="other")))
+    before = bench.load()
+    assert before.brake == Brake(((5.0, 1, 2),))
+    after = replace(before, brake=Brake(((6.0, 1, 2),)))
     bench.save(before, after)
     assert bench.load() == after

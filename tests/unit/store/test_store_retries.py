@@ -72,7 +72,7 @@ def test_an_endpoint_that_does_not_answer_is_unavailable(bench: Bench) -> None:
 
 def test_a_table_that_is_not_there_is_unavailable(bench: Bench) -> None:
     with pytest.raises(StoreUnavailable, match="ResourceNotFound"):
-        Store("no-such-table", clock=bench.clock).policies.current("x")
+        Store("no-such-table", clock=bench.clock, client=bench.client).policies.current("x")
 
 
 def test_what_was_left_out_of_a_batch_is_asked_for_again(bench: Bench) -> None:

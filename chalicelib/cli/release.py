@@ -1,0 +1,63 @@
+"""`outscaler release CLUSTER`: a person has looked, and lets go of the brake for a while.
+
+The brake (spec.maxDisruption) stops all removals once a plan wants to remove too large a part of the cluster at once.
+Nothing but a person's word lets it go; the word runs out by itself, so that nobody has to remember to take it back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+import msgspec
+
+from chalicelib.cli.brake import brake_data
+from chalicelib.cli.output import emit, warn
+from chalicelib.cli.remote import add_table_argument, open_store, stored_policy
+from chalicelib.model.errors import BadInput
+from chalicelib.model.quantity import format_duration, parse_duration
+from chalicelib.model.times import format_time
+
+SHORTEST, LONGEST = 60.0, 86400.0   # seconds; longer would be a policy without a brake, which is a policy's to say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """CLUSTER, --for, --table."""
+    parser.add_argument("name", metavar="CLUSTER", help="the cluster")
+    parser.add_argument("--for", type=_duration, default=3600.0, dest="lasts", metavar="DURATION",
+                        help="how long neither share nor limits per hour hold, from 1m to 24h (default: 1h)")
+    add_table_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 once the word is stored; it counts from the next pass on."""
+    from chalicelib.store import JournalEntry
+    from chalicelib.store.errors import StoreError
+
+    store = open_store(args)
+    stored_policy(store, args.name)
+    memory, now = store.memory.load(args.name), time.time()
+    until = now + args.lasts
+    store.releases.release(args.name, until)
+    was_on = brake_data(memory, now)["on"]
+    try:
+        facts: dict[str, str | int | float | bool] = {"until": format_time(until), "was_on": was_on}
+        store.journal.append(args.name, JournalEntry(at=now, kind="release", facts=facts))
+    except StoreError as error:
+        warn(f"{args.name}: the brake is released, but the journal could not be written: {error}")
+    data = {"name": args.name, "wasOn": was_on,
+            **brake_data(msgspec.structs.replace(memory, released_until=until), now)}
+    emit(args.output, data, lambda: [
+        f"{args.name}: the brake is released until {data['releasedUntil']}; it was {'on' if was_on else 'not on'}"])
+    return 0
+
+
+def _duration(text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except BadInput:
+        seconds = 0.0
+    if not SHORTEST <= seconds <= LONGEST:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a duration from {format_duration(SHORTEST)} to "
+                                         f"{format_duration(LONGEST)}, such as 20m")
+    return seconds

@@ -1,0 +1,104 @@
+"""release and get brake against a table (moto's DynamoDB in the same process)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from chalicelib.cli.main import main
+from chalicelib.model.memory import Brake, Memory
+from chalicelib.model.times import format_time
+from chalicelib.store import Store
+from chalicelib.store.tables import definition
+from tests.unit.policy.paper import GOOD
+
+Said = pytest.CaptureFixture[str]
+NOW = 1_795_000_000.0
+TABLE = "outscaler-cli"
+NAME = "prod-geneva"
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    for name, value in {"AWS_DEFAULT_REGION": "eu-central-2", "AWS_ACCESS_KEY_ID": "testing",
+                        "AWS_SECRET_ACCESS_KEY": "testing", "OUTSCALER_TABLE": TABLE}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("time.time", lambda: NOW)
+    with mock_aws():
+        boto3.client("dynamodb").create_table(**definition(TABLE))
+        store = Store(TABLE, clock=lambda: NOW)
+        store.policies.put(NAME, GOOD, "d", None)
+        yield store
+
+
+def remember(store: Store, brake: Brake) -> None:
+    lease = store.leases.acquire(NAME, "pass", 60)
+    before = store.memory.load(NAME)
+    store.memory.save(NAME, before, Memory(brake=brake), (), lease)
+    store.leases.release(lease)
+
+
+def answer(capsys: Said, *arguments: str) -> Any:
+    """What it prints as JSON."""
+    capsys.readouterr()
+    assert main([*arguments, "-o", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_brake_is_released_for_an_hour(store: Store, capsys: Said) -> None:
+    remember(store, Brake(((NOW - 60, 2, 30), (NOW - 4000, 9, 9)), pulled=NOW - 600, wanted=12))
+    assert main(["get", "brake", NAME]) == 0
+    assert capsys.readouterr().out == (
+        f"{NAME}: on since {format_time(NOW - 600)}, when a plan wanted 12 nodes to be on their way out; "
+        "nodes removed in the last hour: 2, pods moved: 30\n")
+    assert main(["release", NAME]) == 0
+    until = format_time(NOW + 3600)
+    assert capsys.readouterr().out == f"{NAME}: the brake is released until {until}; it was on\n"
+    assert store.memory.load(NAME).released_until == NOW + 3600
+    assert answer(capsys, "get", "brake", NAME) == {
+        "name": NAME, "on": False, "pulledAt": format_time(NOW - 600), "wanted": 12, "releasedUntil": until,
+        "lastHour": {"nodes": 2, "pods": 30},
+    }
+    [entry] = store.journal.recent(NAME)
+    assert (entry.kind, entry.facts) == ("release", {"until": until, "was_on": True})
+
+
+def test_a_brake_that_is_not_on_can_be_released_ahead(store: Store, capsys: Said) -> None:
+    assert answer(capsys, "release", NAME, "--for", "90m") == {
+        "name": NAME, "wasOn": False, "on": False, "pulledAt": None, "wanted": 0,
+        "releasedUntil": format_time(NOW + 5400), "lastHour": {"nodes": 0, "pods": 0},
+    }
+    assert main(["get", "brake", NAME, "-o", "yaml"]) == 0
+    assert "releasedUntil: '" in capsys.readouterr().out
+
+
+def test_the_last_word_counts(store: Store, capsys: Said) -> None:
+    answer(capsys, "release", NAME, "--for", "24h")
+    answer(capsys, "release", NAME, "--for", "1m")
+    assert store.memory.load(NAME).released_until == NOW + 60
+
+
+LASTS = "argument --for: {!r} is not a duration from 1m to 24h, such as 20m"
+
+
+@pytest.mark.usefixtures("store")
+@pytest.mark.parametrize(("arguments", "says"), [
+    ([], "the following arguments are required: CLUSTER"),
+    *(([NAME, "--for", text], LASTS.format(text)) for text in ("10", "0", "25h", "soon", "59s")),
+    ([NAME, "--for", "-1h"], "argument --for: expected one argument"),
+])
+def test_bad_input_is_one_line(arguments: list[str], says: str, capsys: Said) -> None:
+    assert main(["release", *arguments]) == 2
+    assert capsys.readouterr().err == f"outscaler release: {says}; see outscaler release --help\n"
+
+
+def test_a_cluster_that_is_not_there_is_not_released(store: Store, capsys: Said) -> None:
+    assert main(["release", "prod-genva"]) == 2
+    assert capsys.readouterr().err == "prod-genva: no such cluster; did you mean prod-geneva?\n"
+    assert main(["release", "other"]) == 2
+    assert store.memory.load("other") == Memory()

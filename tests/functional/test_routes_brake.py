@@ -1,0 +1,29 @@
+"""GET /clusters/{name} shows the brake, and for how long a person has let it go."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.memory import Brake, Memory
+from chalicelib.model.times import format_time
+from tests.functional.desk import Desk
+
+pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
+
+
+def test_a_cluster_shows_its_brake(desk: Desk) -> None:
+    name, now = desk.cluster(), desk.clock()
+    assert desk.get(f"/clusters/{name}").json_body["brake"] == {
+        "on": False, "pulledAt": None, "wanted": 0, "releasedUntil": None, "lastHour": {"nodes": 0, "pods": 0}}
+    brake = Brake(((now - 4000, 9, 9), (now - 60, 2, 30), (now, 1, 0)), pulled=now - 60, wanted=12)
+    lease = desk.store.leases.acquire(name, f"pass-{now}", 60)
+    desk.store.memory.save(name, Memory(), Memory(brake=brake), (), lease)
+    desk.store.leases.release(lease)
+    shown = {"on": True, "pulledAt": format_time(now - 60), "wanted": 12, "releasedUntil": None,
+             "lastHour": {"nodes": 3, "pods": 30}}
+    assert desk.get(f"/clusters/{name}").json_body["brake"] == shown
+    desk.store.releases.release(name, now + 600)
+    released = {**shown, "on": False, "releasedUntil": format_time(now + 600)}
+    assert desk.get(f"/clusters/{name}").json_body["brake"] == released
+    desk.clock.advance(601)
+    assert desk.get(f"/clusters/{name}").json_body["brake"]["on"] is True
