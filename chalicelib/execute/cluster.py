@@ -9,11 +9,13 @@ from typing import TypeVar
 
 import msgspec
 
+from chalicelib.execute.claims import awaiting
 from chalicelib.execute.world import Eviction, NodeState, PodState
 from chalicelib.kube import nodes, pods
 from chalicelib.kube.errors import Missing, Unavailable
 from chalicelib.kube.lazily import Lazily
 from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Taint
+from chalicelib.model.operation import OPERATION_ANNOTATION
 from chalicelib.model.times import parse_time
 
 T = TypeVar("T")
@@ -85,14 +87,14 @@ class KubeNodes(Lazily):
         except Missing:
             return None
 
-    def taint(self, name: str, taint: Taint, *, cordon: bool) -> None:
+    def taint(self, name: str, taint: Taint, *, operation: str, cordon: bool) -> None:
         """See NodeApi."""
-        nodes.add_taint(self.connected, name, taint, cordon=cordon)
+        nodes.add_taint(self.connected, name, taint, cordon=cordon, operation=operation)
 
-    def untaint(self, name: str, key: str, *, uncordon: bool) -> None:
+    def untaint(self, name: str, key: str, *, operation: str, uncordon: bool) -> None:
         """See NodeApi."""
         try:
-            nodes.remove_taint(self.connected, name, key, uncordon=uncordon)
+            nodes.remove_taint(self.connected, name, key, uncordon=uncordon, operation=operation)
         except Missing:
             return
 
@@ -105,12 +107,16 @@ class KubeNodes(Lazily):
         query = {"fieldSelector": f"status.nominatedNodeName={node}"}
         return _pod_states(self.connected.get("/api/v1/pods", query=query))
 
+    def claims_awaiting(self, node: str) -> tuple[str, ...]:
+        """See NodeApi."""
+        return awaiting(self.connected, node)
+
     def evict(self, pod: PodState, grace: float) -> Eviction:
         """See NodeApi."""
         result = pods.evict(self.connected, pod.namespace, pod.name, pod.uid, int(grace))
         if isinstance(result, pods.Blocked):
-            return Eviction(accepted=False, why_not=result.message)
-        return Eviction(accepted=True)
+            return Eviction(accepted=False, why_not=result.message, retry_after=result.retry_after)
+        return Eviction(accepted=True, gone=isinstance(result, pods.Gone))
 
 
 def _decode(body: bytes, shape: type[T]) -> T:
@@ -131,6 +137,7 @@ def _node_state(node: _Node) -> NodeState:
         scale_down_disabled=annotations.get(SCALE_DOWN_DISABLED) == "true",
         taints=tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in spec.taints or ()),
         delays=tuple(sorted(key for key in annotations if key.startswith(DELAY_DELETION_PREFIX))),
+        operation=annotations.get(OPERATION_ANNOTATION, ""),
     )
 
 

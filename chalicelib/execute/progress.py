@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.execute.vendor import OWN
+from chalicelib.execute.waiting import Wait
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Pending
 
@@ -17,13 +18,21 @@ KEY = f"{OWN}removal"
 
 class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     """One target. cordoned: by us, so it is ours to undo. kept: why the node stays, empty while it is to go.
-    undone: nothing of ours is on the node any more. Instants are epoch seconds."""
+    undone: nothing of ours is on the node any more.
+
+    group: the priority of the group of pods that goes now (phases.py), None before the first; wait: how long its
+    evictions are being asked for, or, once all are granted, how long its pods have been waited for. asked: fingerprints
+    of the pods whose eviction was granted, so that nobody is evicted or reported twice; daemons: of the DaemonSet pods
+    that are evicted like others. blocked: the first refusal of this round."""
 
     cordoned: bool = False
     daemons_asked: bool = False
-    evicting_since: float = 0.0
+    daemons: tuple[int, ...] = ()
+    group: int | None = None
+    granted: bool = False
+    wait: Wait = Wait()
+    asked: tuple[int, ...] = ()
     blocked: str = ""
-    gone_by: float = 0.0
     kept: str = ""
     cls: str = ""
     code: str = ""
@@ -31,15 +40,19 @@ class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The whole removal. since: when the present wait began. cursor: the last pod asked in this round of evictions.
-    resume, resume_after: where to go on once the roll-back of single nodes is done."""
+    """The whole removal. wait: of the present step, where it is one wait for all nodes. cursor: the last pod asked in
+    this round of evictions; again: the longest pause that its refusals asked for, seconds. looked: when the nodes were
+    last seen to be as they should, epoch seconds. resume, resume_after: where to go on once the roll-back of single
+    nodes is done; undoing: how long that takes."""
 
     nodes: dict[str, NodeProgress] = {}
-    since: float = 0.0
+    wait: Wait = Wait()
     cursor: str = ""
+    again: float = 0.0
+    looked: float = 0.0
     resume: str = ""
     resume_after: float = 0.0
-    undoing_since: float = 0.0
+    undoing: Wait = Wait()
 
     @property
     def live(self) -> tuple[str, ...]:
@@ -82,7 +95,7 @@ def stay(operation: Operation, progress: Progress, step: str, after: float, note
 
 def onward(operation: Operation, progress: Progress, step: str, after: float = 0.0) -> Pending:
     """The next step, after the nodes given up in this one have been rolled back. A new step begins without a clock."""
-    fresh = msgspec.structs.replace(progress, since=0.0, cursor="")
+    fresh = msgspec.structs.replace(progress, wait=Wait(), cursor="", again=0.0)
     if fresh.to_undo or not fresh.live:
         return stay(operation, msgspec.structs.replace(fresh, resume=step, resume_after=after), "undo", 0.0)
     return stay(operation, fresh, step, after)

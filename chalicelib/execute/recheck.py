@@ -2,13 +2,18 @@
 
 Upstream's own logs show a pod bound 371 ms before its node was deleted as empty (demands.md 7). The scheduler has had
 the delay after the taint to notice; what it bound before is seen here, and a pod that the plan did not know keeps the
-node. The full drain rules come from outside (World.recheck), since they need more of the cluster than one node.
+node. So does one that is on its way without being bound: nominated, or waiting for a volume that is being made on this
+node. The full drain rules come from outside (World.recheck), since they need more of the cluster than one node. They
+spare a node for an on-completion pod that has come since also where upstream drains it all the same (scale-down.md §9,
+4): the pod was promised its end.
 """
 
 from __future__ import annotations
 
-from chalicelib.execute.progress import onward, read
-from chalicelib.execute.world import PodState, Recheck, World
+import msgspec
+
+from chalicelib.execute.progress import Progress, onward, read
+from chalicelib.execute.world import NodeState, PodState, Recheck, World
 from chalicelib.model.node import TO_BE_DELETED
 from chalicelib.model.operation import Operation, Target
 from chalicelib.model.outcome import Outcome
@@ -21,20 +26,55 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 def recheck(operation: Operation, world: World, now: float) -> Outcome:
     """Every node again: still there, still marked, nothing new on it, no rule against it."""
     progress = read(operation)
-    targets = {target.node: target for target in operation.targets}
-    for name in progress.live:
-        node = world.cluster.node(name)
+    for target in _live(operation, progress):
+        node = world.cluster.node(target.node)
         if node is None:
-            progress = progress.keep(name, "NotFound", "the node no longer exists", untouched=True)
-        elif node.taint(TO_BE_DELETED) is None:
-            progress = progress.keep(name, "Conflict", "its taint was taken off by somebody else")
-        elif node.scale_down_disabled:
-            progress = progress.keep(name, "Conflict", "annotation scale-down-disabled was set meanwhile")
-        elif why := _occupied(targets[name], world, now):
-            progress = progress.keep(name, "NodeNotEmpty", why)
-        elif not (verdict := world.recheck(name)).clear:
-            progress = progress.keep(name, "NodeNotEmpty", _blocked(verdict))
-    return onward(operation, progress, "evict")
+            progress = progress.keep(target.node, "NotFound", "the node no longer exists", untouched=True)
+            continue
+        progress = still_ours(progress, operation, target, node)
+        if progress.nodes[target.node].kept:
+            continue
+        if why := _occupied(target, world, now):
+            progress = progress.keep(target.node, "NodeNotEmpty", why)
+        elif not (verdict := world.recheck(target.node)).clear:
+            progress = progress.keep(target.node, "NodeNotEmpty", in_words(verdict))
+        elif claims := world.cluster.claims_awaiting(target.node):
+            why = f"claim {claims[0]} is being given a volume on it, for a pod that is about to be bound"
+            progress = progress.keep(target.node, "NodeNotEmpty", why)
+    return onward(operation, msgspec.structs.replace(progress, looked=now), "evict")
+
+
+def last_look(operation: Operation, progress: Progress, world: World, now: float) -> Progress:
+    """Once more before the machine goes: a drain is long, and somebody may have taken the mark off meanwhile, or got a
+    pod past it. A node that has gone by itself is no reason to keep its machine."""
+    for target in _live(operation, progress):
+        node = world.cluster.node(target.node)
+        if node is None:
+            continue
+        progress = still_ours(progress, operation, target, node)
+        here = [pod.key for pod in world.cluster.pods_on(target.node) if holds(pod, world.options, now)]
+        if here and not progress.nodes[target.node].kept:
+            progress = progress.keep(target.node, "NodeNotEmpty", f"pod {here[0]} was bound to it during the drain")
+    return msgspec.structs.replace(progress, looked=now)
+
+
+def _live(operation: Operation, progress: Progress) -> list[Target]:
+    return [target for target in operation.targets if target.node in progress.live]
+
+
+def still_ours(progress: Progress, operation: Operation, target: Target, node: NodeState) -> Progress:
+    """Gives the node up if it is another machine now, or if somebody has said that it is to stay."""
+    if target.instance and node.provider_id and node.provider_id != target.instance:
+        why = f"another machine has taken its name ({node.provider_id}, planned was {target.instance})"
+        return progress.keep(target.node, "Conflict", why, untouched=True)
+    if node.operation not in ("", operation.id):
+        why = f"operation {node.operation} has marked it meanwhile"
+        return progress.keep(target.node, "Conflict", why, untouched=True)
+    if node.taint(TO_BE_DELETED) is None:
+        return progress.keep(target.node, "Conflict", "its taint was taken off by somebody else")
+    if node.scale_down_disabled:
+        return progress.keep(target.node, "Conflict", "annotation scale-down-disabled was set meanwhile")
+    return progress
 
 
 def _occupied(target: Target, world: World, now: float) -> str:
@@ -48,16 +88,21 @@ def _occupied(target: Target, world: World, now: float) -> str:
     return ""
 
 
-def _blocked(verdict: Recheck) -> str:
+def in_words(verdict: Recheck) -> str:
+    """The pod that holds a node, and the rule."""
     return f"pod {verdict.pod} holds it: {verdict.rule}" if verdict.pod else verdict.rule
 
 
 def holds(pod: PodState, options: Options, now: float) -> bool:
-    """This pod must be moved before the node may go (scale-down.md §6 rules 1, 2 and 4; §10, 1). An expendable pod dies
-    with its node. Upstream waits for a pod long overdue and so never finishes on a node whose kubelet is dead; the
-    planner ignores such pods, and so do we here."""
-    return not (pod.mirror or pod.daemonset or pod.phase in FINISHED or overdue(pod, now)
-                or pod.priority < options.expendable_pods_priority_cutoff)
+    """This pod must be moved before the node may go (scale-down.md §6 rules 1, 2 and 4; §10, 1)."""
+    return not (pod.daemonset or passing(pod, options, now))
+
+
+def passing(pod: PodState, options: Options, now: float) -> bool:
+    """Nobody has to wait for this pod. An expendable pod dies with its node. Upstream waits for a pod long overdue and
+    so never finishes on a node whose kubelet is dead; the planner ignores such pods, and so do we here."""
+    return (pod.mirror or pod.phase in FINISHED or overdue(pod, now)
+            or pod.priority < options.expendable_pods_priority_cutoff)
 
 
 def overdue(pod: PodState, now: float) -> bool:

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.execute.drain import delay, evict, gone
-from chalicelib.execute.progress import Progress, onward, read, stay
-from chalicelib.execute.recheck import recheck
+from chalicelib.execute.delay import LOOK_HOLDS, delay
+from chalicelib.execute.drain import evict, gone
+from chalicelib.execute.progress import KEY, Progress, onward, read, stay
+from chalicelib.execute.recheck import last_look, recheck
 from chalicelib.execute.recipe import Recipe
 from chalicelib.execute.taint import finished, give_up, look, taint, undo
 from chalicelib.execute.vendor import ask
@@ -25,22 +26,27 @@ from chalicelib.model.outcome import Failed, Outcome, Pending
 from chalicelib.plan.patience import CONFIRM_TIME
 
 CONFIRM_POLL = 10.0
+LONGEST_POLL = 60.0
 
 
 def delete(operation: Operation, world: World, now: float) -> Outcome:
-    """Delete the instances of the nodes still to go; the provider counts one that is gone or leaving as removed."""
-    del now
+    """Delete the instances of the nodes still to go; the provider counts one that is gone or leaving as removed. If the
+    last look at them is old (a message was lost, a function died), they are looked at again first."""
+    progress = read(operation)
+    if now - progress.looked > LOOK_HOLDS:
+        progress = last_look(operation, progress, world, now)
+        if progress.to_undo:
+            return onward(operation, progress, "delete")
     outcome = ask(world.provider.remove, _narrowed(operation))
     world.checkpoint("delete:called")
-    return _after_vendor(operation, outcome)
+    return _after_vendor(operation, outcome, now)
 
 
 def poll(operation: Operation, world: World, now: float) -> Outcome:
     """Where the deletion stands at the vendor."""
-    del now
     outcome = ask(world.provider.poll, _narrowed(operation))
     world.checkpoint("delete:polled")
-    return _after_vendor(operation, outcome)
+    return _after_vendor(operation, outcome, now)
 
 
 def _narrowed(operation: Operation) -> Operation:
@@ -52,23 +58,30 @@ def _narrowed(operation: Operation) -> Operation:
     return msgspec.structs.replace(operation, targets=targets, to_size=to_size)
 
 
-def _after_vendor(operation: Operation, outcome: Outcome) -> Outcome:
+def _after_vendor(operation: Operation, outcome: Outcome, now: float) -> Outcome:
+    """A vendor that is still at it is asked as often as it says at first, and less often the longer it takes."""
+    progress = read(operation)
     match outcome:
         case Pending():
-            return outcome
+            pause = min(max(outcome.after, progress.wait.lasted(now) / 2), max(outcome.after, LONGEST_POLL))
+            waited = msgspec.structs.replace(progress, wait=progress.wait.longer(now, pause))
+            data = {**outcome.data, KEY: msgspec.json.encode(waited).decode()}
+            return msgspec.structs.replace(outcome, after=pause, data=data)
         case Failed():
             return give_up(operation, outcome)
-    return onward(operation, read(operation), "confirm")
+    return onward(operation, progress, "confirm")
 
 
 def confirm(operation: Operation, world: World, now: float) -> Outcome:
-    """See the nodes go. A Node object that outlives its machine is another controller's affair: after CONFIRM_TIME the
-    removal is done all the same, and says so."""
+    """See the nodes go. One that is still there after CONFIRM_TIME, because its Node object outlives the machine or
+    because the vendor did not do what it said, ends the removal all the same, and this is said. Its mark is then a
+    leftover, and the next pass gives the node back (plan/marks.py)."""
     progress = read(operation)
-    since = progress.since or now
     there = _still_there(operation, progress, world)
-    if there and now - since < CONFIRM_TIME:
-        return stay(operation, msgspec.structs.replace(progress, since=since), "confirm", CONFIRM_POLL)
+    if there and progress.wait.lasted(now) < CONFIRM_TIME:
+        pause = progress.wait.pause(now, first=CONFIRM_POLL, most=LONGEST_POLL, limit=CONFIRM_TIME)
+        waited = msgspec.structs.replace(progress, wait=progress.wait.longer(now, pause))
+        return stay(operation, waited, "confirm", pause)
     return finished(progress, {"unconfirmed": ",".join(there)} if there else {})
 
 

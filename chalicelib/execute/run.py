@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import msgspec
+
 from chalicelib.execute.deadline import deadline_of
 from chalicelib.execute.discard import DISCARD
 from chalicelib.execute.grow import GROW
@@ -65,4 +67,4 @@ NOTE = "own.note"
 def _noted(outcome: Outcome) -> Outcome:
     if not isinstance(outcome, Pending) or not outcome.note:
         return outcome
-    return Pending(outcome.after, outcome.step, {**outcome.data, NOTE: outcome.note}, outcome.note)
+    return msgspec.structs.replace(outcome, data={**outcome.data, NOTE: outcome.note})

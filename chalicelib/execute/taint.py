@@ -1,8 +1,12 @@
 """Mark the nodes that are to go, and take the mark off those that are not: look, taint, undo.
 
 The hard taint's value is the Unix second (scale-down.md §9), as upstream writes it, so that both programs and people
-can read how old it is. Who put it there is known from the operation's row: `look` records, before anything is touched,
-what of the mark will be ours.
+can read how old it is. Who put it there stands beside it: the same write notes the operation and whether it cordoned
+the node, so that a mark can be undone by anybody who holds the operation's id, even where its row is lost. `look`
+records, before anything is touched, what will be ours.
+
+An operation has one node, so that a drain that gets stuck holds up no other (plan/intent.py). Where one has several, a
+taint that cannot be put on rolls the whole batch back, as upstream does with all of a loop (cases.md S14).
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import msgspec
 
 from chalicelib.execute.progress import Progress, onward, read, stay
 from chalicelib.execute.settle import class_of, wait
+from chalicelib.execute.waiting import Wait
 from chalicelib.execute.world import NodeState, World
 from chalicelib.kube.errors import ClusterError, Missing
 from chalicelib.model.node import TO_BE_DELETED, Taint
@@ -31,7 +36,7 @@ def look(operation: Operation, world: World, now: float) -> Outcome:
         node = world.cluster.node(target.node)
         if node is None:
             progress = progress.keep(target.node, "NotFound", "the node no longer exists", untouched=True)
-        elif problem := _not_as_planned(target, node, now):
+        elif problem := _not_as_planned(operation, target, node, now):
             progress = progress.keep(target.node, "Conflict", problem, untouched=True)
         else:
             ours = world.options.cordon_node_before_terminating and not node.unschedulable
@@ -39,16 +44,22 @@ def look(operation: Operation, world: World, now: float) -> Outcome:
     return onward(operation, progress, "taint")
 
 
-def _not_as_planned(target: Target, node: NodeState, now: float) -> str:
+def _not_as_planned(operation: Operation, target: Target, node: NodeState, now: float) -> str:
     """Why this node is not the one the plan meant, or is not ours to remove any more; empty if it is."""
     if target.instance and node.provider_id and node.provider_id != target.instance:
         return f"another machine has taken its name ({node.provider_id}, planned was {target.instance})"
     if node.scale_down_disabled:
         return "annotation scale-down-disabled was set meanwhile"
     taint = node.taint(TO_BE_DELETED)
-    if taint and taint.value.isdecimal() and now - int(taint.value) < FOREIGN_TAINT_TIME:
+    if taint and node.operation != operation.id and _fresh(taint, now):
         return "somebody else is deleting it: it carries a fresh ToBeDeletedByClusterAutoscaler taint"
     return ""
+
+
+def _fresh(taint: Taint, now: float) -> bool:
+    """Put on less than FOREIGN_TAINT_TIME ago, as far as its value says."""
+    age = now - int(taint.value) if taint.value.isascii() and taint.value.isdecimal() else FOREIGN_TAINT_TIME
+    return age < FOREIGN_TAINT_TIME
 
 
 def taint(operation: Operation, world: World, now: float) -> Outcome:
@@ -58,7 +69,7 @@ def taint(operation: Operation, world: World, now: float) -> Outcome:
     mark = Taint(TO_BE_DELETED, "NoSchedule", str(int(now)))
     for name in progress.live:
         try:
-            world.cluster.taint(name, mark, cordon=progress.nodes[name].cordoned)
+            world.cluster.taint(name, mark, operation=operation.id, cordon=progress.nodes[name].cordoned)
         except Missing:
             progress = progress.keep(name, "NotFound", "the node no longer exists", untouched=True)
         world.checkpoint("taint:called")
@@ -71,24 +82,25 @@ def undo(operation: Operation, world: World, now: float) -> Outcome:
     An API that refuses is asked again for UNDO_TIME; after that the taint is left to the next pass, and this is said.
     """
     progress = read(operation)
-    begun = progress.undoing_since or now
+    undoing = progress.undoing.begun(now)
     trouble: ClusterError | None = None
     for name in progress.to_undo:
         try:
-            world.cluster.untaint(name, TO_BE_DELETED, uncordon=progress.nodes[name].cordoned)
+            world.cluster.untaint(name, TO_BE_DELETED, operation=operation.id,
+                                  uncordon=progress.nodes[name].cordoned)
         except ClusterError as error:
             trouble = error
-            if now - begun >= UNDO_TIME:
+            if undoing.lasted(now) >= UNDO_TIME:
                 left = f"{progress.nodes[name].kept} (its taint could not be taken off: {class_of(error)})"
                 progress = progress.change(name, kept=left, undone=True)
             continue
         world.checkpoint("undo:called")
         progress = progress.change(name, undone=True)
     if progress.to_undo and trouble is not None:
-        pause = wait(2, 0.0, operation.id)
-        again = msgspec.structs.replace(progress, undoing_since=begun)
+        pause = max(wait(2, 0.0, operation.id), undoing.pause(now, first=10.0, most=60.0, limit=UNDO_TIME))
+        again = msgspec.structs.replace(progress, undoing=undoing.longer(now, pause))
         return stay(operation, again, "undo", pause, f"rolling back: {class_of(trouble)}: {trouble}")
-    return after_undo(operation, msgspec.structs.replace(progress, undoing_since=0.0))
+    return after_undo(operation, msgspec.structs.replace(progress, undoing=Wait()))
 
 
 def after_undo(operation: Operation, progress: Progress) -> Outcome:

@@ -18,7 +18,8 @@ from chalicelib.providers.base import Provider
 
 
 class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A Node as the removal steps see it. delays: its `delay-deletion.` annotations (scale-down.md §9, step 6)."""
+    """A Node as the removal steps see it. delays: its `delay-deletion.` annotations (scale-down.md §9, step 6).
+    operation: the one that marked it, as noted on the node itself; empty where nobody of ours did."""
 
     name: str
     uid: str = ""
@@ -27,6 +28,7 @@ class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):
     scale_down_disabled: bool = False
     taints: tuple[Taint, ...] = ()
     delays: tuple[str, ...] = ()
+    operation: str = ""
 
     def taint(self, key: str) -> Taint | None:
         """The first taint with that key, if any."""
@@ -56,10 +58,13 @@ class PodState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Eviction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one eviction: accepted (a pod that is gone counts), or the API's own words why not."""
+    """What became of one eviction: accepted (a pod that is gone counts), or the API's own words why not. gone: there
+    was nothing left to evict. retry_after: seconds the API asked us to wait, 0.0 if it named none."""
 
     accepted: bool
     why_not: str = ""
+    gone: bool = False
+    retry_after: float = 0.0
 
 
 class Recheck(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -80,17 +85,23 @@ class NodeApi(Protocol):
     def node(self, name: str) -> NodeState | None:
         """The node as it is now; None: there is none of that name."""
 
-    def taint(self, name: str, taint: Taint, *, cordon: bool) -> None:
-        """Put the taint on, and cordon; a taint of that key already there stays as it is. Missing: there is no node."""
+    def taint(self, name: str, taint: Taint, *, operation: str, cordon: bool) -> None:
+        """Put the taint on, cordon, and note the operation, in one write; a taint of that key already there keeps its
+        value. Missing: there is no node."""
 
-    def untaint(self, name: str, key: str, *, uncordon: bool) -> None:
-        """Take the taint off, and uncordon; a node without it, or no node at all, is fine."""
+    def untaint(self, name: str, key: str, *, operation: str, uncordon: bool) -> None:
+        """Take off what this operation put on: taint, cordon and note, in one write. What another operation has noted
+        stays. uncordon: also where the note is gone. A node without any of it, or no node at all, is fine."""
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
         """Every pod bound to the node, finished ones included."""
 
     def pods_nominated(self, node: str) -> tuple[PodState, ...]:
         """Pods that the scheduler has promised this node to after a preemption."""
+
+    def claims_awaiting(self, node: str) -> tuple[str, ...]:
+        """Claims (namespace/name) that are being given a volume on this node, for pods not bound to it yet; none where
+        they may not be read."""
 
     def evict(self, pod: PodState, grace: float) -> Eviction:
         """Ask for the eviction of this very pod (by uid); budgets are the API's business."""

@@ -8,6 +8,10 @@
 
 Every arrow is recorded before the next begins. A function that is killed anywhere leaves an operation whose claim runs
 out, and whose step is done again. No step waits; short steps follow each other until BUDGET seconds are used.
+
+A message that comes too early is either a duplicate, whose original will come in time, or it was sent by a function
+whose clock is ahead of ours. To tell them apart, a follow-up says which attempt sent it: as long as no other attempt
+has begun since, it is the one that the operation is waiting for.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from chalicelib.handlers.reach import Way
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.handlers.telling import tell
 from chalicelib.handlers.waking import wake
+from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, State
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.model.policy import Policy
@@ -36,8 +41,16 @@ CLAIM = 90.0
 """Seconds an executor has before another may take over: longer than an invocation can last (60, .chalice/config)."""
 BUDGET = 25.0
 """Seconds after which no further step is begun in the same invocation; the rest of its 60 is for the step under way."""
+OLDER_POLICIES = 5
+"""Versions of a policy that are tried where the one in force cannot be read."""
 EARLY = 5.0
 """A message this much ahead of the one that was sent for the next step is not that one."""
+
+
+class _FollowUp(ActMessage, frozen=True, omit_defaults=True):
+    """The message for an operation's next step. attempt: the one that sent it, 0: from elsewhere."""
+
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +66,7 @@ class _Task:
 def handle(body: bytes | str, rt: Runtime) -> None:
     """Carry one operation on. Raises BadInput for a message nobody can read, StoreError where the table fails; then the
     queue brings the message again."""
-    message = decode_act(body)
+    message = _decode(body)
     begun, task = rt.clock(), None
     while True:
         operation = _claim(message, rt)
@@ -80,7 +93,15 @@ def handle(body: bytes | str, rt: Runtime) -> None:
             return
 
 
-def _claim(message: ActMessage, rt: Runtime) -> Operation | None:
+def _decode(body: bytes | str) -> _FollowUp:
+    message = decode_act(body)
+    try:
+        return msgspec.json.decode(body, type=_FollowUp)
+    except msgspec.ValidationError:     # somebody else's word `attempt`
+        return _FollowUp(message.cluster, message.operation)
+
+
+def _claim(message: _FollowUp, rt: Runtime) -> Operation | None:
     """Become the executor, or find that there is nothing to do here and now."""
     try:
         return rt.store.operations.claim(message.cluster, message.operation, rt.owner(), CLAIM)
@@ -91,28 +112,42 @@ def _claim(message: ActMessage, rt: Runtime) -> Operation | None:
     return None
 
 
-def _too_early(message: ActMessage, due_at: float, rt: Runtime) -> None:
+def _too_early(message: _FollowUp, due_at: float, rt: Runtime) -> None:
     """Send it on, unless the message for the next step is known to be on its way: then this is a duplicate, and keeping
     duplicates alive would multiply them."""
     operation, now = rt.store.operations.get(message.cluster, message.operation), rt.clock()
     if operation is None or not operation.is_open:
         return
     arrival = operation.sent_at + min(MAX_DELAY, max(0.0, due_at - operation.sent_at))
-    if operation.sent_at and now < arrival - EARLY:
-        return
-    _send(operation, due_at - now, rt)
+    awaited = message.attempt == operation.attempt
+    not_a_duplicate = awaited if message.attempt else not operation.sent_at or now >= arrival - EARLY
+    if not_a_duplicate:
+        _send(operation, due_at - now, rt)
 
 
 def _task(operation: Operation, rt: Runtime) -> _Task:
-    """The policy in force, or the last there was, and whether it lets us act."""
-    policy = policies.current(operation.cluster, rt)
+    """The policy in force, or the last one that can be read, and whether it lets us act."""
+    try:
+        policy = policies.current(operation.cluster, rt)
+        why_not = "" if policy else "the cluster's policy is gone"
+    except BadInput as error:
+        policy, why_not = None, f"the cluster's policy cannot be read: {error}".splitlines()[0]
     if policy is not None:
         permission = permitted(policy)
         why_not = "" if permission.act else f"the cluster's mode is {permission.word}"
         return _Task(operation.cluster, policy, why_not, Way(operation, policy, rt))
-    last = rt.store.policies.history(operation.cluster, 1)
-    old = policies.in_force(last[0]) if last else None
-    return _Task(operation.cluster, old, "the cluster's policy is gone", Way(operation, old, rt) if old else None)
+    old = _last_readable(operation.cluster, rt)
+    return _Task(operation.cluster, old, why_not, Way(operation, old, rt) if old else None)
+
+
+def _last_readable(cluster: str, rt: Runtime) -> Policy | None:
+    """The newest version that this program understands: what was begun under it can be rolled back under it."""
+    for stored in rt.store.policies.history(cluster, OLDER_POLICIES):
+        try:
+            return policies.in_force(stored)
+        except BadInput:
+            continue
+    return None
 
 
 def _step(operation: Operation, task: _Task, rt: Runtime) -> Outcome:
@@ -152,7 +187,7 @@ def _come_back(operation: Operation, rt: Runtime) -> None:
 
 
 def _send(operation: Operation, delay: float, rt: Runtime) -> None:
-    body = encode(ActMessage(operation.cluster, operation.id))
+    body = encode(_FollowUp(operation.cluster, operation.id, operation.attempt))
     rt.sender.send(act_queue(operation.provider), body, whole_delay(delay))
 
 

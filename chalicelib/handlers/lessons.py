@@ -6,10 +6,11 @@
             failed   last_failure, last_scale_down_failure
     shrink  done     the request is over; the target is what it was lowered to                       state.md §5
     discard done     the target is lower by as many
+    both    failed   not tried again for a while, each time longer; nothing else of the group waits
 
 Upstream starts the cooldown only where tainting failed, and so tries a node whose drain got stuck again in the next
 loop (demands.md 19: 5,035 failed drains in a week). Ours starts it for every removal that failed, but not for one that
-we called off ourselves.
+we called off ourselves. A repair that failed for a conflict waits too: a rollout conflicts with it for hours.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.policy import Options
 from chalicelib.plan import backoff
+from chalicelib.plan.patience import granted, retry
 
 ABANDONED = "Abandoned"
 """The class of an operation that we called off ourselves."""
@@ -47,7 +49,7 @@ def _grown(operation: Operation, outcome: Done | Failed, options: Options, now: 
     def group(memory: GroupMemory) -> GroupMemory:
         before = memory.request.increase if memory.request else 0
         request = ScaleUpRequest(before + operation.to_size - operation.from_size, now,
-                                 now + options.max_node_provision_time)
+                                 now + granted(operation, options))
         return msgspec.structs.replace(memory, request=request, last_add=now, target=operation.to_size)
 
     return group, lambda memory: msgspec.structs.replace(memory, last_scale_up=max(memory.last_scale_up, now))
@@ -89,13 +91,29 @@ def _not_removed(operation: Operation, outcome: Done | Failed, options: Options,
 
 def _shrunk(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
     del outcome, options, now
-    return lambda memory: msgspec.structs.replace(memory, request=None, target=operation.to_size), None
+    return lambda memory: msgspec.structs.replace(
+        memory, request=None, target=operation.to_size, repair_failures=0, repair_after=0.0), None
 
 
 def _discarded(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
     del outcome, options, now
     count = len(operation.targets)
-    return lambda memory: msgspec.structs.replace(memory, target=max(0, memory.target - count)), None
+    return lambda memory: msgspec.structs.replace(
+        memory, target=max(0, memory.target - count), repair_failures=0, repair_after=0.0), None
+
+
+def _not_repaired(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+    del operation
+    if not isinstance(outcome, Failed) or outcome.cls == ABANDONED:
+        return None, None
+    asked = outcome.retry_after
+
+    def group(memory: GroupMemory) -> GroupMemory:
+        failures = memory.repair_failures + 1
+        return msgspec.structs.replace(memory, repair_failures=failures,
+                                       repair_after=now + max(retry(failures, options), asked))
+
+    return group, None
 
 
 _LESSONS: dict[tuple[Kind, type[Done] | type[Failed]], Callable[[Operation, Done | Failed, Options, float], Lesson]] = {
@@ -104,5 +122,7 @@ _LESSONS: dict[tuple[Kind, type[Done] | type[Failed]], Callable[[Operation, Done
     (Kind.REMOVE, Done): _removed,
     (Kind.REMOVE, Failed): _not_removed,
     (Kind.SHRINK, Done): _shrunk,
+    (Kind.SHRINK, Failed): _not_repaired,
     (Kind.DISCARD, Done): _discarded,
+    (Kind.DISCARD, Failed): _not_repaired,
 }

@@ -1,21 +1,84 @@
 """Taints outside of any operation: soft ones on and off, hard ones whose operation is over.
 
-They follow from what the pass has seen, so nothing of it is persisted: what could not be done is planned again.
+They follow from what the pass has seen, so nothing of it is persisted: what could not be done is planned again. Each is
+one conditional write after one read, so a node that has changed since the pass looked is judged as it is now.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from chalicelib.handlers.log import logger
+from chalicelib.kube.errors import ClusterError, Forbidden, Missing, Unauthorized
+from chalicelib.kube.nodes import add_taint, remove_soft_taint, remove_taint
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
 from chalicelib.model.plan import Mark
 from chalicelib.model.policy import Options
+from chalicelib.plan.marks import CLEANUP, SOFTEN, UNSOFTEN
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import Cluster
 
+TAKEN_OFF = 10
+"""Soft taints taken off in a pass where the option switches them off and so sets no number."""
+_HOPELESS = (Forbidden, Unauthorized)
+
 
 def apply(marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Callable[[], float]) -> tuple[Mark, ...]:
-    """Write them within the limits of the options; those that were written."""
-    del marks, cluster, options, clock
-    return ()
+    """Write them; those that were written. Hard taints first and all of them; then soft ones, in the given order, with
+    at most max-bulk-soft-taint-count calls and until max-bulk-soft-taint-time seconds are over (options.md §10).
+
+    Raises nothing: what fails for one node is logged, and the next pass plans it again. A cluster that refuses these
+    writes altogether is not asked for the rest.
+    """
+    written: list[Mark] = []
+    try:
+        written += [mark for mark in marks if mark.action == CLEANUP and _write(mark, cluster, clock)]
+        soft = [mark for mark in marks if mark.action in (UNSOFTEN, SOFTEN)]
+        until = clock() + options.max_bulk_soft_taint_time
+        for mark in soft[: options.max_bulk_soft_taint_count or TAKEN_OFF]:
+            if clock() >= until:
+                break
+            written += [mark] if _write(mark, cluster, clock) else []
+    except _HOPELESS as refusal:
+        logger.error("nodes may not be marked", detail=str(refusal), left=len(marks) - len(written))
+    return tuple(written)
+
+
+def _write(mark: Mark, cluster: Cluster, clock: Callable[[], float]) -> bool:
+    """One of them; whether it changed anything. Raises Forbidden, Unauthorized."""
+    try:
+        changed = _WRITERS[mark.action](mark, cluster, clock())
+    except Missing:
+        return False
+    except _HOPELESS:
+        raise
+    except ClusterError as error:
+        logger.warning("node not marked", node=mark.node, action=mark.action, error=type(error).__name__,
+                       detail=str(error))
+        return False
+    if changed:
+        logger.info("node marked", node=mark.node, action=mark.action)
+    return changed
+
+
+def _cleanup(mark: Mark, cluster: Cluster, now: float) -> bool:
+    del now
+    return remove_taint(cluster, mark.node, TO_BE_DELETED, uncordon=mark.cordoned)
+
+
+def _unsoften(mark: Mark, cluster: Cluster, now: float) -> bool:
+    del now
+    return remove_soft_taint(cluster, mark.node, DELETION_CANDIDATE, unless=TO_BE_DELETED)
+
+
+def _soften(mark: Mark, cluster: Cluster, now: float) -> bool:
+    soft = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(now)))
+    return add_taint(cluster, mark.node, soft, cordon=False, unless=TO_BE_DELETED)
+
+
+_WRITERS: Mapping[str, Callable[[Mark, Cluster, float], bool]] = MappingProxyType(
+    {CLEANUP: _cleanup, UNSOFTEN: _unsoften, SOFTEN: _soften}
+)

@@ -6,6 +6,7 @@ that cluster is left alone and says so, and the others go on.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,8 +23,12 @@ def in_force(stored: StoredPolicy) -> Policy:
     return read(stored.text, stored.name, stored.version)
 
 
+@functools.lru_cache(maxsize=256)
 def read(text: str, name: str, version: int) -> Policy:
-    """The policy in this text, under the name and version it was stored as. Raises BadInputs."""
+    """The policy in this text, under the name and version it was stored as. Raises BadInputs.
+
+    Kept by the process: a version's text never changes, and every function begins by reading a policy.
+    """
     from chalicelib.policy.load import load
 
     policy, _warnings = load(text, place=f"policy {name}, version {version}")

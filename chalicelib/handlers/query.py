@@ -16,7 +16,7 @@ from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.handlers.answer import Answer, Refused
 from chalicelib.handlers.policies import in_force
 from chalicelib.handlers.runtime import Runtime
-from chalicelib.handlers.showing import cooldowns, exact, group, instant, operation, policy_summary, timers
+from chalicelib.handlers.showing import brake, cooldowns, exact, group, instant, operation, policy_summary, timers
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.times import parse_time
@@ -43,7 +43,7 @@ def clusters(rt: Runtime) -> Answer:
 
 
 def cluster(name: str, rt: Runtime) -> Answer:
-    """GET /clusters/{name}: its line and policy, groups, open operations, cooldowns and nodes with running timers."""
+    """GET /clusters/{name}: its line and policy, groups, open operations, cooldowns, the brake, nodes with timers."""
     stored = _stored(name, rt)
     memory = rt.store.memory.load(name)
     policy, problem = _readable(stored)
@@ -53,6 +53,7 @@ def cluster(name: str, rt: Runtime) -> Answer:
         "groups": [group(key, memory.groups[key], rt.clock()) for key in sorted(memory.groups)],
         "operations": [operation(one) for one in memory.operations],
         "cooldowns": cooldowns(memory, policy.options, rt.clock()) if policy else {},
+        "brake": brake(memory, rt.clock()),
         "timers": timers(memory),
     })
 

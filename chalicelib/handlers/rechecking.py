@@ -2,6 +2,9 @@
 
 It is the planner's own table of rules over a snapshot of one node: its pods, the budgets, and the pods' controllers,
 each fetched by name. What may not be read weakens the verdict as it does in a pass, and holds nothing up by itself.
+
+One question is added: a pod that several budgets select. The eviction API refuses it for good, and without naming them
+(demands.md 19), so it is better known before the first pod of the node is evicted for nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from chalicelib.kube.pods import pods_on_node
 from chalicelib.model.errors import BadInput
 from chalicelib.model.pod import Owner
 from chalicelib.model.policy import Options
+from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.budgets import BudgetLedger
 from chalicelib.plan.drain import assess
@@ -50,9 +54,12 @@ class Rules:
         for pod in snapshot.pods:
             verdict = assess(pod, snapshot.cls(pod), context)
             if verdict.action is Action.BLOCK and verdict.reason is not None:
-                return Recheck(pod.key, verdict.reason.code.value)
+                return Recheck(pod.key, _rule(verdict.reason))
             if verdict.action is Action.WAIT:
                 return Recheck(pod.key, "BlockedByOnCompletionPod")
+            budgets = context.budgets.of(pod.cls)
+            if len(budgets) > 1 and verdict.action is Action.MOVE:
+                return Recheck(pod.key, f"budgets {', '.join(budgets)} all select it, and it can never be evicted")
         return Recheck()
 
     def _look(self, node: str) -> Snapshot:
@@ -85,6 +92,12 @@ class Rules:
         except Missing:
             body = _NOTHING
         folder.feed(body, path, owner.kind)
+
+
+def _rule(reason: Reason) -> str:
+    """The rule's code, and the budget where one is the cause."""
+    budget = reason.params.get("budget")
+    return f"{reason.code.value} (budget {budget})" if budget else reason.code.value
 
 
 def _owners(snapshot: Snapshot) -> list[tuple[str, Owner]]:

@@ -8,8 +8,8 @@ the pass decides again with what the executor wrote.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,18 +30,21 @@ from chalicelib.handlers.log import logger
 from chalicelib.handlers.pacing import superseded
 from chalicelib.handlers.policies import current
 from chalicelib.handlers.runtime import Runtime
+from chalicelib.handlers.telling import Tale
+from chalicelib.model.errors import OutscalerError
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation
-from chalicelib.model.plan import Plan
+from chalicelib.model.plan import Mark, Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Gap, Snapshot
 from chalicelib.plan.decide import decide
-from chalicelib.record.board import Board
-from chalicelib.record.record import Recorder, record_plan
 from chalicelib.snapshot import live
 from chalicelib.snapshot.observe import observe
 from chalicelib.store.errors import LeaseHeld, Stale, StoreError
 from chalicelib.store.leases import Lease
+
+if TYPE_CHECKING:
+    from chalicelib.kube.client import Cluster
 
 LEASE_FOR = 150.0
 """Seconds until another may take over from a pass that died: longer than the function lives (120, .chalice/config)."""
@@ -71,12 +74,15 @@ def handle(body: str, rt: Runtime) -> None:
         else:
             _come_back(message, held, rt)
         return
-    began = rt.clock()
+    began, tale = rt.clock(), Tale(policy, lease, rt)
     try:
-        run(policy, lease, rt)
+        run(policy, lease, tale, rt)
+    except Exception as error:
+        tale.failed(error)
+        raise
     finally:
         # A pass that failed counts as made: the next one is a scan interval away, not a redelivery storm.
-        rt.store.leases.release(lease, passed_at=began)
+        rt.store.leases.release(lease, passed_at=began, decision=tale.decision, left=tale.left)
 
 
 def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:
@@ -87,48 +93,40 @@ def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:
         rt.sender.send(RECONCILE, encode(msgspec.structs.replace(message, at=now)), whole_delay(after))
 
 
-def run(policy: Policy, lease: Lease, rt: Runtime) -> Plan:
+def run(policy: Policy, lease: Lease, tale: Tale, rt: Runtime) -> Plan:
     """One pass under a lease; returns what was decided. Raises ClusterError, StoreError (Fenced: nothing was done)."""
-    started, until = time.perf_counter(), rt.clock() + DECIDED_WITHIN
+    until = rt.clock() + DECIDED_WITHIN
     kube = rt.connect(policy)
     providers = rt.providers(policy, kube, rt.read_secret)
 
     def look() -> Snapshot:
-        seen = live.take(policy.name, kube, lambda nodes: observe(providers, nodes), rt.clock(),
-                         namespace=policy.options.namespace)
+        with tale.part("updateClusterState"):
+            seen = live.take(policy.name, kube, lambda nodes: observe(providers, nodes), rt.clock(),
+                             namespace=policy.options.namespace)
         rt.checkpoint("reconcile:observed")
         return seen
 
-    plan, snapshot = _decide_and_save(policy, look, lease, rt, until)
+    plan, snapshot = _decide_and_save(policy, look, lease, tale, rt, until)
     rt.checkpoint("reconcile:saved")
     act = permitted(policy).act
+    marks: tuple[Mark, ...] = ()
     if act:
         send(plan.operations, rt)
-        marking.apply(plan.marks, kube, policy.options, rt.clock)
-    recorder = Recorder(
-        journal=rt.store.journal, events=Board(lambda: kube) if act else None,
-        first_use=lambda key, ttl: rt.store.debounce.first_use(policy.name, key, ttl),
-        emit=rt.emit, repeat_events=policy.options.record_duplicated_events,
-    )
-    unsaid = _tell(plan, snapshot, recorder, time.perf_counter() - started)
-    logger.info("pass", cluster=policy.name, plan=plan.id, token=lease.token, grow=len(plan.scale_ups),
-                remove=len(plan.removals), unneeded=len(plan.unneeded), gaps=len(plan.gaps), events_failed=unsaid)
+        marks = _mark(plan, kube, policy, rt)
+    tale.decided(plan, snapshot, marks, kube if act else None)
     return plan
 
 
-def _tell(plan: Plan, snapshot: Snapshot, recorder: Recorder, seconds: float) -> str:
-    """What could not be told to the cluster. A journal that fails does not fail the pass: it is made and saved, and a
-    second one for the same message would do nothing better. The next pass writes what still holds into the journal."""
-    uids = {pod.key: pod.uid for pod in snapshot.pods if not pod.node}
+def _mark(plan: Plan, kube: Cluster, policy: Policy, rt: Runtime) -> tuple[Mark, ...]:
+    """The marks that were written. What could not be is planned again; the pass is saved, and not made again for it."""
     try:
-        return record_plan(plan, recorder, seconds=seconds, uids=uids)
-    except StoreError as error:
-        logger.error("pass not recorded", cluster=plan.cluster, plan=plan.id, error=type(error).__name__,
-                     detail=str(error))
-        return ""
+        return marking.apply(plan.marks, kube, policy.options, rt.clock)
+    except OutscalerError as error:
+        logger.error("nodes not marked", cluster=policy.name, error=type(error).__name__, detail=str(error))
+        return ()
 
 
-def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease, rt: Runtime,
+def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease, tale: Tale, rt: Runtime,
                      until: float) -> tuple[Plan, Snapshot]:
     """Decide, and save memory and operations in one transaction. until: when to be content with what was found.
 
@@ -137,8 +135,9 @@ def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease,
     its machines would be bought again. For the same reason a stale save looks again, too.
     """
     def now_decide(snapshot: Snapshot, before: Memory) -> tuple[Plan, Memory]:
-        return decide(snapshot, _in_time(policy, until - rt.clock()), before, snapshot.taken_at, lease.token,
-                      clock=rt.clock)
+        with tale.part("autoscaling"):
+            return decide(snapshot, _in_time(policy, until - rt.clock()), before, snapshot.taken_at, lease.token,
+                          clock=rt.clock)
 
     act = permitted(policy).act
     for attempt in range(_TRIES):
@@ -152,7 +151,7 @@ def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease,
                 plan, after = now_decide(snapshot, before)
         operations = _signed(plan.operations, lease) if act else ()
         try:
-            rt.store.memory.save(policy.name, before, _kept(after, before), operations, lease)
+            rt.store.memory.save(policy.name, before, _kept(after, before, act=act), operations, lease)
         except Stale:
             if attempt + 1 == _TRIES:
                 raise
@@ -168,10 +167,12 @@ def _in_time(policy: Policy, left: float) -> Policy:
         options, max_binpacking_time=min(options.max_binpacking_time, most)))
 
 
-def _kept(after: Memory, before: Memory) -> Memory:
-    """Cluster-wide instants belong to the executors; what they wrote is never overwritten from here."""
-    return msgspec.structs.replace(after, last_scale_up=before.last_scale_up, last_scale_down=before.last_scale_down,
-                                   last_scale_down_failure=before.last_scale_down_failure)
+def _kept(after: Memory, before: Memory, *, act: bool) -> Memory:
+    """Cluster-wide instants belong to the executors; what they wrote is never overwritten from here. The brake counts
+    what is removed, so a pass that removes nothing leaves it as it is."""
+    return msgspec.structs.replace(
+        after, last_scale_up=before.last_scale_up, last_scale_down=before.last_scale_down,
+        last_scale_down_failure=before.last_scale_down_failure, brake=after.brake if act else before.brake)
 
 
 def _signed(operations: Sequence[Operation], lease: Lease) -> tuple[Operation, ...]:

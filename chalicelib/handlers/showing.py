@@ -76,9 +76,27 @@ def cooldowns(memory: Memory, options: Options, now: float) -> dict[str, str | N
         "afterDelete": (memory.last_scale_down, options.scale_down_delay_after_delete),
         "afterFailure": (memory.last_scale_down_failure, options.scale_down_delay_after_failure),
     }
+    running = not options.scale_down_delay_type_local   # per group, each group says when it was changed last
     return {
-        name: instant(since + delay) if since and since + delay > now else None
+        name: instant(since + delay) if running and since and since + delay > now else None
         for name, (since, delay) in delays.items()
+    }
+
+
+def brake(memory: Memory, now: float) -> dict[str, Any]:
+    """The brake of removals (spec.maxDisruption): since when it is on and for how many nodes; until when a person has
+    let it go; what removals have taken in the last hour."""
+    # When it is used: it brings numpy, which the webhook shall not pay for.
+    from chalicelib.plan.brake import last_hour
+
+    taken = last_hour(memory.brake, now)
+    released = memory.released_until if memory.released_until > now else 0.0
+    return {
+        "on": bool(memory.brake.pulled) and not released,
+        "pulledAt": instant(memory.brake.pulled),
+        "wanted": memory.brake.wanted,
+        "releasedUntil": instant(released),
+        "lastHour": {"nodes": sum(nodes for _, nodes, _ in taken), "pods": sum(pods for _, _, pods in taken)},
     }
 
 

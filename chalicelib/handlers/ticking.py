@@ -65,9 +65,11 @@ def run(rt: Runtime) -> Report:
         with _contained(policy.name, "schedule", failed):
             if permitted(policy).plan and queue_scans(policy, rt):
                 queued.append(policy.name)
-        # In every mode: what was begun before the mode was changed is called off and rolled back by its executor.
-        with _contained(policy.name, "sweep", failed):
-            swept.extend(sweep(policy.name, rt))
+    # In every mode, and where the policy cannot be read: what was begun before is called off and rolled back by its
+    # executor, with the last policy that can be.
+    for stored in documents:
+        with _contained(stored.name, "sweep", failed):
+            swept.extend(sweep(stored.name, rt))
     report = Report(len(documents), tuple(queued), tuple(swept), tuple(sorted(failed)))
     logger.info("tick", clusters=report.clusters, queued=len(queued), swept=swept, failed=report.failed)
     return report

@@ -20,7 +20,7 @@ import msgspec
 
 from chalicelib.kube.credentials import Credential, Login
 from chalicelib.kube.errors import Expired, TooMany, Unauthorized, Unavailable, clean
-from chalicelib.kube.transport import Call, Line, exchange, open_line
+from chalicelib.kube.transport import Call, Dial, Line, exchange, open_line
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
 
@@ -63,16 +63,18 @@ class Cluster:
     """A cluster's API. Safe to share between threads. Every method raises ClusterError (errors.py) and nothing else.
 
     sleep and jitter (uniform in [0, 1)) are given from outside, so that a test needs neither time nor luck.
-    compress: ask for gzip; worth its CPU on a slow link only (ecosystem.md §4).
+    compress: ask for gzip; worth its CPU on a slow link only (ecosystem.md §4). dial: what opens a line for a
+    credential.
     """
 
     def __init__(
-        self, login: Login, *, sleep: Callable[[float], None], jitter: Callable[[], float], compress: bool = False
+        self, login: Login, *, sleep: Callable[[float], None], jitter: Callable[[], float], compress: bool = False,
+        dial: Dial = open_line,
     ) -> None:
-        self._login, self._sleep, self._jitter = login, sleep, jitter
+        self._login, self._sleep, self._jitter, self._dial = login, sleep, jitter, dial
         self._encoding = "gzip" if compress else "identity"
         self._lock = threading.Lock()
-        self._line = open_line(login.current())
+        self._line = dial(login.current())
 
     def request(
         self,
@@ -195,7 +197,7 @@ class Cluster:
                 if self._login.current() is not refused:
                     return ""
                 self._login.renew()
-                self._line = open_line(self._login.current())
+                self._line = self._dial(self._login.current())
             except OutscalerError as error:
                 return clean(str(error))
         return ""

@@ -16,6 +16,7 @@ from chalicelib.kube import secrets
 from chalicelib.kube.client import Cluster
 from chalicelib.kube.credentials import Credential, EksLogin, KubeconfigLogin, Login
 from chalicelib.kube.kubeconfig import from_kubeconfig
+from chalicelib.kube.transport import Dial, open_line
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import Secret
@@ -41,13 +42,15 @@ def connect(
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
     compress: bool = False,
+    dial: Dial = open_line,
 ) -> Cluster:
     """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
 
     read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read past its cache.
+    dial: what opens the line to the server; the emulation has one without a network.
     Raises BadInput for what a person must mend, another OutscalerError where AWS gives no answer.
     """
-    return Cluster(_login(access, read_secret, clock), sleep=sleep, jitter=jitter, compress=compress)
+    return Cluster(_login(access, read_secret, clock), sleep=sleep, jitter=jitter, compress=compress, dial=dial)
 
 
 def _login(access: KubernetesAccess, read_secret: Callable[[str], str], clock: Callable[[], float]) -> Login:

@@ -16,6 +16,7 @@ from chalicelib.model.times import format_time
 REPORTER = "outscaler"
 """The reporting instance of our events: the component stays upstream's, for the tools that look for it, and the webhook
 knows by this that an event is our own (handlers/webhook/matter.py)."""
+_TIMEOUT = (3.05, 5.0)      # connect, read: an event is worth no longer a wait
 _LONGEST_NAME = 253          # of any object
 _LONGEST_MESSAGE = 1024      # the API's limit for a note
 # The name's number is an instant in nanoseconds, as upstream's. A float knows it to some 250 ns only, and a pass has
@@ -57,7 +58,7 @@ def post_event(
         "reportingInstance": REPORTER,
     }
     try:
-        cluster.request("POST", f"/api/v1/namespaces/{path_segment(home)}/events", body=event)
+        cluster.request("POST", f"/api/v1/namespaces/{path_segment(home)}/events", body=event, timeout=_TIMEOUT)
     except Conflict as conflict:
         if conflict.reason != "AlreadyExists":
             raise

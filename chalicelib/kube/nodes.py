@@ -1,7 +1,10 @@
-"""Taking a node out of service and giving it back: the taint, and with it the cordon.
+"""Taking a node out of service and giving it back: the taint, the cordon, and the note of whose they are.
 
 Taints are a list, and a patch replaces the whole list. So each change is read, changed and written against the version
 that was read; whoever wrote in between makes the server say 409, and we read again. Nothing here is ever forced.
+
+The note is two annotations in the same patch (model/operation.py): the operation that set the taint, and whether it
+cordoned the node. Whoever holds the operation's id can undo exactly what it did, without any row in any table.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import msgspec
 from chalicelib.kube.client import Cluster, path_segment
 from chalicelib.kube.errors import Conflict
 from chalicelib.model.node import Taint
+from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION
 
 _TRIES = 5
 _MERGE = "application/merge-patch+json"
@@ -23,6 +27,7 @@ _Taints = list[dict[str, object]]
 
 class _Meta(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str
+    annotations: dict[str, str] | None = None
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -34,58 +39,109 @@ class _Node(msgspec.Struct, frozen=True):
     metadata: _Meta
     spec: _Spec = _Spec()
 
+    @property
+    def notes(self) -> dict[str, str]:
+        """Annotations."""
+        return self.metadata.annotations or {}
+
+    def has(self, key: str) -> bool:
+        """Whether it carries a taint of that key."""
+        return any(taint.get("key") == key for taint in self.spec.taints or ())
+
+
+class _Change(msgspec.Struct, frozen=True):
+    """What a patch sets; None takes a field away."""
+
+    spec: dict[str, object] = {}
+    annotations: dict[str, str | None] = {}
+
+
+_NOTHING = _Change()
+
 
 def get_node(cluster: Cluster, name: str) -> bytes:
     """The Node object as it is now. Raises Missing where there is none of that name."""
     return cluster.get(_path(name))
 
 
-def add_taint(cluster: Cluster, name: str, taint: Taint, *, cordon: bool) -> None:
-    """Taint a node, and cordon it in the same write if asked.
+def add_taint(
+    cluster: Cluster, name: str, taint: Taint, *, cordon: bool, operation: str = "", unless: str = ""
+) -> bool:
+    """Taint a node, and cordon it in the same write if asked; whether anything was written.
 
     A taint of that key that is there already keeps its value (scale-down.md §9: the value says since when). Upstream
     then leaves the cordon out as well; here the node is cordoned either way, so that a repeated call has one result.
-    Raises Missing; Conflict if others keep changing the node.
+    operation: noted as the one that did it; a leftover of another operation becomes this one's. unless: a node with a
+    taint of this key is left alone. Raises Missing; Conflict if others keep changing the node.
     """
 
-    def change(spec: _Spec) -> dict[str, object]:
-        taints = spec.taints or []
-        changes: dict[str, object] = {}
-        if not _has(taints, taint.key):
-            changes["taints"] = [*taints, {"key": taint.key, "value": taint.value, "effect": taint.effect}]
-        if cordon and not spec.unschedulable:
-            changes["unschedulable"] = True
-        return changes
-
-    _modify(cluster, name, change)
-
-
-def remove_taint(cluster: Cluster, name: str, key: str, *, uncordon: bool) -> bool:
-    """Remove every taint of that key; whether there was one. Raises Missing, Conflict.
-
-    uncordon lifts the cordon with it, but only if the taint was there: a cordon without it is somebody else's.
-    """
-
-    def change(spec: _Spec) -> dict[str, object]:
-        taints = spec.taints or []
-        if not _has(taints, key):
-            return {}
-        changes: dict[str, object] = {"taints": [taint for taint in taints if taint.get("key") != key] or None}
-        if uncordon and spec.unschedulable:
-            changes["unschedulable"] = None
-        return changes
+    def change(node: _Node) -> _Change:
+        if unless and node.has(unless):
+            return _NOTHING
+        spec: dict[str, object] = {}
+        notes: dict[str, str | None] = {}
+        if not node.has(taint.key):
+            added = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+            spec["taints"] = [*(node.spec.taints or ()), added]
+        if cordon and not node.spec.unschedulable:
+            spec["unschedulable"] = True
+            notes[CORDONED_ANNOTATION] = "true"
+        if not operation:
+            return _Change(spec)
+        return _Change(spec, {name: value for name, value in {OPERATION_ANNOTATION: operation, **notes}.items()
+                              if node.notes.get(name) != value})
 
     return _modify(cluster, name, change)
 
 
-def _modify(cluster: Cluster, name: str, change: Callable[[_Spec], dict[str, object]]) -> bool:
-    """Read, change, write on condition; whether anything was written. change returns the fields of spec that differ."""
+def remove_taint(cluster: Cluster, name: str, key: str, *, uncordon: bool, operation: str = "") -> bool:
+    """Remove every taint of that key, and the note with it; whether anything was written. Raises Missing, Conflict.
+
+    operation: only what this one did; a node that another operation has noted is left alone. Empty: whoever did it.
+    A cordon is lifted if the note says that it came with the taint. uncordon: also where there is a taint but no note
+    at all (upstream's own mark, or one whose note was taken off); a cordon without either is somebody else's.
+    """
+
+    def change(node: _Node) -> _Change:
+        owner = node.notes.get(OPERATION_ANNOTATION, "")
+        if operation and owner not in ("", operation):
+            return _NOTHING
+        if not node.has(key) and not owner:
+            return _NOTHING
+        spec: dict[str, object] = {}
+        if node.has(key):
+            spec["taints"] = [taint for taint in node.spec.taints or () if taint.get("key") != key] or None
+        ours = node.notes.get(CORDONED_ANNOTATION) == "true" if owner else uncordon
+        if ours and node.spec.unschedulable:
+            spec["unschedulable"] = None
+        return _Change(spec, {note: None for note in (OPERATION_ANNOTATION, CORDONED_ANNOTATION) if note in node.notes})
+
+    return _modify(cluster, name, change)
+
+
+def remove_soft_taint(cluster: Cluster, name: str, key: str, *, unless: str) -> bool:
+    """Remove every taint of that key and nothing else; whether there was one. unless: a node with a taint of this key
+    is left alone. Raises Missing, Conflict."""
+
+    def change(node: _Node) -> _Change:
+        if node.has(unless) or not node.has(key):
+            return _NOTHING
+        return _Change({"taints": [taint for taint in node.spec.taints or () if taint.get("key") != key] or None})
+
+    return _modify(cluster, name, change)
+
+
+def _modify(cluster: Cluster, name: str, change: Callable[[_Node], _Change]) -> bool:
+    """Read, change, write on condition; whether anything was written."""
     for attempt in range(1, _TRIES + 1):
         node = cluster.read(_path(name), _Node)
-        changes = change(node.spec)
-        if not changes:
+        changes = change(node)
+        if not (changes.spec or changes.annotations):
             return False
-        patch = {"metadata": {"resourceVersion": node.metadata.resource_version}, "spec": changes}
+        metadata: dict[str, object] = {"resourceVersion": node.metadata.resource_version}
+        if changes.annotations:
+            metadata["annotations"] = changes.annotations
+        patch = {"metadata": metadata, **({"spec": changes.spec} if changes.spec else {})}
         try:
             cluster.request("PATCH", _path(name), body=patch, content_type=_MERGE)
         except Conflict:
@@ -95,10 +151,6 @@ def _modify(cluster: Cluster, name: str, change: Callable[[_Spec], dict[str, obj
             return True
         cluster.pause(attempt)
     raise AssertionError("the last try returns or raises")
-
-
-def _has(taints: _Taints, key: str) -> bool:
-    return any(taint.get("key") == key for taint in taints)
 
 
 def _path(name: str) -> str:

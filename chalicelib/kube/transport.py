@@ -7,6 +7,7 @@ whole request, and with it the bearer token.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,6 +34,10 @@ class Line(msgspec.Struct, frozen=True):
 
     session: requests.Session
     server: str
+
+
+Dial = Callable[[Credential], Line]
+"""What opens a line."""
 
 
 def open_line(credential: Credential) -> Line:

@@ -176,6 +176,17 @@ def test_what_was_begun_before_the_mode_changed_is_swept_so_that_its_executor_ca
     assert ticking.run(desk.runtime).swept == tuple(planned)
 
 
+def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_swept_too(desk: Desk) -> None:
+    name = desk.cluster()
+    planned = _planned(desk, name)
+    current = desk.store.policies.current(name)
+    assert current is not None
+    desk.store.policies.put(name, "apiVersion: outscaler.dev/v9\n", "digest", current.version)
+    desk.clock.advance(600)
+    report = ticking.run(desk.runtime)
+    assert (report.swept, report.failed) == (tuple(planned), (name,))
+
+
 def test_an_act_queue_that_refuses_does_not_stop_the_scan(desk: Desk) -> None:
     name = desk.cluster()
     _planned(desk, name)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from chalicelib.handlers.acting import handle
@@ -7,6 +9,7 @@ from chalicelib.kube.errors import Unavailable
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Kind, State
 from chalicelib.model.policy import Policy
+from chalicelib.store.tables import POLICIES
 from tests.functional.acting.stage import Stage
 
 
@@ -89,3 +92,28 @@ def test_what_nobody_expected_leaves_the_operation_to_the_next_attempt(stage: St
     stage.deliver_later(operation.id, 200.0)
     stage.play()
     assert stage.now(operation).state is State.SUCCEEDED
+
+
+def test_a_group_that_disappears_in_the_middle_leaves_no_mark(stage: Stage) -> None:
+    stage.group(1)
+    operation = stage.remove("g-1")
+    stage.deliver()
+    assert not stage.untouched("g-1")
+    del stage.provider.pools["g"]
+    stage.play()
+    assert (stage.now(operation).state, stage.now(operation).error_class) == (State.FAILED, "NotFound")
+    assert stage.untouched("g-1")
+
+
+def test_a_policy_that_is_deleted_in_the_middle_leaves_no_mark(stage: Stage) -> None:
+    stage.group(1)
+    operation = stage.remove("g-1")
+    stage.deliver()
+    table = stage.store.table
+    client: Any = table.client
+    client.delete_item(TableName=table.name, Key={"cluster": {"S": POLICIES}, "item": {"S": stage.name}})
+    assert stage.store.policies.current(stage.name) is None
+    stage.play()
+    assert stage.now(operation).state is State.ABANDONED
+    assert stage.now(operation).outcome == "node g-1: the cluster's policy is gone"
+    assert stage.untouched("g-1")

@@ -82,6 +82,21 @@ def test_a_discarded_instance_is_not_in_the_target() -> None:
     assert group_after(Kind.DISCARD, Done()).target == 3
 
 
+@pytest.mark.parametrize("kind", [Kind.DISCARD, Kind.SHRINK])
+def test_a_repair_that_failed_waits_longer_each_time_and_holds_up_nothing_else(kind: Kind) -> None:
+    known, waits = KNOWN, []
+    for _ in range(4):
+        known = group_after(kind, Failed("Conflict", "a rollout"), known)
+        waits.append(known.repair_after - NOW)
+    assert waits == [300, 600, 1200, 1800]
+    assert (known.repair_failures, known.last_failure, known.backoff) == (4, 0.0, None)
+    assert memory_after(kind, Failed("Unknown", "no")) == Memory()
+    assert group_after(kind, Failed("Throttled", "no", retry_after=4000.0), known).repair_after == NOW + 4000
+    assert group_after(kind, Failed("Abandoned", "off"), known) == known
+    done = group_after(kind, Done(), known)
+    assert (done.repair_failures, done.repair_after) == (0, 0.0)
+
+
 def test_patches_may_be_applied_twice_to_what_is_there_by_then() -> None:
     _, patch = learn(operation(Kind.GROW), Done(), Options(), NOW)
     assert patch is not None

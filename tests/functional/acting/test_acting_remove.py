@@ -33,6 +33,7 @@ def test_it_is_told_on_the_node_and_in_the_journal(stage: Stage) -> None:
     assert stage.events("ScaleDown") == [
         ("g-1", "marked the node as toBeDeleted/unschedulable"),
         ("g-1", "nodes removed by cluster autoscaler"),
+        *((key.removeprefix("default/"), "deleting pod for node scale down") for key in THREE),
     ]
     facts = stage.store.journal.recent(stage.name)[0].facts
     assert (facts["state"], facts["nodes"], facts["targets"]) == ("succeeded", "g-1", "g-1")
@@ -83,7 +84,7 @@ def test_a_budget_without_room_is_named_by_the_rules_before_any_eviction(stage: 
     stage.budget("web", "p-1", 0)
     operation = stage.remove("g-1", evict={"g-1": THREE})
     stage.play()
-    assert stage.now(operation).outcome == "node g-1: pod default/p-1 holds it: NotEnoughPdb"
+    assert stage.now(operation).outcome == "node g-1: pod default/p-1 holds it: NotEnoughPdb (budget default/web)"
     assert stage.untouched("g-1")
     assert len(stage.kube.list("pods")) == 3
 

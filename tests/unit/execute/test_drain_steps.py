@@ -33,7 +33,7 @@ def test_pods_are_evicted_waited_for_and_only_then_the_machine_goes() -> None:
     assert story.provider.deleted == []
     assert isinstance(story.play(operation), Done)
     assert story.provider.deleted == ["g-1"]
-    assert story.now == START + 5.0 + 30.0
+    assert story.now == START + 5.0 + 30.0 + 2.0      # the look after the last of them must have gone
 
 
 @pytest.mark.parametrize(("own", "most", "given"), [(30.0, 600, 30.0), (900.0, 600, 600.0), (5.0, 600, 5.0)])

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.execute.vendor import OWN
 from chalicelib.model.operation import Kind, Target
 from chalicelib.model.outcome import Done, Failed
+from chalicelib.plan.patience import PROVISION
 from chalicelib.providers import errors
 from infra.local.fake_provider import Purchase
 from tests.unit.execute.story import START, Story, grow, make
@@ -134,3 +136,50 @@ def test_discard_spares_a_machine_that_joined_meanwhile() -> None:
     assert isinstance(outcome, Failed)
     assert outcome.message == "instance memory://g-2 has joined as node g-2 meanwhile"
     assert story.provider.deleted == []
+
+
+@pytest.mark.parametrize("name", ["g-1", "m-7"])
+def test_discard_spares_all_where_a_node_bears_the_name_of_one(name: str) -> None:
+    story = Story()
+    story.group(2)
+    targets = (Target("", "memory://a", "gone"), Target("", "pending-machine-ns_m", f"ns/{name}"))
+    outcome = story.play(make(Kind.DISCARD, targets=targets))
+    assert isinstance(outcome, Failed if name == "g-1" else Done)
+    assert story.provider.calls == ([] if name == "g-1" else ["remove"])
+
+
+def test_discard_goes_below_the_minimum_for_a_machine_that_never_joined_was_no_part_of_it() -> None:
+    story = Story()
+    story.group(1, least=3)
+    story.provider.spoil("g", "dead")
+    story.play(grow(1, 3))
+    story.provider.boot()
+    assert isinstance(story.play(make(Kind.DISCARD, targets=(Target("", "memory://g-2", "g-2"),))), Done)
+    assert (story.provider.deleted, story.provider.pools["g"].target) == (["g-2"], 2)
+
+
+def test_a_discard_that_is_killed_or_asked_twice_deletes_once() -> None:
+    for kill_at in (0, 1):
+        story = Story(polls=1, kill_at=kill_at)
+        story.group(2)
+        story.play(grow(2, 4))
+        assert isinstance(story.play(make(Kind.DISCARD, targets=(Target("", "memory://g-3", "g-3"),))), Done)
+        assert (story.provider.deleted, story.provider.pools["g"].target) == (["g-3"], 3)
+
+
+def test_shrink_takes_back_what_was_never_made() -> None:
+    story = Story()
+    story.group(1)
+    story.provider.spoil("g", "phantom", times=2)
+    story.play(grow(1, 4))
+    assert sorted(story.provider.pools["g"].machines) == ["g-1", "g-4"]
+    assert story.play(make(Kind.SHRINK, from_size=4, to_size=2)) == Done({"to": 2})
+    assert sorted(story.provider.pools["g"].machines) == ["g-1", "g-4"]
+
+
+def test_what_is_kept_in_a_growth_comes_back_from_every_vendor() -> None:
+    assert PROVISION.startswith(OWN)
+    story = Story(polls=3)
+    story.group(1)
+    operation = story.play_until(grow(1, 2, data={PROVISION: "2700.0"}), "poll")
+    assert operation.data[PROVISION] == "2700.0"

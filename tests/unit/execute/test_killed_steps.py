@@ -8,6 +8,7 @@ import pytest
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.policy import Options
 from tests.unit.execute.story import Story, remove
 
 
@@ -34,7 +35,18 @@ def refused(story: Story) -> Operation:
     return operation
 
 
-SCENES: list[Callable[[Story], Operation]] = [goes, stays, refused]
+def long(story: Story) -> Operation:
+    """Fifty pods in two groups, with grace periods of ten minutes, and a budget that makes some of them wait."""
+    story.options = Options(drain_priority_config=((0, 600), (1000, 600)))
+    story.group(2)
+    keys = tuple(f"default/p-{n:02}" for n in range(50))
+    for number, key in enumerate(keys):
+        story.cluster.add_pod(key, "g-1", grace=900.0, priority=2000 if number % 3 else 0)
+    story.cluster.add_pod("kube-system/ds", "g-1", daemonset=True, priority=2_000_001_000)
+    return remove("g-1", evict={"g-1": keys})
+
+
+SCENES: list[Callable[[Story], Operation]] = [goes, stays, refused, long]
 
 
 def run(scene: Callable[[Story], Operation], kill_at: int | None) -> tuple[Story, Done | Failed]:
@@ -75,3 +87,12 @@ def test_no_taint_is_left_on_a_node_that_stays() -> None:
     for kill_at in range(20):
         story, _ = run(stays, kill_at)
         assert all(not node.taints and not node.unschedulable for node in story.cluster.nodes.values())
+
+
+def test_killed_anywhere_in_a_long_drain_nobody_is_evicted_twice() -> None:
+    whole, _ = run(long, None)
+    for kill_at in range(len(whole.checkpoints)):
+        story, _ = run(long, kill_at)
+        asked = [name for verb, name in story.cluster.calls if verb == "evict"]
+        assert len(asked) == len(set(asked)) == 51, f"killed at {whole.checkpoints[kill_at]} ({kill_at})"
+        assert story.provider.deleted == ["g-1"]

@@ -9,10 +9,11 @@ import pytest
 
 from chalicelib.execute.cluster import KubeNodes
 from chalicelib.kube.connect import connect
-from chalicelib.kube.errors import Missing
+from chalicelib.kube.errors import Missing, Unavailable
 from chalicelib.model.node import Taint
 from chalicelib.model.policy import KubernetesAccess
 from infra.local.controllers.clock import ManualClock
+from infra.local.kube.faults import Fault
 from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
 from tests.unit.execute.story import START
@@ -25,7 +26,7 @@ class There:
     """A simulated cluster, and the same cluster through NodeApi."""
 
     def __init__(self, server: ApiServer) -> None:
-        self.kube = server.store
+        self.server, self.kube = server, server.store
         access = KubernetesAccess(kubeconfig_secret="k")
         clock = ManualClock(START)
         self.api = KubeNodes(lambda: connect(access, lambda name: server.kubeconfig(), clock=clock,
@@ -62,20 +63,66 @@ def test_a_node_with_all_that_a_removal_asks_about(there: There) -> None:
 def test_no_node_is_none_and_cannot_be_tainted(there: There) -> None:
     assert there.api.node("n") is None
     with pytest.raises(Missing):
-        there.api.taint("n", HARD, cordon=True)
-    there.api.untaint("n", HARD.key, uncordon=True)
+        there.api.taint("n", HARD, operation="remove-1", cordon=True)
+    there.api.untaint("n", HARD.key, operation="remove-1", uncordon=True)
 
 
 def test_the_mark_goes_on_and_off_and_leaves_the_others(there: There) -> None:
     there.node(providerID="cloud://1", taints=[{"key": "a", "effect": "NoSchedule"}])
-    there.api.taint("n", HARD, cordon=True)
+    there.api.taint("n", HARD, operation="remove-1", cordon=True)
     marked = there.api.node("n")
     assert marked is not None
     assert (marked.taint(HARD.key), marked.unschedulable) == (HARD, True)
-    there.api.untaint("n", HARD.key, uncordon=True)
+    there.api.untaint("n", HARD.key, operation="remove-1", uncordon=True)
     clean = there.api.node("n")
     assert clean is not None
     assert (clean.taints, clean.unschedulable) == ((Taint("a", "NoSchedule"),), False)
+
+
+def test_the_mark_says_whose_it_is_and_goes_only_by_that_name(there: There) -> None:
+    there.node(providerID="cloud://1")
+    there.api.taint("n", HARD, operation="remove-1", cordon=True)
+    there.api.untaint("n", HARD.key, operation="remove-2", uncordon=True)
+    marked = there.api.node("n")
+    assert marked is not None
+    assert (marked.operation, marked.taints, marked.unschedulable) == ("remove-1", (HARD,), True)
+    there.api.untaint("n", HARD.key, operation="remove-1", uncordon=False)
+    clean = there.api.node("n")
+    assert clean is not None
+    assert (clean.operation, clean.taints, clean.unschedulable) == ("", (), False)
+
+
+def _claim(there: There, name: str, phase: str = "Pending", **annotations: str) -> None:
+    there.kube.create("persistentvolumeclaims", {
+        "metadata": {"name": name, "namespace": "default", "annotations": annotations},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        "status": {"phase": phase}})
+
+
+CHOSEN = "volume.kubernetes.io/selected-node"
+
+
+def test_KK_125491_claims_that_get_a_volume_on_the_node_are_found(there: There) -> None:
+    _claim(there, "plain")
+    _claim(there, "elsewhere", **{CHOSEN: "m"})
+    _claim(there, "there-already", "Bound", **{CHOSEN: "n"})
+    _claim(there, "lost", "Lost", **{CHOSEN: "n"})
+    assert there.api.claims_awaiting("n") == ()
+    _claim(there, "b", **{CHOSEN: "n"})
+    _claim(there, "a", **{CHOSEN: "n"})
+    assert there.api.claims_awaiting("n") == ("default/a", "default/b")
+
+
+def test_claims_that_may_not_be_read_hold_nothing_up(there: There) -> None:
+    _claim(there, "a", **{CHOSEN: "n"})
+    there.server.faults.add(Fault(path="persistentvolumeclaims", status=403, times=-1))
+    assert there.api.claims_awaiting("n") == ()
+
+
+def test_claims_that_could_not_be_read_are_an_error(there: There) -> None:
+    there.server.faults.add(Fault(path="persistentvolumeclaims", status=503, times=-1))
+    with pytest.raises(Unavailable):
+        there.api.claims_awaiting("n")
 
 
 def test_pods_with_what_decides_about_them(there: There) -> None:

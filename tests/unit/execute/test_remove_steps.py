@@ -150,7 +150,7 @@ def test_a_taint_taken_off_by_a_person_is_obeyed() -> None:
     story = Story()
     story.group(1)
     operation = story.play_until(remove("g-1"), "recheck")
-    story.cluster.untaint("g-1", HARD, uncordon=True)
+    story.cluster.untaint("g-1", HARD, operation=operation.id, uncordon=True)
     assert isinstance(story.play(operation), Failed)
     assert story.provider.deleted == []
 

@@ -11,7 +11,7 @@ HEAVY = ("boto3", "botocore", "kubernetes", "pynamodb", "chalice")
 
 
 @pytest.mark.parametrize("module", [
-    "client", "connect", "nodes", "pods", "events", "secrets",
+    "client", "configmaps", "connect", "nodes", "pods", "events", "secrets",
 ])
 def test_importing_a_module_loads_nothing_heavy(module: str) -> None:
     script = f"import sys, chalicelib.kube.{module}; print(*(m for m in {HEAVY} if m in sys.modules))"

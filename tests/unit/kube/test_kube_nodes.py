@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.kube import errors
-from chalicelib.kube.nodes import add_taint, get_node, remove_taint
+from chalicelib.kube.nodes import add_taint, get_node, remove_soft_taint, remove_taint
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from infra.local.http_script import HttpScript, Reply, Seen
 from tests.unit.kube.support import Waits, client, status
@@ -107,3 +107,86 @@ def test_a_node_that_is_gone_is_missing() -> None:
     ):
         with HttpScript([gone]) as server, pytest.raises(errors.Missing, match="not found"):
             act(client(server))
+
+
+# -- the note: whose the mark is
+
+
+def noted(*taints: dict[str, str], operation: str = "remove-1", cordoned: bool = False, **notes: str) -> Reply:
+    reply = node(*taints, cordoned=cordoned)
+    assert isinstance(reply.body, dict)
+    reply.body["metadata"]["annotations"] = {"keep": "me", "outscaler.dev/operation": operation, **notes}
+    return reply
+
+
+CORDONED = {"outscaler.dev/cordoned": "true"}
+
+
+def test_taint_cordon_and_note_are_one_write() -> None:
+    with HttpScript([node(), DONE]) as server:
+        assert add_taint(client(server), "n1", HARD, cordon=True, operation="remove-1")
+    assert patches(server) == [{
+        "metadata": {"resourceVersion": "7", "annotations": {"outscaler.dev/operation": "remove-1", **CORDONED}},
+        "spec": {"taints": [OURS], "unschedulable": True},
+    }]
+
+
+def test_a_cordon_that_was_there_is_not_noted_as_ours() -> None:
+    with HttpScript([node(cordoned=True), DONE]) as server:
+        add_taint(client(server), "n1", HARD, cordon=True, operation="remove-1")
+    assert patches(server)[0]["metadata"]["annotations"] == {"outscaler.dev/operation": "remove-1"}
+
+
+def test_marking_twice_writes_once() -> None:
+    with HttpScript([noted(OURS, cordoned=True, **CORDONED)]) as server:
+        assert not add_taint(client(server), "n1", HARD, cordon=True, operation="remove-1")
+    assert patches(server) == []
+
+
+def test_a_leftover_changes_hands_and_keeps_its_value() -> None:
+    old = {**OURS, "value": "1600000000"}
+    with HttpScript([noted(old, operation="remove-0", cordoned=True, **CORDONED), DONE]) as server:
+        add_taint(client(server), "n1", HARD, cordon=True, operation="remove-1")
+    assert patches(server)[0] == {
+        "metadata": {"resourceVersion": "7", "annotations": {"outscaler.dev/operation": "remove-1"}}}
+
+
+def test_everything_of_ours_goes_in_one_write() -> None:
+    with HttpScript([noted(OTHER, OURS, cordoned=True, **CORDONED), DONE]) as server:
+        assert remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=False, operation="remove-1")
+    gone = {"outscaler.dev/operation": None, "outscaler.dev/cordoned": None}
+    assert patches(server) == [{"metadata": {"resourceVersion": "7", "annotations": gone},
+                                "spec": {"taints": [OTHER], "unschedulable": None}}]
+
+
+def test_a_cordon_that_the_note_does_not_claim_stays() -> None:
+    with HttpScript([noted(OURS, cordoned=True), DONE]) as server:
+        remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=True, operation="remove-1")
+    assert patches(server)[0]["spec"] == {"taints": None}
+
+
+def test_what_another_operation_has_noted_stays() -> None:
+    with HttpScript([noted(OURS, operation="remove-2")]) as server:
+        assert not remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=True, operation="remove-1")
+    assert patches(server) == []
+
+
+def test_a_note_whose_taint_somebody_took_off_is_cleared_with_its_cordon() -> None:
+    with HttpScript([noted(OTHER, cordoned=True, **CORDONED), DONE]) as server:
+        assert remove_taint(client(server), "n1", TO_BE_DELETED, uncordon=False, operation="remove-1")
+    assert patches(server)[0]["spec"] == {"unschedulable": None}
+
+
+SOFT = Taint("DeletionCandidateOfClusterAutoscaler", "PreferNoSchedule", "1700000000")
+
+
+def test_soft_taints_come_and_go_alone_and_never_beside_the_hard_one() -> None:
+    soft = {"key": SOFT.key, "value": SOFT.value, "effect": SOFT.effect}
+    both = node(OTHER, soft, cordoned=True)
+    with HttpScript([node(OTHER), DONE, both, DONE, node(OURS), node(OURS, soft)]) as server:
+        api = client(server)
+        assert add_taint(api, "n1", SOFT, cordon=False, unless=TO_BE_DELETED)
+        assert remove_soft_taint(api, "n1", SOFT.key, unless=TO_BE_DELETED)
+        assert not add_taint(api, "n1", SOFT, cordon=False, unless=TO_BE_DELETED)
+        assert not remove_soft_taint(api, "n1", SOFT.key, unless=TO_BE_DELETED)
+    assert [patch["spec"] for patch in patches(server)] == [{"taints": [OTHER, soft]}, {"taints": [OTHER]}]

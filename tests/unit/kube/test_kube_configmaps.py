@@ -1,0 +1,57 @@
+"""A ConfigMap is changed in the keys given, and against the version that was read."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.kube import configmaps, errors
+from infra.local.http_script import HttpScript, Reply
+from tests.unit.kube.support import client, status
+
+FOUND = {"metadata": {"uid": "u1", "resourceVersion": "41", "name": "s"}, "data": {"status": "old", "theirs": "x"}}
+
+
+def test_one_that_is_there_is_read() -> None:
+    with HttpScript([Reply(200, FOUND)]) as server:
+        found = configmaps.get(client(server), "kube-system", "s/x")
+    assert (found.uid, found.text("status"), found.text("none")) == ("u1", "old", "")
+    assert (server.requests[0].method, server.requests[0].path) == (
+        "GET", "/api/v1/namespaces/kube-system/configmaps/s%2Fx")
+
+
+def test_one_without_data_has_no_text() -> None:
+    with HttpScript([Reply(200, {"metadata": {}})]) as server:
+        assert configmaps.get(client(server), "n", "s").text("status") == ""
+
+
+def test_a_new_one_is_made() -> None:
+    with HttpScript([Reply(201, FOUND)]) as server:
+        configmaps.create(client(server), "n", "s", {"status": "a"}, {"k": "v"})
+    assert (server.requests[0].method, server.requests[0].path) == ("POST", "/api/v1/namespaces/n/configmaps")
+    assert server.requests[0].json() == {
+        "apiVersion": "v1", "kind": "ConfigMap", "data": {"status": "a"},
+        "metadata": {"name": "s", "namespace": "n", "annotations": {"k": "v"}}}
+
+
+def test_a_change_names_our_keys_and_the_version_that_was_read() -> None:
+    with HttpScript([Reply(200, FOUND), Reply(200, FOUND)]) as server:
+        cluster = client(server)
+        found = configmaps.get(cluster, "n", "s")
+        configmaps.patch(cluster, "n", "s", found, {"status": "new"}, {"k": "v"})
+    sent = server.requests[1]
+    assert (sent.method, sent.headers["content-type"]) == ("PATCH", "application/merge-patch+json")
+    assert sent.json() == {"metadata": {"resourceVersion": "41", "annotations": {"k": "v"}}, "data": {"status": "new"}}
+
+
+@pytest.mark.parametrize(("reply", "error"), [
+    (Reply(409, status(409, "Conflict")), errors.Conflict), (Reply(403, status(403)), errors.Forbidden),
+    (Reply(404, status(404)), errors.Missing), (Reply(200, ["no", "object"]), errors.Unavailable),
+])
+def test_what_goes_wrong_is_a_cluster_error_and_a_write_is_not_repeated(
+        reply: Reply, error: type[errors.ClusterError]) -> None:
+    with HttpScript([Reply(200, FOUND), reply]) as server:
+        cluster = client(server)
+        found = configmaps.get(cluster, "n", "s")
+        with pytest.raises(error):
+            configmaps.patch(cluster, "n", "s", found, {"status": "new"}, {})
+    assert len(server.requests) == 2
