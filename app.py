@@ -15,9 +15,10 @@ from typing import Any, cast
 
 from chalice.app import Chalice, IAMAuthorizer, Request, Response
 
-from chalicelib.handlers import act, hook, query, reconcile, tick
+from chalicelib.handlers import act, hook, metrics_page, query, reconcile, tick
 from chalicelib.handlers.answer import Answer, answered
 from chalicelib.handlers.entry import preload
+from chalicelib.handlers.metrics_page import CONTENT_TYPE, PAGE
 from chalicelib.handlers.runtime import runtime
 from chalicelib.model.errors import BadInput
 
@@ -41,6 +42,14 @@ def _respond(work: Callable[[], Answer]) -> Response:
     return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
 
 
+def _respond_with_page(work: Callable[[], Answer]) -> Response:
+    """The one answer that is no JSON; an error is, as everywhere."""
+    answer = answered(work, getattr(app.lambda_context, "aws_request_id", ""))
+    if answer.status != 200:
+        return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
+    return Response(body=answer.body[PAGE], status_code=200, headers={"Content-Type": CONTENT_TYPE})
+
+
 def _body() -> bytes:
     try:
         raw = _request().raw_body
@@ -53,6 +62,12 @@ def _body() -> bytes:
 def healthz() -> Response:
     """Whether the function answers; says nothing else to anybody."""
     return _respond(query.healthz)
+
+
+@app.route("/metrics", methods=["GET"], **_READ)
+def metrics() -> Response:
+    """All clusters' metrics, for Prometheus."""
+    return _respond_with_page(lambda: metrics_page.metrics(runtime()))
 
 
 @app.route("/clusters", methods=["GET"], **_READ)

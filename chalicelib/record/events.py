@@ -1,28 +1,37 @@
-"""Kubernetes events, in upstream's reasons and words, so that `kubectl describe` and people's tools read the same.
+"""Kubernetes events, in upstream's reasons and shapes, so that `kubectl describe` and people's tools read the same.
 
-The texts are here, and the choice of whom to tell: at most PODS_TOLD pods of one thing. Posting is kube/events.py. An
-API that refuses one event is not asked for the rest of them.
+What an event is, whom it is about, and how events are posted. Which fact becomes which event is in two tables:
+happenings.py for what a pass saw and decided, endings.py for what an operation came to. Where nobody reads, nothing is
+lost: an API that refuses one event is not asked for the rest of them, and no event is ever waited for.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import msgspec
 
 from chalicelib.kube.errors import ClusterError, Missing
-from chalicelib.model.plan import PodVerdict
-from chalicelib.model.reason import Reason
+from chalicelib.model.policy import Options
+from chalicelib.record.repeats import digest
 
 NORMAL, WARNING = "Normal", "Warning"
 PODS_TOLD = 50
+"""Pods that are told of one thing, in the order of their names; the others of a thousand would say the same."""
+POSTING = 15.0
+"""Seconds after which no further event of one telling is posted: a pass that hangs here would keep its lease."""
+
+_BY_MESSAGE = ("kube-system", "cluster-autoscaler-status")
+"""Upstream's exception, by namespace and name: on this ConfigMap, and on none that is called otherwise, what counts as
+the same is the message (state.md §11)."""
 
 
 class Event(msgspec.Struct, frozen=True):
-    """One event to be posted. namespace and name of a pod; a node has no namespace. uid empty: not known."""
+    """One event to be posted. fact: the row of the table it comes from, which is what is not told twice. A Node has no
+    namespace. uid empty: not known yet; an event without its object's uid is not shown by `kubectl describe`."""
 
+    fact: str
     kind: str
     name: str
     reason: str
@@ -31,57 +40,72 @@ class Event(msgspec.Struct, frozen=True):
     namespace: str = ""
     uid: str = ""
 
+    @property
+    def key(self) -> bytes:
+        """Two events with the same key are one within five minutes."""
+        by_message = self.kind == "ConfigMap" and (self.namespace, self.name) == _BY_MESSAGE
+        return digest(self.kind, self.namespace, self.name, self.reason, self.message if by_message else self.fact)
+
 
 class EventApi(Protocol):
     """The cluster as a place for events; the real one is record/board.py. Methods raise ClusterError."""
 
-    def uid_of(self, namespace: str, pod: str) -> str:
-        """The pod's uid; `kubectl describe` only shows events that carry it. Missing: the pod is gone."""
+    def uid_of(self, kind: str, namespace: str, name: str) -> str:
+        """The uid of a Pod or a ConfigMap. Missing: it is gone."""
 
     def post(self, event: Event, now: float) -> None:
         """Write the event."""
 
 
-def about_pods(pods: Iterable[str], reason: str, message: str, *, type_: str = NORMAL,
+def about_pods(fact: str, pods: Iterable[str], reason: str, message: str, *, type_: str = NORMAL,
                uids: Mapping[str, str] | None = None) -> list[Event]:
     """The same event about each of the first PODS_TOLD pods (namespace/name)."""
     known, events = uids or {}, []
     for key in sorted(pods)[:PODS_TOLD]:
         namespace, _, name = key.partition("/")
-        events.append(Event("Pod", name, reason, message, type_, namespace, known.get(key, "")))
+        events.append(Event(fact, "Pod", name, reason, message, type_, namespace, known.get(key, "")))
     return events
 
 
-def about_node(node: str, reason: str, message: str, *, type_: str = NORMAL) -> Event:
+def about_node(fact: str, node: str, reason: str, message: str, *, type_: str = NORMAL) -> Event:
     """An event about a node, which upstream's recorder identifies by its name."""
-    return Event("Node", node, reason, message, type_, uid=node)
+    return Event(fact, "Node", node, reason, message, type_, uid=node)
 
 
-def triggered(group: str, old: int, new: int, largest: int | None) -> str:
-    """scale-up.md §10: `pod triggered scale-up: [{g 1->3 (max: 5)}]`."""
-    bound = "" if largest is None else f" (max: {largest})"
-    return f"pod triggered scale-up: [{{{group} {old}->{new}{bound}}}]"
+def about_status(fact: str, options: Options, reason: str, message: str, *, type_: str = NORMAL) -> list[Event]:
+    """An event on the status ConfigMap; none where the option says that there is no such ConfigMap, as upstream."""
+    if not options.write_status_configmap:
+        return []
+    return [Event(fact, "ConfigMap", options.status_config_map_name, reason, message, type_, options.namespace)]
 
 
-def not_triggered(verdict: PodVerdict, text: Callable[[Reason], str]) -> str:
-    """scale-up.md §10: how many groups have which reason, the most frequent first, equally frequent ones by their text.
-    A reason that a group has several times counts once for it."""
-    counts = Counter(words for reasons in verdict.reasons.values() for words in {text(reason) for reason in reasons})
-    parts = [f"{count} {words}" for words, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
-    return f"pod didn't trigger scale-up: {', '.join(parts)}" if parts else "pod didn't trigger scale-up"
-
-
-def post_all(events: Iterable[Event], api: EventApi, now: float) -> tuple[int, str]:
-    """Post them; how many were, and the error that ended it, if one did. A pod that is gone needs no event."""
-    posted = 0
+def post_all(events: Iterable[Event], api: EventApi, clock: Callable[[], float]) -> tuple[int, str]:
+    """Post them, and stop at the first that is refused; how many were tried, and what ended it early, if anything did.
+    An object that is gone needs no event."""
+    tried, until = 0, clock() + POSTING
+    uids: dict[tuple[str, str, str], str | None] = {}
     for event in events:
+        if clock() >= until:
+            return tried, f"no time left after {tried} events"
+        tried += 1
         try:
-            if event.kind == "Pod" and not event.uid:
-                event = msgspec.structs.replace(event, uid=api.uid_of(event.namespace, event.name))  # noqa: PLW2901 - the same, complete
-            api.post(event, now)
+            _post(event, api, clock(), uids)
         except Missing:
             continue
         except ClusterError as error:
-            return posted, f"{type(error).__name__}: {error}"
-        posted += 1
-    return posted, ""
+            return tried, f"{type(error).__name__}: {error}"
+    return tried, ""
+
+
+def _post(event: Event, api: EventApi, now: float, uids: dict[tuple[str, str, str], str | None]) -> None:
+    """uids: of objects that were looked up already, None of one that is gone; several events may be about the same."""
+    if not event.uid:
+        place = (event.kind, event.namespace, event.name)
+        if place not in uids:
+            uids[place] = None
+            uids[place] = api.uid_of(*place)
+        uid = uids[place]
+        if uid is None:
+            return
+        event = msgspec.structs.replace(event, uid=uid)
+    api.post(event, now)

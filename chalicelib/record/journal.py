@@ -2,13 +2,15 @@
 
 A pass every few seconds that decides the same would bury what a person looks for, and each entry is a paid write. So a
 decision is reduced to a digest of what was decided and why, without the numbers that run by themselves (ages,
-instants), and only a new digest is written. The last one is read back from the journal: a cold start repeats nothing.
+instants), and only a new digest is written. The last one comes with the lease and goes back with it (store/leases.py),
+so that knowing it costs nothing. A pass that dies between the entry and the lease leaves the old one behind: the entry
+is then written once more.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -17,12 +19,10 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.plan import Plan
 from chalicelib.model.reason import Reason
-from chalicelib.store.journal import JournalEntry
+from chalicelib.store.journal import JournalEntry, Ledger
 
 PLAN, OPERATION = "plan", "operation"
 DIGEST = "decision"
-LOOK_BACK = 20
-"""Entries read to find the last decision; where operations have pushed it further back, it is written once more."""
 
 
 class Journal(Protocol):
@@ -31,8 +31,14 @@ class Journal(Protocol):
     def append(self, cluster: str, entry: JournalEntry) -> None:
         """Write one entry."""
 
-    def recent(self, cluster: str, limit: int = 50) -> tuple[JournalEntry, ...]:
-        """The newest entries, newest first."""
+    def ledger(self, cluster: str) -> Ledger:
+        """Counters, and what was told lately."""
+
+    def count(self, cluster: str, counts: Mapping[str, float]) -> None:
+        """Add to counters."""
+
+    def tell(self, cluster: str, counts: Mapping[str, float], told: bytes, *, expected: str) -> bool:
+        """Add to counters and replace told, unless its version is another than expected."""
 
 
 def of_plan(plan: Plan) -> JournalEntry:
@@ -45,6 +51,7 @@ def of_plan(plan: Plan) -> JournalEntry:
         "unschedulable": sum(len(verdict.pods) for verdict in plan.unschedulable),
         "removals": len(plan.removals),
         "unneeded": len(plan.unneeded),
+        "repairs": len(plan.repairs),
         "gaps": len(plan.gaps),
     }
     body = msgspec.json.encode(msgspec.structs.replace(plan, operations=()))
@@ -70,13 +77,15 @@ def of_outcome(operation: Operation, outcome: Done | Failed, now: float) -> Jour
                         facts=facts)
 
 
-def append_if_new(journal: Journal, plan: Plan) -> bool:
-    """Write the plan's entry unless the last decision was the same; whether it was. One read, at most one write."""
-    last = next((entry for entry in journal.recent(plan.cluster, LOOK_BACK) if entry.kind == PLAN), None)
-    if last is not None and last.facts.get(DIGEST) == decision(plan):
-        return False
-    journal.append(plan.cluster, of_plan(plan))
-    return True
+def append_if_new(journal: Journal, plan: Plan, last: str) -> str:
+    """Write the plan's entry unless the last decision was the same. last: its digest, "" where none is known.
+
+    The digest to remember for the next pass. No read, at most one write. Raises StoreError.
+    """
+    new = decision(plan)
+    if new != last:
+        journal.append(plan.cluster, of_plan(plan))
+    return new
 
 
 def decision(plan: Plan) -> str:
@@ -90,6 +99,8 @@ def decision(plan: Plan) -> str:
         [(verdict.pods, _codes(verdict.reasons)) for verdict in plan.unschedulable],
         [(ignored.pods, ignored.reason.code) for ignored in plan.ignored],
         [(removal.node, removal.kind) for removal in plan.removals],
+        [(repair.group, repair.kind, repair.to_size, repair.instances) for repair in plan.repairs],
+        plan.paused.code if plan.paused else "",
         plan.unneeded,
         [(verdict.node, verdict.reason.code, verdict.pod) for verdict in plan.unremovable],
         [(group.group, group.min, group.max, group.target, group.skipped.code if group.skipped else "")

@@ -1,23 +1,88 @@
-"""Metrics as one line of CloudWatch's embedded metric format on standard output: no client, no call, no import.
+"""Which metrics there are, and how a value of one is named, stored and written for CloudWatch.
 
-Names are upstream's (state.md §12), so that dashboards carry over. Dimensions are the cluster and the node group and
-nothing else: every combination of values is a metric that somebody pays for (demands.md 30). Upstream's other labels
-(state, reason) are fields beside them, which log queries find.
+Names are upstream's (state.md §12), so that dashboards carry over; docs/metrics.md shows this table. Labels are the
+cluster, the node group (only where the option emitPerNodegroupMetrics asks for it), the reason, and those of upstream's
+own labels that have a handful of fixed values. Never a pod, a node or a machine type: every combination of values is a
+series that somebody pays for (demands.md 30), so a test counts them.
+
+CloudWatch reads metrics from the log, in its embedded metric format. The lines are made by Powertools' serializer, one
+provider object per line: it has no memory from line to line, writes nothing by itself, and takes our instant instead
+of the wall clock's. Its front (`Metrics`) is not used, for it keeps everything in class attributes and prints.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote, unquote
 
 import msgspec
 
-from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Done, Failed
-from chalicelib.model.plan import Plan
-
 NAMESPACE = "Outscaler"
 PREFIX = "cluster_autoscaler_"
+GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
+CLUSTER, GROUP = "cluster", "node_group"
+BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+"""Upper bounds of the histogram in seconds; a function lives 120 at most."""
+_PER_LINE = 100     # metrics in one line of CloudWatch's format, at most
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """One row of the table. labels: beside the cluster, in the order in which they are written."""
+
+    name: str
+    type: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS: tuple[Metric, ...] = (
+    Metric("cluster_safe_to_autoscale", GAUGE, "1 if the cluster is healthy enough to be scaled."),
+    Metric("nodes_count", GAUGE, "Nodes, and instances without one, by state.", ("state",)),
+    Metric("node_groups_count", GAUGE, "Node groups that are scaled.", ("node_group_type",)),
+    Metric("unschedulable_pods_count", GAUGE, "Pods that wait for a place.", ("type",)),
+    Metric("max_nodes_count", GAUGE, "The most nodes that policy and groups allow."),
+    Metric("cluster_cpu_current_cores", GAUGE, "Cores of all nodes."),
+    Metric("cluster_memory_current_bytes", GAUGE, "Memory of all nodes."),
+    Metric("cpu_limits_cores", GAUGE, "Cluster-wide limits of cores.", ("direction",)),
+    Metric("memory_limits_bytes", GAUGE, "Cluster-wide limits of memory.", ("direction",)),
+    Metric("last_activity", GAUGE, "When something was done last, in Unix seconds.", ("activity",)),
+    Metric("unneeded_nodes_count", GAUGE, "Nodes that the cluster could do without."),
+    Metric("unremovable_nodes_count", GAUGE, "Nodes that stay, by reason.", ("reason",)),
+    Metric("scale_down_in_cooldown", GAUGE, "1 while removals wait for a cooldown."),
+    Metric("pending_node_deletions", GAUGE, "Nodes under way out."),
+    Metric("node_group_min_count", GAUGE, "Smallest size of a group.", (GROUP,)),
+    Metric("node_group_max_count", GAUGE, "Largest size of a group.", (GROUP,)),
+    Metric("node_group_target_count", GAUGE, "Size that is asked of a group.", (GROUP,)),
+    Metric("node_group_healthiness", GAUGE, "1 if a group is healthy.", (GROUP,)),
+    Metric("node_group_backoff_status", GAUGE, "1 while a group is in back-off.", (GROUP, "reason")),
+    Metric("function_duration_seconds", HISTOGRAM, "Length of a pass and of its parts.", ("function",)),
+    Metric("errors_total", COUNTER, "Errors, by where they came from.", ("type",)),
+    Metric("scaled_up_nodes_total", COUNTER, "Nodes bought."),
+    Metric("failed_scale_ups_total", COUNTER, "Scale-ups that failed, by class of error.", ("reason",)),
+    Metric("failed_node_creations_total", COUNTER, "Instances that could not be created.", ("reason",)),
+    Metric("scaled_down_nodes_total", COUNTER, "Nodes removed, by why they could go.", ("reason",)),
+    Metric("evicted_pods_total", COUNTER, "Evictions, by what came of them.", ("eviction_result",)),
+    Metric("old_unregistered_nodes_removed_count", COUNTER, "Instances removed that never became nodes."),
+    Metric("skipped_scale_events_count", COUNTER, "Scalings held back by a cluster-wide limit.",
+           ("direction", "reason")),
+)
+BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
+
+Values = Mapping[str, float]
+"""Values of series by key()."""
+
+
+def key(name: str, **labels: str) -> str:
+    """A series without its cluster as text: `nodes_count;state=ready`. Labels in the order of the table."""
+    return ";".join([name, *(f"{label}={quote(value, safe='/:@ ,.+')}" for label, value in labels.items())])
+
+
+def parts(series: str) -> tuple[str, dict[str, str]]:
+    """The name and labels that key() was given."""
+    name, *labels = series.split(";")
+    pairs = (label.partition("=") for label in labels)
+    return name, {label: unquote(value) for label, _, value in pairs}
 
 
 def to_stdout(line: str) -> None:
@@ -25,45 +90,40 @@ def to_stdout(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
-def line(cluster: str, values: Mapping[str, float], now: float, *, group: str = "",
-         fields: Mapping[str, str] | None = None) -> str:
-    """One EMF line; values by upstream's name without its prefix, fields: labels that are no dimension."""
-    dimensions = {"cluster": cluster} | ({"node_group": group} if group else {})
-    metrics = [{"Name": PREFIX + name, "Unit": "Seconds" if name.endswith("_seconds") else "Count"} for name in values]
-    head = {"Timestamp": int(now * 1000), "CloudWatchMetrics": [
-        {"Namespace": NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": metrics}]}
-    data = {"_aws": head, **dimensions, **(fields or {}), **{PREFIX + name: value for name, value in values.items()}}
-    return msgspec.json.encode(data).decode()
+def lines(cluster: str, values: Values, now: float, *, fields: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Lines of CloudWatch's format, one for all series with the same labels. now: epoch seconds.
+
+    values: of counters what they have grown by. fields: what log queries may want to find beside the numbers; they are
+    no dimensions and make no series.
+    """
+    by_labels: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
+    for series, value in values.items():
+        name, labels = parts(series)
+        by_labels.setdefault(tuple(labels.items()), {})[name] = value
+    for pairs, named in by_labels.items():
+        for some in _cut(named.items()):
+            yield _line({CLUSTER: cluster, **dict(pairs)}, some, now, fields or {})
 
 
-def of_plan(plan: Plan, seconds: float) -> list[str]:
-    """What one pass says of its cluster. seconds: how long the pass took."""
-    health = plan.health
-    values = {
-        "unschedulable_pods_count": float(sum(len(verdict.pods) for verdict in plan.unschedulable)),
-        "nodes_count": float(health.registered),
-        "unneeded_nodes_count": float(len(plan.unneeded)),
-        "last_activity": plan.at,
-        "function_duration_seconds": round(seconds, 3),
-    }
-    states = {"ready": health.ready, "unready": health.unready, "notStarted": health.not_started,
-              "unregistered": health.unregistered}
-    fields = {"activity": "main", "function": "main", **{f"nodes_{name}": str(count) for name, count in states.items()}}
-    return [line(plan.cluster, values, plan.at, fields=fields)]
+def _cut(named: Iterable[tuple[str, float]]) -> Iterator[dict[str, float]]:
+    left = list(named)
+    while left:
+        yield dict(left[:_PER_LINE])
+        left = left[_PER_LINE:]
 
 
-def of_outcome(operation: Operation, outcome: Done | Failed, now: float) -> list[str]:
-    """What an ended operation says of its group; nothing for the kinds that upstream counts elsewhere."""
-    values: dict[str, float] = {}
-    reason = ""
-    if operation.kind is Kind.GROW and isinstance(outcome, Failed):
-        values, reason = {"failed_scale_ups_total": 1.0}, outcome.code or outcome.cls
-    elif operation.kind is Kind.GROW:
-        values = {"scaled_up_nodes_total": float(operation.to_size - operation.from_size)}
-    elif operation.kind is Kind.REMOVE and isinstance(outcome, Done):
-        values = {"scaled_down_nodes_total": float(outcome.facts.get("removed", len(operation.targets)))}
-        reason = "underutilized" if any(target.evict for target in operation.targets) else "empty"
-    if not values:
-        return []
-    fields = {"reason": reason} if reason else {}
-    return [line(operation.cluster, values, now, group=operation.group, fields=fields)]
+def _line(dimensions: dict[str, str], named: Mapping[str, float], now: float, fields: Mapping[str, str]) -> str:
+    # When it is used: the page of GET /metrics needs the table above only.
+    from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
+
+    provider = AmazonCloudWatchEMFProvider(namespace=NAMESPACE)
+    provider.service = ""       # else the environment's would be one more dimension
+    provider.timestamp = int(now * 1000)
+    metrics = {PREFIX + name: {"Unit": _unit(name), "Value": value} for name, value in named.items()}
+    metadata = {name: value for name, value in fields.items() if name not in dimensions}
+    return msgspec.json.encode(provider.serialize_metric_set(metrics, dimensions, metadata)).decode()
+
+
+def _unit(name: str) -> str:
+    return next((unit for end, unit in (("_seconds", "Seconds"), ("_bytes", "Bytes"), ("last_activity", "Seconds"))
+                 if name.endswith(end)), "Count")

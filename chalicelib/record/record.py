@@ -1,104 +1,200 @@
 """One thing to tell, told everywhere it belongs: what a pass decided, what an operation came to.
 
-The journal is the account and must be written; its errors are the caller's. Events and metrics are for those who watch:
-they are given up silently but for the answer, which the caller logs.
+The journal is the account, its errors are the caller's. The status ConfigMap, events and metrics are for those who
+watch: each is tried for itself, what fails is answered in words for the log, and nothing that was done is undone or
+done again for it.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import msgspec
 
+from chalicelib.kube.errors import ClusterError
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed
-from chalicelib.model.plan import Plan
-from chalicelib.model.reason import Reason
-from chalicelib.plan import explain
-from chalicelib.record import events, journal, metrics
-from chalicelib.record.events import Event, EventApi
+from chalicelib.model.plan import Mark, Plan
+from chalicelib.model.policy import Options
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.readiness import is_ready
+from chalicelib.record import counts, endings, events, gauges, happenings, journal, metrics, repeats, status
+from chalicelib.record.events import Event
+from chalicelib.record.left import Left, Published
+from chalicelib.store.errors import StoreError
 
-EVENTS_APART = 300.0
-"""Seconds in which the same event is not repeated (state.md §11)."""
+_TRIES = 5
+
+
+class Place(events.EventApi, status.Pinboard, Protocol):
+    """The cluster, to be written to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """Where to tell. events None: nobody in the cluster is told (a cluster in shadow is not written to at all).
-    first_use: (key, seconds) -> whether this key was not used within so many seconds. emit: one line of metrics."""
+    """Where to tell. board None: nobody in the cluster is told (a cluster in shadow is not written to at all).
+    clock: epoch seconds. emit: one line of metrics."""
 
     journal: journal.Journal
-    events: EventApi | None
-    first_use: Callable[[str, float], bool]
+    board: Place | None
+    clock: Callable[[], float]
+    options: Options
     emit: Callable[[str], None] = metrics.to_stdout
-    repeat_events: bool = False
 
 
-def record_plan(plan: Plan, recorder: Recorder, *, seconds: float, uids: Mapping[str, str] | None = None,
-                text: Callable[[Reason], str] = explain.text) -> str:
-    """Tell a decision. seconds: how long the pass took; uids: of pods, by namespace/name, where the caller knows them.
+class Told(msgspec.Struct, frozen=True):
+    """A pass, told. left, decision: for the next pass. trouble: what could not be told, in words."""
 
-    A pass that decides what the last one decided writes nothing at all: no entry, and no event, for five minutes.
-    The answer is the error that cut the events short, empty if none did.
+    left: Left
+    decision: str
+    trouble: tuple[str, ...] = ()
+
+
+def record_plan(plan: Plan, snapshot: Snapshot, recorder: Recorder, before: Left, last: str, *,
+                seconds: Mapping[str, float], marks: Sequence[Mark] = ()) -> Told:
+    """Tell a decision. before, last: what the last pass left, and the digest of its decision. seconds: how long the
+    parts of the pass took, by metrics' names of functions. marks: taints outside of operations that were written.
+
+    A pass that decides what the last one decided writes nothing into the journal and posts no event for five minutes.
     """
-    for line in metrics.of_plan(plan, seconds):
-        recorder.emit(line)
-    journal.append_if_new(recorder.journal, plan)
-    if recorder.events is None:
-        return ""
-    told = [event for verdict in plan.unschedulable for event in events.about_pods(
-        verdict.pods, "NotTriggerScaleUp", events.not_triggered(verdict, text), uids=uids)][: events.PODS_TOLD]
-    if not told or not (recorder.repeat_events or recorder.first_use(_signature(told), EVENTS_APART)):
-        return ""
-    return events.post_all(told, recorder.events, plan.at)[1]
+    trouble: list[str] = []
+    decision = last
+    try:
+        decision = journal.append_if_new(recorder.journal, plan, last)
+    except StoreError as error:
+        trouble.append(f"journal: {type(error).__name__}: {error}")
+    left = _measured(plan, snapshot, recorder, before, seconds)
+    if recorder.board is None:
+        return Told(left, decision, tuple(trouble))
+    if recorder.options.write_status_configmap:
+        published, problem = _published(plan, recorder.options, left.published, recorder.board)
+        left = msgspec.structs.replace(left, published=published)
+        trouble += [f"status: {problem}"] * bool(problem)
+    seen = happenings.Seen(plan, snapshot, recorder.options, tuple(marks))
+    told, problem = _announced(happenings.of_pass(seen), recorder, left.told, plan.at)
+    trouble += [f"events: {problem}"] * bool(problem)
+    return Told(msgspec.structs.replace(left, told=told), decision, tuple(trouble))
 
 
-def record_outcome(operation: Operation, outcome: Done | Failed, recorder: Recorder, now: float, *,
-                   largest: int | None = None) -> str:
-    """Tell the end of an operation, in its final state. largest: the group's maximum, if known. Answer as above."""
-    for line in metrics.of_outcome(operation, outcome, now):
-        recorder.emit(line)
+def record_failure(cluster: str, error: BaseException, recorder: Recorder, before: Left,
+                   seconds: Mapping[str, float]) -> Left:
+    """Tell that a pass failed: an error of its type is counted. What is left for the next pass."""
+    grown = counts.of_error(error)
+    _emit(cluster, grown | _durations(seconds), recorder, recorder.clock(), {"error": type(error).__name__})
+    return before.counting(grown | gauges.timed(seconds))
+
+
+def record_step(step: endings.Step, recorder: Recorder) -> str:
+    """Tell a step of an operation that goes on. What cut the events short, empty if nothing did. Raises StoreError."""
+    operation, grown = step.before, counts.of_step(step)
+    _emit(operation.cluster, grown, recorder, recorder.clock(), {"node_group": operation.group})
+    return _entered(operation.cluster, grown, endings.of_step(step), recorder)
+
+
+def record_outcome(operation: Operation, outcome: Done | Failed, recorder: Recorder, *, largest: int | None = None,
+                   unready: frozenset[str] = frozenset()) -> str:
+    """Tell the end of an operation, in its final state. largest: the group's maximum, if known. unready: nodes that
+    were not ready when their removal was planned. Answer as above. Raises StoreError."""
+    now, grown = recorder.clock(), counts.of_end(operation, outcome, unready)
+    fields = {"node_group": operation.group}
+    if isinstance(outcome, Failed) and outcome.code:
+        fields["code"] = outcome.code
+    _emit(operation.cluster, grown, recorder, now, fields)
     recorder.journal.append(operation.cluster, journal.of_outcome(operation, outcome, now))
-    if recorder.events is None:
-        return ""
-    return events.post_all(_events_of(operation, outcome, largest), recorder.events, now)[1]
+    ending = endings.Ending(operation, outcome, recorder.options, largest)
+    return _entered(operation.cluster, grown, endings.of_end(ending), recorder)
 
 
-def record_marked(operation: Operation, recorder: Recorder, now: float) -> str:
-    """Tell that an operation's nodes have been tainted and cordoned. Answer as above."""
-    if recorder.events is None:
-        return ""
-    words = "marked the node as toBeDeleted/unschedulable"
-    told = [events.about_node(target.node, "ScaleDown", words) for target in operation.targets]
-    return events.post_all(told, recorder.events, now)[1]
+# -- metrics
 
 
-def _events_of(operation: Operation, outcome: Done | Failed, largest: int | None) -> list[Event]:
-    """Upstream's events for this end (state.md §11)."""
-    if operation.kind is Kind.GROW and isinstance(outcome, Done):
-        words = events.triggered(operation.group, operation.from_size, operation.to_size, largest)
-        return events.about_pods(operation.pods, "TriggeredScaleUp", words)
-    if operation.kind is not Kind.REMOVE:
-        return []
-    return [_node_event(target.node, _why_kept(target.node, outcome), occupied=bool(target.evict))
-            for target in operation.targets]
+def _measured(plan: Plan, snapshot: Snapshot, recorder: Recorder, before: Left, seconds: Mapping[str, float]) -> Left:
+    now_gauges, grown = gauges.of_pass(plan, recorder.options, before.gauges), gauges.counted(plan)
+    _emit(plan.cluster, now_gauges | grown | _durations(seconds), recorder, plan.at, {"plan": plan.id})
+    left = before.counting(grown | gauges.timed(seconds)).removing(_unready(plan, snapshot, recorder.options), plan.at)
+    return msgspec.structs.replace(left, gauges=now_gauges)
 
 
-def _why_kept(node: str, outcome: Done | Failed) -> str:
-    if isinstance(outcome, Failed):
-        return outcome.message
-    return str(outcome.facts.get(f"kept {node}", ""))
+def _unready(plan: Plan, snapshot: Snapshot, options: Options) -> dict[str, float]:
+    """Nodes that this pass removes although they are not ready, for the executor, who sees only that they go."""
+    leaving = {target.node for operation in plan.operations if operation.kind is Kind.REMOVE
+               for target in operation.targets}
+    return {node.name: plan.at for node in snapshot.nodes if node.name in leaving and not is_ready(node, options)}
 
 
-def _node_event(node: str, why_kept: str, *, occupied: bool) -> Event:
-    if not why_kept:
-        return events.about_node(node, "ScaleDown", "nodes removed by cluster autoscaler")
-    failed = "failed to drain and delete node" if occupied else "failed to delete empty node"
-    return events.about_node(node, "ScaleDownFailed", f"{failed}: {why_kept}", type_=events.WARNING)
+def _durations(seconds: Mapping[str, float]) -> dict[str, float]:
+    """CloudWatch makes its own statistics of single durations; buckets are for the page."""
+    return {metrics.key("function_duration_seconds", function=name): round(took, 3) for name, took in seconds.items()}
 
 
-def _signature(told: list[Event]) -> str:
-    """One row stands for all of them: what is told again is told whole, once anything in it has changed."""
-    return "events:" + hashlib.sha256(msgspec.json.encode([(e.namespace, e.name, e.message) for e in told])).hexdigest()
+def _emit(cluster: str, values: metrics.Values, recorder: Recorder, now: float, fields: Mapping[str, str]) -> None:
+    for line in metrics.lines(cluster, values, now, fields=fields):
+        recorder.emit(line)
+
+
+# -- the cluster
+
+
+def _published(plan: Plan, options: Options, before: Published, board: Place) -> tuple[Published, str]:
+    """A refusal counts as written: it is tried again in a minute, not in every pass."""
+    try:
+        return status.publish(plan, options, before, board), ""
+    except ClusterError as error:
+        said = status.digest(status.document(plan, {}))
+        return Published(said, plan.at), f"{type(error).__name__}: {error}"
+
+
+def _announced(told_of: Sequence[Event], recorder: Recorder, told: bytes, now: float) -> tuple[bytes, str]:
+    """Post what is not known yet; what is known afterwards.
+
+    The event that was refused counts as told, those after it do not: an API that takes none is asked once per pass, and
+    one object that cannot have events (its namespace is going) does not stand in front of the others for ever.
+    """
+    assert recorder.board is not None
+    chosen = _chosen(told_of, repeats.fresh(told, [event.key for event in told_of], now)[0], recorder)
+    tried, problem = events.post_all(chosen, recorder.board, recorder.clock)
+    return repeats.fresh(told, [event.key for event in chosen[:tried]], now)[1], problem
+
+
+def _chosen(told_of: Sequence[Event], new: frozenset[bytes], recorder: Recorder) -> list[Event]:
+    """Each fact once; all of them where the option recordDuplicatedEvents asks for that."""
+    if recorder.options.record_duplicated_events:
+        return list(told_of)
+    return list({event.key: event for event in reversed(told_of) if event.key in new}.values())[::-1]
+
+
+def _entered(cluster: str, grown: metrics.Values, told_of: Sequence[Event], recorder: Recorder) -> str:
+    """Write counters and what is told into the ledger, then post: one write, and one read where there are events.
+
+    Told first and posted afterwards: a crash in between loses an event, never repeats one. Where others write the
+    ledger all the time, or the table fails, everything counts as new and is posted.
+    """
+    if recorder.board is None:
+        told_of = ()
+    new, trouble = frozenset(event.key for event in told_of), ""
+    try:
+        new = _ledger(cluster, grown, new, recorder)
+    except StoreError as error:
+        trouble = f"ledger: {type(error).__name__}: {error}"
+    chosen = _chosen(told_of, new, recorder)
+    if recorder.board is None or not chosen:
+        return trouble
+    problem = events.post_all(chosen, recorder.board, recorder.clock)[1]
+    return "; ".join(filter(None, (trouble, f"events: {problem}" if problem else "")))
+
+
+def _ledger(cluster: str, grown: metrics.Values, keys: frozenset[bytes], recorder: Recorder) -> frozenset[bytes]:
+    """Those of the keys that were not told yet. Raises StoreError."""
+    for _ in range(_TRIES if keys else 0):
+        ledger = recorder.journal.ledger(cluster)
+        new, told = repeats.fresh(ledger.told, keys, recorder.clock())
+        if told == ledger.told:
+            keys = new
+            break
+        if recorder.journal.tell(cluster, grown, told, expected=ledger.version):
+            return new
+    if grown:
+        recorder.journal.count(cluster, grown)
+    return keys

@@ -2,64 +2,162 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
-from chalicelib.kube.errors import ClusterError, Missing
+import msgspec
+
+from chalicelib.kube.configmaps import ConfigMap
+from chalicelib.kube.errors import ClusterError, Conflict, Missing
 from chalicelib.model.operation import Kind, Operation, State
-from chalicelib.model.plan import Plan, PodVerdict
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.plan import Mark, Plan, PodVerdict
+from chalicelib.model.policy import Options
 from chalicelib.model.reason import Code, Reason
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.record.endings import Step
 from chalicelib.record.events import Event
-from chalicelib.record.record import Recorder
-from chalicelib.store.journal import JournalEntry
+from chalicelib.record.left import Left
+from chalicelib.record.record import Recorder, record_outcome, record_plan, record_step
+from chalicelib.store.codec import fingerprint
+from chalicelib.store.journal import JournalEntry, Ledger
 
 NOW = 1_795_245_654.0
 
 
 class Pages:
-    """A journal in a list."""
+    """A journal in a list, and its ledger. tables: reads and writes. overtaken: how often `tell` finds a newer one."""
 
     def __init__(self) -> None:
         self.entries: list[JournalEntry] = []
+        self.book = Ledger()
+        self.reads = self.writes = self.overtaken = 0
+        self.error: Exception | None = None
 
     def append(self, cluster: str, entry: JournalEntry) -> None:
+        if self.error:
+            raise self.error
+        self.writes += 1
         self.entries.append(entry)
 
-    def recent(self, cluster: str, limit: int = 50) -> tuple[JournalEntry, ...]:
-        return tuple(reversed(self.entries))[:limit]
+    def ledger(self, cluster: str) -> Ledger:
+        if self.error:
+            raise self.error
+        self.reads += 1
+        return self.book
+
+    def count(self, cluster: str, counts: Mapping[str, float]) -> None:
+        self.writes += 1
+        total = {name: self.book.counts.get(name, 0.0) + more for name, more in counts.items()}
+        self.book = msgspec.structs.replace(self.book, counts=self.book.counts | total)
+
+    def tell(self, cluster: str, counts: Mapping[str, float], told: bytes, *, expected: str) -> bool:
+        if self.overtaken:
+            self.overtaken -= 1
+            return False
+        assert expected == self.book.version
+        self.count(cluster, counts)
+        self.book = msgspec.structs.replace(self.book, told=told, version=fingerprint(told))
+        return True
 
 
 class Wall:
-    """A place for events. gone: pods that do not exist; error: what the next post raises."""
+    """A cluster to write to. gone: objects that do not exist; error: what the next posts raise, by object or for all;
+    maps: ConfigMaps by name; conflicts: how many writes of them meet somebody else's."""
 
     def __init__(self) -> None:
         self.posted: list[Event] = []
         self.gone: set[str] = set()
-        self.error: ClusterError | None = None
+        self.errors: dict[str, ClusterError] = {}
+        self.maps: dict[str, dict[str, Any]] = {}
+        self.calls: list[str] = []
+        self.conflicts = 0
 
-    def uid_of(self, namespace: str, pod: str) -> str:
-        if pod in self.gone:
-            raise Missing(f"{pod} not found")
-        return f"uid-{pod}"
+    def uid_of(self, kind: str, namespace: str, name: str) -> str:
+        self.calls.append(f"uid {name}")
+        if name in self.gone:
+            raise Missing(f"{name} not found")
+        return f"uid-{name}"
 
     def post(self, event: Event, now: float) -> None:
-        if self.error:
-            raise self.error
+        self.calls.append("post")
+        if error := self.errors.get(event.name) or self.errors.get("*"):
+            raise error
         self.posted.append(event)
+
+    def find(self, namespace: str, name: str) -> ConfigMap:
+        self.calls.append("find")
+        self._refuse()
+        if name not in self.maps:
+            raise Missing(f"{name} not found")
+        return msgspec.convert(self.maps[name], ConfigMap)
+
+    def make(self, namespace: str, name: str, data: dict[str, str], annotations: dict[str, str]) -> None:
+        self.calls.append("make")
+        self._collide()
+        self.maps[name] = {"metadata": {"uid": "u", "resourceVersion": "1", "annotations": annotations}, "data": data}
+
+    def change(self, namespace: str, name: str, found: ConfigMap, data: dict[str, str],
+               annotations: dict[str, str]) -> None:
+        self.calls.append("change")
+        self._collide()
+        assert found.metadata.resource_version == self.maps[name]["metadata"]["resourceVersion"]
+        self.maps[name]["data"] = (self.maps[name].get("data") or {}) | data
+        self.maps[name]["metadata"]["annotations"] = annotations
+
+    def _refuse(self) -> None:
+        if "maps" in self.errors:
+            raise self.errors["maps"]
+
+    def _collide(self) -> None:
+        if self.conflicts:
+            self.conflicts -= 1
+            raise Conflict("changed meanwhile", reason="Conflict")
 
 
 class Scene:
-    """A recorder and what it wrote."""
+    """A recorder, what it wrote, and what the last pass left. now: the clock."""
 
-    def __init__(self, **parts: Any) -> None:
-        self.journal, self.wall, self.used = Pages(), Wall(), set[str]()
-        self.lines: list[str] = []
-        self.recorder = Recorder(**{"journal": self.journal, "events": self.wall, "first_use": self._first,
-                                    "emit": self.lines.append, **parts})
+    def __init__(self, *, wall: bool = True, now: float = NOW, **options: Any) -> None:
+        self.journal, self.wall, self.now = Pages(), Wall(), now
+        self.lines: list[dict[str, Any]] = []
+        self.left, self.decision, self.trouble = Left(), "", ""
+        self.recorder = Recorder(
+            journal=self.journal, board=self.wall if wall else None, clock=lambda: self.now,
+            options=Options(**options), emit=lambda line: self.lines.append(json.loads(line)))
 
-    def _first(self, key: str, seconds: float) -> bool:
-        fresh = key not in self.used
-        self.used.add(key)
-        return fresh
+    def passes(self, decided: Plan, *, marks: tuple[Mark, ...] = (), snapshot: Snapshot | None = None,
+               seconds: Mapping[str, float] | None = None) -> None:
+        """A pass, told; what it left is what the next finds."""
+        seen = snapshot or Snapshot("c", decided.at)
+        self.now = decided.at
+        told = record_plan(decided, seen, self.recorder, self.left, self.decision, marks=marks,
+                           seconds=seconds or {"main": 0.1})
+        self.left, self.decision, self.trouble = told.left, told.decision, "; ".join(told.trouble)
+
+    def ends(self, operation: Operation, outcome: Done | Failed, **values: Any) -> str:
+        """The end of an operation, told."""
+        return record_outcome(operation, outcome, self.recorder, **values)
+
+    def steps(self, operation: Operation, outcome: Pending, why: str = "") -> str:
+        """A step of one, told."""
+        return record_step(Step(operation, outcome, why), self.recorder)
+
+    def told(self, *kinds: str) -> list[tuple[str, str, str, str]]:
+        """What was posted about objects of these kinds: name, reason, type, message."""
+        return [(event.name, event.reason, event.type, event.message) for event in self.wall.posted
+                if event.kind in (kinds or ("Pod", "Node", "ConfigMap"))]
+
+    def values(self, name: str) -> dict[str, float]:
+        """What was emitted as this metric, by the labels that are not the cluster."""
+        found: dict[str, float] = {}
+        for line in self.lines:
+            if f"cluster_autoscaler_{name}" in line:
+                [dimensions] = line["_aws"]["CloudWatchMetrics"][0]["Dimensions"]
+                labels = ",".join(str(line[each]) for each in dimensions if each != "cluster")
+                found[labels] = line[f"cluster_autoscaler_{name}"]
+        return found
 
 
 def plan(at: float = NOW, **parts: Any) -> Plan:

@@ -1,44 +1,62 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
+from chalicelib.kube.errors import Unavailable
 from chalicelib.model.operation import Kind, State, Target
-from chalicelib.model.outcome import Done, Failed
-from chalicelib.record.events import not_triggered, triggered
-from chalicelib.record.record import record_marked, record_outcome
-from tests.unit.record.support import NOW, Scene, ended, refused
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.record.endings import ENDS, triggered
+from chalicelib.record.repeats import APART
+from chalicelib.store.errors import StoreUnavailable
+from tests.unit.record.support import NOW, Scene, ended
+
+STATUS = "cluster-autoscaler-status"
+TARGETS = (Target("n1", "i-1", evict=("a/p",)), Target("n2", "i-2"))
 
 
-def told(scene: Scene) -> list[tuple[str, str, str, str]]:
-    return [(event.name, event.reason, event.type, event.message) for event in scene.wall.posted]
-
-
-def test_a_growth_is_told_to_its_pods_as_upstream_does() -> None:
+def test_a_growth_is_told_to_its_pods_and_on_the_status_as_upstream_does() -> None:
     scene = Scene()
     grown = ended(Kind.GROW, from_size=1, to_size=3, pods=("a/p", "a/q"))
-    record_outcome(grown, Done({"from": 1, "to": 3}), scene.recorder, NOW, largest=5)
+    scene.ends(grown, Done({"from": 1, "to": 3}), largest=5)
     words = "pod triggered scale-up: [{g 1->3 (max: 5)}]"
-    assert told(scene) == [("p", "TriggeredScaleUp", "Normal", words), ("q", "TriggeredScaleUp", "Normal", words)]
+    assert scene.told("Pod") == [("p", "TriggeredScaleUp", "Normal", words), ("q", "TriggeredScaleUp", "Normal", words)]
+    assert scene.told("ConfigMap") == [
+        (STATUS, "ScaledUpGroup", "Normal", "Scale-up: group g size set to 3 instead of 1 (max: 5)")]
+    assert scene.values("scaled_up_nodes_total") == {"": 2}
+    assert scene.journal.book.counts == {"scaled_up_nodes_total": 2}
 
 
 def test_an_unknown_maximum_is_left_out() -> None:
     assert triggered("g", 1, 3, None) == "pod triggered scale-up: [{g 1->3}]"
 
 
-def test_a_failed_growth_has_an_entry_with_class_and_code_and_no_event() -> None:
+def test_CA_8817_a_failed_growth_is_told_to_the_pods_that_wanted_it_with_the_vendors_words() -> None:
     scene = Scene()
     failed = Failed("OutOfStock", "none left", code="STOCK")
-    record_outcome(ended(Kind.GROW, State.FAILED, pods=("a/p",)), failed, scene.recorder, NOW)
+    scene.ends(ended(Kind.GROW, State.FAILED, pods=("a/p",)), failed)
     facts = scene.journal.entries[0].facts
     assert (facts["state"], facts["class"], facts["code"], facts["message"], facts["seconds"]) == (
         "failed", "OutOfStock", "STOCK", "none left", 30.0)
-    assert told(scene) == []
-    line = json.loads(scene.lines[0])
-    assert (line["cluster_autoscaler_failed_scale_ups_total"], line["reason"]) == (1, "STOCK")
-    assert line["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["cluster", "node_group"]]
+    words = "Scale-up failed for group g: OutOfStock.STOCK: none left"
+    assert scene.told() == [(STATUS, "FailedToScaleUpGroup", "Warning", words),
+                            ("p", "FailedToScaleUpGroup", "Warning", words)]
+    assert scene.values("failed_scale_ups_total") == {"OutOfStock": 1}
+    assert (scene.lines[0]["code"], scene.lines[0]["node_group"]) == ("STOCK", "g")
+
+
+def test_a_class_that_nobody_knows_is_counted_as_other_and_makes_no_series_of_its_own() -> None:
+    scene = Scene()
+    for code in range(20):
+        scene.ends(ended(Kind.GROW, State.FAILED), Failed(f"Odd{code}", "x", code=f"c{code}"))
+    assert scene.journal.book.counts == {"failed_scale_ups_total;reason=Other": 20}
+
+
+def test_what_we_called_off_ourselves_counts_as_no_failure() -> None:
+    scene = Scene()
+    scene.ends(ended(Kind.GROW, State.ABANDONED), Failed("Abandoned", "the cluster's mode is shadow"))
+    assert (scene.journal.book.counts, scene.lines) == ({}, [])
 
 
 @pytest.mark.parametrize(
@@ -48,42 +66,151 @@ def test_a_failed_growth_has_an_entry_with_class_and_code_and_no_event() -> None
 def test_a_failed_removal_is_a_warning_on_the_node(evict: tuple[str, ...], words: str) -> None:
     scene = Scene()
     operation = ended(Kind.REMOVE, State.FAILED, targets=(Target("n1", "i-1", evict=evict),))
-    record_outcome(operation, Failed("EvictionBlocked", "pod a/p cannot be evicted"), scene.recorder, NOW)
-    assert told(scene) == [("n1", "ScaleDownFailed", "Warning", f"{words}: pod a/p cannot be evicted")]
+    scene.ends(operation, Failed("EvictionBlocked", "pod a/p cannot be evicted"))
+    assert scene.told() == [("n1", "ScaleDownFailed", "Warning", f"{words}: pod a/p cannot be evicted")]
     assert scene.lines == []
+
+
+def test_a_removal_that_fails_again_within_five_minutes_is_not_told_again() -> None:
+    scene = Scene()
+    operation = ended(Kind.REMOVE, State.FAILED, targets=(Target("n1", "i-1"),))
+    for later in (0.0, 200.0, APART):
+        scene.now = NOW + later
+        scene.ends(operation, Failed("EvictionBlocked", f"pod a/p, attempt at {later}"))
+    assert len(scene.told("Node")) == 2
 
 
 def test_of_several_nodes_each_is_told_its_own_end() -> None:
     scene = Scene()
-    operation = ended(Kind.REMOVE, targets=(Target("n1", "i-1"), Target("n2", "i-2")))
-    record_outcome(operation, Done({"removed": 1, "nodes": "n1", "kept n2": "pod a/p holds it"}), scene.recorder, NOW)
-    assert told(scene) == [
+    scene.ends(ended(Kind.REMOVE, targets=TARGETS), Done({"removed": 1, "nodes": "n1", "kept n2": "pod a/p holds it"}))
+    assert scene.told("Node") == [
         ("n1", "ScaleDown", "Normal", "nodes removed by cluster autoscaler"),
         ("n2", "ScaleDownFailed", "Warning", "failed to delete empty node: pod a/p holds it"),
     ]
-    assert json.loads(scene.lines[0])["cluster_autoscaler_scaled_down_nodes_total"] == 1
+    assert scene.told("ConfigMap") == [(STATUS, "ScaleDown", "Normal", "Scale-down: node n1 removed with drain")]
+    assert scene.values("scaled_down_nodes_total") == {"underutilized": 1}
 
 
-def test_a_marked_node_is_told() -> None:
+@pytest.mark.parametrize(("unready", "reason"), [((), "empty"), (("n2",), "unready")])
+def test_an_empty_node_and_an_unready_one_are_counted_as_such(unready: tuple[str, ...], reason: str) -> None:
     scene = Scene()
-    record_marked(ended(Kind.REMOVE, State.WAITING, targets=(Target("n1", "i-1"),)), scene.recorder, NOW)
-    assert told(scene) == [("n1", "ScaleDown", "Normal", "marked the node as toBeDeleted/unschedulable")]
+    scene.ends(ended(Kind.REMOVE, targets=TARGETS[1:]), Done({"removed": 1}), unready=frozenset(unready))
+    assert scene.told("ConfigMap") == [(STATUS, "ScaleDownEmpty", "Normal", "Scale-down: empty node n2 removed")]
+    assert scene.values("scaled_down_nodes_total") == {reason: 1}
 
 
-@pytest.mark.parametrize("kind", [Kind.SHRINK, Kind.DISCARD])
-def test_corrections_are_for_the_journal_only(kind: Kind) -> None:
+def test_instances_that_never_became_nodes_are_told_by_name() -> None:
     scene = Scene()
-    record_outcome(ended(kind, to_size=1), Done({"to": 1}), scene.recorder, NOW)
-    assert (len(scene.journal.entries), told(scene), scene.lines) == (1, [], [])
+    scene.ends(ended(Kind.DISCARD, targets=(Target("", "i-1"), Target("", "i-2"))), Done())
+    assert scene.told() == [(STATUS, "DeleteUnregistered", "Normal", "Removed unregistered node i-1"),
+                            (STATUS, "DeleteUnregistered", "Normal", "Removed unregistered node i-2")]
+    assert scene.journal.book.counts == {"old_unregistered_nodes_removed_count": 2}
 
 
-@pytest.mark.parametrize("events", [None, "wall"])
-def test_a_cluster_that_is_not_to_be_touched_gets_no_event(events: Any) -> None:
-    scene = Scene(**({"events": None} if events is None else {}))
-    record_outcome(ended(Kind.GROW, pods=("a/p",)), Done(), scene.recorder, NOW)
-    assert len(scene.wall.posted) == (0 if events is None else 1)
+@pytest.mark.parametrize(("kind", "reason", "words"), [
+    (Kind.DISCARD, "DeleteUnregisteredFailed", "Failed to remove node i-1: Transient: no answer"),
+    (Kind.SHRINK, "FailedToRevertScaleUp",
+     "Failed to decrease target size for group g after scale-up timeout: Transient: no answer"),
+])
+def test_repairs_that_fail_are_warnings_on_the_status(kind: Kind, reason: str, words: str) -> None:
+    scene = Scene()
+    scene.ends(ended(kind, State.FAILED, targets=(Target("", "i-1"),)), Failed("Transient", "no answer"))
+    assert scene.told() == [(STATUS, reason, "Warning", words)]
+    assert scene.values("errors_total") == {"cloudProviderError": 1}
 
 
-def test_equally_frequent_reasons_are_in_a_fixed_order() -> None:
-    words = not_triggered(refused("a/p"), lambda reason: reason.code.value)
-    assert words == "pod didn't trigger scale-up: 1 Insufficient, 1 MaxNodeGroupSizeReached"
+def test_there_is_an_event_for_every_end_but_a_target_lowered() -> None:
+    told = {(kind, outcome) for _, kind, outcome, _ in ENDS}
+    assert {(kind, outcome) for kind in Kind for outcome in (Done, Failed)} - told == {(Kind.SHRINK, Done)}
+
+
+# -- steps
+
+
+def removal(step: str, **parts: Any) -> Any:
+    return ended(Kind.REMOVE, State.WAITING, step=step, targets=TARGETS, **parts)
+
+
+def test_a_marked_node_is_told_and_its_end_is_another_fact() -> None:
+    scene = Scene()
+    scene.steps(removal("taint"), Pending(5.0, "recheck"))
+    scene.ends(removal("confirm"), Done({"removed": 2}))
+    assert [words for name, _, _, words in scene.told("Node") if name == "n1"] == [
+        "marked the node as toBeDeleted/unschedulable", "nodes removed by cluster autoscaler"]
+
+
+def test_a_node_that_could_not_be_marked_is_a_warning_that_says_why() -> None:
+    scene = Scene()
+    scene.steps(removal("taint"), Pending(0.0, "undo"), "Forbidden: nodes is forbidden")
+    assert scene.told("Node")[0] == (
+        "n1", "ScaleDownFailed", "Warning",
+        "failed to mark the node as toBeDeleted/unschedulable: Forbidden: nodes is forbidden")
+
+
+def test_evicted_pods_are_told_and_counted() -> None:
+    scene = Scene()
+    scene.steps(removal("evict"), Pending(5.0, "evict", evicted=("a/p", "a/q"), refused=("a/r",)))
+    assert scene.told() == [("p", "ScaleDown", "Normal", "deleting pod for node scale down"),
+                            ("q", "ScaleDown", "Normal", "deleting pod for node scale down")]
+    assert scene.journal.book.counts == {"evicted_pods_total;eviction_result=succeeded": 2}
+
+
+def test_pods_that_were_refused_are_told_when_the_drain_gives_up() -> None:
+    scene = Scene()
+    for step in ("evict", "evict", "undo"):
+        scene.steps(removal("evict"), Pending(10.0, step, refused=("a/r",)))
+    assert scene.told() == [("r", "ScaleDownFailed", "Warning", "failed to delete pod for ScaleDown")]
+    assert scene.values("evicted_pods_total") == {"failed": 1}
+
+
+@pytest.mark.parametrize("step", ["look", "gone", "delay", "poll"])
+def test_a_step_that_nobody_is_told_of_neither_reads_nor_writes(step: str) -> None:
+    scene = Scene()
+    scene.steps(removal(step), Pending(5.0, "poll"))
+    assert (scene.journal.reads, scene.journal.writes, scene.wall.calls, scene.lines) == (0, 0, [], [])
+
+
+# -- the ledger
+
+
+def test_counters_and_events_of_an_end_are_one_read_and_one_write_beside_the_entry() -> None:
+    scene = Scene()
+    scene.ends(ended(Kind.GROW, from_size=1, to_size=3, pods=("a/p",)), Done())
+    assert (scene.journal.reads, scene.journal.writes) == (1, 2)
+
+
+def test_executors_that_write_at_the_same_time_lose_no_count_and_no_event() -> None:
+    scene = Scene()
+    scene.journal.overtaken = 99
+    scene.ends(ended(Kind.GROW, from_size=1, to_size=3, pods=("a/p",)), Done())
+    assert scene.journal.book.counts == {"scaled_up_nodes_total": 2}
+    assert len(scene.told()) == 2
+
+
+def test_a_ledger_that_fails_costs_counts_but_no_event() -> None:
+    scene = Scene()
+    entries = scene.journal.entries
+    scene.journal.append = lambda cluster, entry: entries.append(entry)     # type: ignore[method-assign]
+    scene.journal.error = StoreUnavailable("down")
+    answer = scene.ends(ended(Kind.GROW, from_size=1, to_size=3, pods=("a/p",)), Done())
+    assert answer == "ledger: StoreUnavailable: down"
+    assert len(scene.told()) == 2
+
+
+def test_an_api_that_does_not_answer_costs_the_event_and_nothing_else() -> None:
+    scene = Scene()
+    scene.wall.errors["*"] = Unavailable("no answer")
+    assert scene.ends(ended(Kind.GROW, pods=("a/p",)), Done()) == "events: Unavailable: no answer"
+    assert len(scene.journal.entries) == 1
+
+
+def test_a_cluster_that_is_not_to_be_touched_gets_no_event_but_is_counted() -> None:
+    scene = Scene(wall=False)
+    scene.ends(ended(Kind.GROW, from_size=1, to_size=2, pods=("a/p",)), Done())
+    assert (scene.told(), scene.journal.book.counts) == ([], {"scaled_up_nodes_total": 1})
+
+
+def test_without_a_status_there_is_nothing_to_put_its_events_on() -> None:
+    scene = Scene(write_status_configmap=False)
+    scene.ends(ended(Kind.GROW, from_size=1, to_size=3, pods=("a/p",)), Done())
+    assert [name for name, *_ in scene.told()] == ["p"]

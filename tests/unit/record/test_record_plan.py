@@ -1,14 +1,14 @@
 from __future__ import annotations
 
-import json
-
 import msgspec
 import pytest
 
 from chalicelib.kube.errors import Forbidden
-from chalicelib.model.plan import Health, NodeVerdict, Plan, Removal, ScaleUp
+from chalicelib.model.plan import Health, NodeVerdict, Plan, PodVerdict, Removal, Repair, ScaleUp
 from chalicelib.model.reason import Code, Reason
-from chalicelib.record.record import record_plan
+from chalicelib.record.events import PODS_TOLD
+from chalicelib.record.repeats import APART
+from chalicelib.store.errors import StoreUnavailable
 from tests.unit.record.support import NOW, Scene, plan, refused
 
 
@@ -21,16 +21,17 @@ def waiting(at: float, since: float) -> Plan:
 def test_a_decision_is_one_entry_however_often_it_is_taken() -> None:
     scene = Scene()
     for second in range(0, 600, 10):
-        record_plan(waiting(NOW + second, since=NOW), scene.recorder, seconds=0.1)
-    assert len(scene.journal.entries) == 1
+        scene.passes(waiting(NOW + second, since=NOW))
+    assert (len(scene.journal.entries), scene.journal.reads, scene.journal.writes) == (1, 0, 1)
 
 
-def test_a_quiet_pass_writes_nothing() -> None:
+def test_a_pass_that_dies_before_it_gives_the_lease_back_writes_its_entry_once_more_and_not_more_often() -> None:
     scene = Scene()
-    record_plan(plan(unschedulable=(refused("a/p"),)), scene.recorder, seconds=0.1)
-    entries, posted, used = len(scene.journal.entries), len(scene.wall.posted), set(scene.used)
-    record_plan(plan(NOW + 10, unschedulable=(refused("a/p"),)), scene.recorder, seconds=0.1)
-    assert (len(scene.journal.entries), len(scene.wall.posted), scene.used) == (entries, posted, used)
+    scene.passes(waiting(NOW, since=NOW))
+    scene.decision = ""                         # what the dead pass would have left
+    for second in (10, 20, 30):
+        scene.passes(waiting(NOW + second, since=NOW))
+    assert len(scene.journal.entries) == 2
 
 
 @pytest.mark.parametrize(
@@ -43,87 +44,134 @@ def test_a_quiet_pass_writes_nothing() -> None:
         plan(NOW + 10, unneeded=("n1",)),
         plan(NOW + 10, health=Health(healthy=False)),
         plan(NOW + 10, notes=(Reason.of(Code.IN_COOLDOWN, which="x", until=1.0),)),
+        plan(NOW + 10, paused=Reason.of(Code.IN_COOLDOWN, which="x", until=1.0)),
+        plan(NOW + 10, repairs=(Repair("g", "shrink", 3, 2, Reason.of(Code.SIZE_ABOVE_REALITY)),)),
     ],
 )
 def test_any_other_decision_is_a_new_entry_and_so_is_the_way_back(other: Plan) -> None:
     scene = Scene()
     first = plan(unschedulable=(refused("a/p"),))
     for each in (first, other, msgspec.structs.replace(first, at=NOW + 20)):
-        record_plan(each, scene.recorder, seconds=0.1)
+        scene.passes(each)
     assert len(scene.journal.entries) == 3
 
 
 def test_the_entry_holds_counts_and_the_whole_plan() -> None:
     scene = Scene()
     decided = plan(unschedulable=(refused("a/p", "a/q"),), health=Health(registered=7))
-    record_plan(decided, scene.recorder, seconds=0.1)
+    scene.passes(decided)
     entry = scene.journal.entries[0]
     assert (entry.kind, entry.plan, entry.facts["unschedulable"], entry.facts["nodes"]) == ("plan", decided.id, 2, 7)
     assert msgspec.json.decode(entry.body, type=Plan) == decided
 
 
+def test_a_journal_that_fails_is_said_and_tried_again_in_the_next_pass() -> None:
+    scene = Scene()
+    scene.journal.error = StoreUnavailable("down")
+    scene.passes(plan(unschedulable=(refused("a/p"),)))
+    assert scene.trouble == "journal: StoreUnavailable: down"
+    assert len(scene.told("Pod")) == 1
+    scene.journal.error = None
+    scene.passes(plan(NOW + 10, unschedulable=(refused("a/p"),)))
+    assert len(scene.journal.entries) == 1
+
+
+# -- events about pods
+
+
 def test_a_pod_that_fits_nowhere_is_told_how_many_groups_have_which_reason() -> None:
     scene = Scene()
-    record_plan(plan(unschedulable=(refused("a/p", groups=4),)), scene.recorder, seconds=0.1)
-    event = scene.wall.posted[0]
+    scene.passes(plan(unschedulable=(refused("a/p", groups=4),)))
+    [event] = [event for event in scene.wall.posted if event.kind == "Pod"]
     assert (event.namespace, event.name, event.uid, event.reason) == ("a", "p", "uid-p", "NotTriggerScaleUp")
     assert event.message == "pod didn't trigger scale-up: 3 max node group size reached, 1 Insufficient cpu"
 
 
-def test_a_changed_reason_is_told_at_once_an_unchanged_one_is_not_repeated() -> None:
+def test_a_full_cluster_is_told_in_upstreams_one_sentence_and_on_the_status() -> None:
+    scene = Scene(max_nodes_total=9)
+    full: dict[str, tuple[Reason, ...]] = {group: (Reason.of(Code.MAX_NODES_TOTAL, max=9),) for group in ("g", "h")}
+    scene.passes(plan(unschedulable=(PodVerdict(("a/p",), full),)))
+    assert scene.told("Pod") == [("p", "NotTriggerScaleUp", "Normal", "max total nodes in cluster reached")]
+    assert scene.told("ConfigMap") == [("cluster-autoscaler-status", "MaxNodesTotalReached", "Warning",
+                                        "Max total nodes in cluster reached: 9")]
+
+
+def test_the_same_about_the_same_pod_is_told_once_in_five_minutes_whatever_the_words() -> None:
     scene = Scene()
-    for at, groups in enumerate((2, 2, 3)):
-        record_plan(plan(NOW + at, unschedulable=(refused("a/p", groups=groups),)), scene.recorder, seconds=0.1)
-    assert len(scene.wall.posted) == 2
+    for at in (0.0, 10.0, APART - 1):
+        scene.passes(plan(NOW + at, unschedulable=(refused("a/p", groups=2 + int(at)),)))
+    assert len(scene.told("Pod")) == 1
+    scene.passes(plan(NOW + APART, unschedulable=(refused("a/p"),)))
+    assert len(scene.told("Pod")) == 2
+
+
+def test_another_pod_that_joins_is_told_and_those_that_waited_are_not_told_again() -> None:
+    scene = Scene()
+    scene.passes(plan(unschedulable=(refused("a/p"),)))
+    scene.passes(plan(NOW + 10, unschedulable=(refused("a/p", "a/q"),)))
+    assert [name for name, *_ in scene.told("Pod")] == ["p", "q"]
 
 
 def test_duplicates_are_told_where_the_option_asks_for_them() -> None:
-    scene = Scene(repeat_events=True)
+    scene = Scene(record_duplicated_events=True)
     for at in range(3):
-        record_plan(plan(NOW + at, unschedulable=(refused("a/p"),)), scene.recorder, seconds=0.1)
-    assert len(scene.wall.posted) == 3
+        scene.passes(plan(NOW + at, unschedulable=(refused("a/p"),)))
+    assert len(scene.told("Pod")) == 3
 
 
-def test_no_more_than_fifty_pods_are_told_in_one_pass() -> None:
+def test_CA_4575_a_storm_of_pods_is_fifty_events_and_no_row_of_its_own() -> None:
     scene = Scene()
-    many = tuple(refused(*(f"a/p-{n}-{m}" for m in range(20))) for n in range(10))
-    record_plan(plan(unschedulable=many), scene.recorder, seconds=0.1)
-    assert len(scene.wall.posted) == 50
+    many = tuple(refused(*(f"a/p-{n:03d}-{m:02d}" for m in range(20))) for n in range(50))
+    for at in (0, 10, 20):
+        scene.passes(plan(NOW + at, unschedulable=many))
+    assert len(scene.told("Pod")) == PODS_TOLD
+    assert (scene.journal.reads, scene.journal.writes) == (0, 1)     # the decision's own entry
+    assert len(scene.left.told) == 10 * PODS_TOLD
 
 
 def test_a_pod_that_is_gone_meanwhile_is_passed_over() -> None:
     scene = Scene()
     scene.wall.gone.add("p")
-    assert record_plan(plan(unschedulable=(refused("a/p", "a/q"),)), scene.recorder, seconds=0.1) == ""
-    assert [event.name for event in scene.wall.posted] == ["q"]
+    scene.passes(plan(unschedulable=(refused("a/p", "a/q"),)))
+    assert scene.trouble == ""
+    assert [name for name, *_ in scene.told("Pod")] == ["q"]
 
 
-def test_a_cluster_that_takes_no_events_is_said_and_stops_nothing() -> None:
+def test_a_cluster_that_takes_no_events_is_asked_once_per_pass_and_stops_nothing() -> None:
     scene = Scene()
-    scene.wall.error = Forbidden("events is forbidden")
-    answer = record_plan(plan(unschedulable=(refused("a/p"),)), scene.recorder, seconds=0.1)
-    assert answer == "Forbidden: events is forbidden"
+    scene.wall.errors["*"] = Forbidden("events is forbidden")
+    scene.passes(plan(unschedulable=(refused("a/p", "a/q", "a/r"),)))
+    assert scene.trouble == "events: Forbidden: events is forbidden"
+    assert scene.wall.calls.count("post") == 1
     assert len(scene.journal.entries) == 1
 
 
-def test_a_cluster_that_is_not_to_be_touched_gets_no_event() -> None:
-    scene = Scene(events=None)
-    record_plan(plan(unschedulable=(refused("a/p"),)), scene.recorder, seconds=0.1)
-    assert scene.used == set()
-    assert len(scene.journal.entries) == 1
-
-
-def test_metrics_are_one_line_with_the_cluster_as_the_only_dimension() -> None:
+def test_one_pod_that_can_have_no_events_does_not_stand_in_front_of_the_others() -> None:
     scene = Scene()
-    decided = plan(unschedulable=(refused("a/p", "a/q"),), unneeded=("n1",), health=Health(registered=7, ready=6))
-    record_plan(decided, scene.recorder, seconds=0.25)
-    (line,) = (json.loads(line) for line in scene.lines)
-    metrics = line["_aws"]["CloudWatchMetrics"][0]
-    assert (metrics["Namespace"], metrics["Dimensions"]) == ("Outscaler", [["cluster"]])
-    assert all(metric["Name"] in line for metric in metrics["Metrics"])
-    assert line["_aws"]["Timestamp"] == int(NOW * 1000)
-    assert line["cluster_autoscaler_unschedulable_pods_count"] == 2
-    assert line["cluster_autoscaler_nodes_count"] == 7
-    assert line["cluster_autoscaler_unneeded_nodes_count"] == 1
-    assert line["cluster_autoscaler_function_duration_seconds"] == 0.25
-    assert line["nodes_ready"] == "6"
+    scene.wall.errors["p"] = Forbidden("namespace a is being terminated")
+    for at in (0, 10):
+        scene.passes(plan(NOW + at, unschedulable=(refused("a/p", "b/q"),)))
+    assert [name for name, *_ in scene.told("Pod")] == ["q"]
+
+
+def test_a_cluster_that_is_slow_gets_few_events_and_the_pass_its_end() -> None:
+    scene = Scene()
+    post = scene.wall.post
+
+    def slow(event: object, now: float) -> None:
+        scene.now += 4.0
+        post(event, now)    # type: ignore[arg-type]
+
+    scene.wall.post = slow  # type: ignore[method-assign]
+    scene.passes(plan(unschedulable=(refused(*(f"a/p{n}" for n in range(9))),)))
+    assert scene.trouble == "events: no time left after 4 events"
+    scene.passes(plan(NOW + 60, unschedulable=(refused(*(f"a/p{n}" for n in range(9))),)))
+    assert len(scene.told("Pod")) == 8
+
+
+def test_a_cluster_that_is_not_to_be_touched_is_not_written_to_and_has_metrics_all_the_same() -> None:
+    scene = Scene(wall=False)
+    scene.passes(plan(unschedulable=(refused("a/p"),)))
+    assert scene.wall.calls == []
+    assert len(scene.journal.entries) == 1
+    assert scene.values("unschedulable_pods_count") == {"unschedulable": 1, "scheduler_unprocessed": 0}

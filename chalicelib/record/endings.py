@@ -1,0 +1,188 @@
+"""What a step or the end of an operation was, as events: an ordered table from fact to event (state.md §11).
+
+The operation's row is written before anything is told, and only the executor that wrote it tells: each fact comes here
+once, however often its message did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.policy import Options
+from chalicelib.record.events import WARNING, Event, about_node, about_pods, about_status
+from chalicelib.record.happenings import sizes
+
+MARKED = "marked the node as toBeDeleted/unschedulable"
+REMOVED = "nodes removed by cluster autoscaler"
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """An operation that is over, in its final state. largest: the group's maximum, None where it is not known."""
+
+    operation: Operation
+    outcome: Done | Failed
+    options: Options = Options()
+    largest: int | None = None
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A step that did not end its operation. why: of a step that is being taken back, what was in the way."""
+
+    before: Operation
+    outcome: Pending
+    why: str = ""
+
+    @property
+    def gives_up(self) -> bool:
+        """What comes next is the roll-back of (some of) its nodes."""
+        return self.outcome.step == "undo"
+
+
+def of_end(ending: Ending) -> list[Event]:
+    """Every event of an operation's end."""
+    return [event for fact, kind, outcome, tell in ENDS
+            if ending.operation.kind is kind and isinstance(ending.outcome, outcome) for event in tell(fact, ending)]
+
+
+def of_step(step: Step) -> list[Event]:
+    """Every event of a step."""
+    return [event for fact, tell in STEPS for event in tell(fact, step)]
+
+
+def triggered(group: str, old: int, new: int, largest: int | None) -> str:
+    """scale-up.md §10: `pod triggered scale-up: [{g 1->3 (max: 5)}]`."""
+    bound = "" if largest is None else f" (max: {largest})"
+    return f"pod triggered scale-up: [{{{group} {old}->{new}{bound}}}]"
+
+
+# -- ends
+
+
+def _grown(fact: str, end: Ending) -> list[Event]:
+    one = end.operation
+    words = f"Scale-up: group {one.group} size set to " + sizes(one.from_size, one.to_size, end.largest)
+    return about_status(fact, end.options, "ScaledUpGroup", words)
+
+
+def _helped(fact: str, end: Ending) -> list[Event]:
+    one = end.operation
+    return about_pods(fact, one.pods, "TriggeredScaleUp", triggered(one.group, one.from_size, one.to_size, end.largest))
+
+
+def _not_grown(fact: str, end: Ending) -> list[Event]:
+    return about_status(fact, end.options, "FailedToScaleUpGroup", _no_growth(end), type_=WARNING)
+
+
+def _let_down(fact: str, end: Ending) -> list[Event]:
+    """The pods that wanted it are told as well: whoever looks at one learns of the vendor's answer (demands.md 15)."""
+    return about_pods(fact, end.operation.pods, "FailedToScaleUpGroup", _no_growth(end), type_=WARNING)
+
+
+def _no_growth(end: Ending) -> str:
+    return f"Scale-up failed for group {end.operation.group}: {_error(end)}"
+
+
+def _removed(fact: str, end: Ending) -> list[Event]:
+    events: list[Event] = []
+    for target in end.operation.targets:
+        if kept(end.outcome, target.node):
+            continue
+        reason, words = (("ScaleDown", f"Scale-down: node {target.node} removed with drain") if target.evict else
+                         ("ScaleDownEmpty", f"Scale-down: empty node {target.node} removed"))
+        events += about_status(f"{fact}, {'drained' if target.evict else 'empty'}", end.options, reason, words)
+    return events
+
+
+def _left(fact: str, end: Ending) -> list[Event]:
+    """On each node what became of it: of several, some may have been kept."""
+    events = []
+    for target in end.operation.targets:
+        why = kept(end.outcome, target.node)
+        failed = "failed to drain and delete node" if target.evict else "failed to delete empty node"
+        events.append(about_node(f"{fact}: kept", target.node, "ScaleDownFailed", f"{failed}: {why}", type_=WARNING)
+                      if why else about_node(fact, target.node, "ScaleDown", REMOVED))
+    return events
+
+
+def kept(outcome: Done | Failed, node: str) -> str:
+    """Why this node of a removal is still there, empty if it is not."""
+    return outcome.message if isinstance(outcome, Failed) else str(outcome.facts.get(f"kept {node}", ""))
+
+
+def _not_reverted(fact: str, end: Ending) -> list[Event]:
+    words = f"Failed to decrease target size for group {end.operation.group} after scale-up timeout: {_error(end)}"
+    return about_status(fact, end.options, "FailedToRevertScaleUp", words, type_=WARNING)
+
+
+def _discarded(fact: str, end: Ending) -> list[Event]:
+    return [event for target in end.operation.targets for event in about_status(
+        fact, end.options, "DeleteUnregistered", f"Removed unregistered node {target.instance}")]
+
+
+def _not_discarded(fact: str, end: Ending) -> list[Event]:
+    return [event for target in end.operation.targets for event in about_status(
+        fact, end.options, "DeleteUnregisteredFailed", f"Failed to remove node {target.instance}: {_error(end)}",
+        type_=WARNING)]
+
+
+def _error(end: Ending) -> str:
+    """The vendor's words with our class and its code, which is what people search for."""
+    failed = end.outcome
+    assert isinstance(failed, Failed)
+    name = f"{failed.cls}.{failed.code}" if failed.code else failed.cls
+    return f"{name}: {failed.message}" if failed.message else name
+
+
+_End = Callable[[str, Ending], list[Event]]
+ENDS: tuple[tuple[str, Kind, type[Done] | type[Failed], _End], ...] = (
+    ("scale-up done", Kind.GROW, Done, _grown),
+    ("scale-up failed", Kind.GROW, Failed, _not_grown),
+    ("removal done", Kind.REMOVE, Done, _removed),
+    ("node removed", Kind.REMOVE, Done, _left),
+    ("node removed", Kind.REMOVE, Failed, _left),
+    ("target not lowered", Kind.SHRINK, Failed, _not_reverted),
+    ("instance discarded", Kind.DISCARD, Done, _discarded),
+    ("instance not discarded", Kind.DISCARD, Failed, _not_discarded),
+    ("pod helped", Kind.GROW, Done, _helped),
+    ("pod let down", Kind.GROW, Failed, _let_down),
+)
+
+
+# -- steps
+
+
+def _marked(fact: str, step: Step) -> list[Event]:
+    if step.before.kind is not Kind.REMOVE or (step.before.step, step.outcome.step) != ("taint", "recheck"):
+        return []
+    return [about_node(fact, target.node, "ScaleDown", MARKED) for target in step.before.targets]
+
+
+def _not_marked(fact: str, step: Step) -> list[Event]:
+    if step.before.kind is not Kind.REMOVE or step.before.step != "taint" or not step.gives_up:
+        return []
+    words = f"failed to mark the node as toBeDeleted/unschedulable: {step.why or 'see the end of the operation'}"
+    return [about_node(fact, target.node, "ScaleDownFailed", words, type_=WARNING) for target in step.before.targets]
+
+
+def _evicted(fact: str, step: Step) -> list[Event]:
+    return about_pods(fact, step.outcome.evicted, "ScaleDown", "deleting pod for node scale down")
+
+
+def _not_evicted(fact: str, step: Step) -> list[Event]:
+    """A refusal is asked again every few seconds; it is told when the drain gives up, as upstream does."""
+    if not step.gives_up:
+        return []
+    return about_pods(fact, step.outcome.refused, "ScaleDownFailed", "failed to delete pod for ScaleDown",
+                      type_=WARNING)
+
+
+STEPS: tuple[tuple[str, Callable[[str, Step], list[Event]]], ...] = (
+    ("node marked", _marked),
+    ("node not marked", _not_marked),
+    ("pod evicted", _evicted),
+    ("pod not evicted", _not_evicted),
+)

@@ -1,0 +1,115 @@
+"""GET /metrics as Prometheus meets it: from the table alone, for every cluster."""
+
+from __future__ import annotations
+
+import pytest
+from chalice.test import HTTPResponse
+from prometheus_client.parser import text_string_to_metric_families
+
+from chalicelib.kube.errors import Forbidden
+from chalicelib.model.operation import Kind, Operation, State
+from chalicelib.model.outcome import Done
+from chalicelib.model.plan import Health, Plan
+from chalicelib.model.policy import Options
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.record import left
+from chalicelib.record.record import Recorder, record_failure, record_outcome, record_plan
+from tests.functional.desk import Desk
+
+pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
+
+
+def recorder(desk: Desk) -> Recorder:
+    return Recorder(journal=desk.store.journal, board=None, clock=desk.clock, options=Options(), emit=lambda line: None)
+
+
+def a_pass(desk: Desk, name: str, *, ready: int = 3, error: Exception | None = None) -> None:
+    """One pass as the reconcile function makes it, told under its lease."""
+    lease = desk.store.leases.acquire(name, f"pass-{desk.clock()}", 60)
+    before = left.read(lease.left)
+    if error:
+        after, decision = record_failure(name, error, recorder(desk), before, {"main": 0.5}), lease.decision
+    else:
+        plan = Plan(id="p", cluster=name, at=desk.clock(), health=Health(registered=ready, ready=ready))
+        told = record_plan(plan, Snapshot(name, desk.clock()), recorder(desk), before, lease.decision,
+                           seconds={"main": 0.5})
+        after, decision = told.left, told.decision
+    desk.store.leases.release(lease, passed_at=desk.clock(), decision=decision, left=left.write(after))
+
+
+def bought(desk: Desk, name: str, nodes: int) -> None:
+    """One growth, carried out."""
+    operation = Operation(id=f"grow-{desk.clock()}", cluster=name, provider="clusterapi", group="workers",
+                          kind=Kind.GROW, plan="p", created_at=desk.clock(), to_size=nodes, state=State.SUCCEEDED)
+    record_outcome(operation, Done(), recorder(desk))
+
+
+def samples(answer: HTTPResponse, cluster: str) -> dict[str, float]:
+    """What a scrape says of one cluster, by name and the other labels."""
+    found = {}
+    for family in text_string_to_metric_families(answer.body.decode()):
+        for sample in family.samples:
+            if sample.labels.pop("cluster") == cluster:
+                labels = ",".join(sample.labels.values())
+                found[f"{sample.name.removeprefix('cluster_autoscaler_')} {labels}".strip()] = sample.value
+    return found
+
+
+def test_a_scrape_has_every_cluster_with_what_its_last_pass_saw(desk: Desk) -> None:
+    one, other, fresh = desk.cluster(), desk.cluster(mode="shadow"), desk.cluster()
+    a_pass(desk, one, ready=3)
+    a_pass(desk, other, ready=5)
+    answer = desk.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert (samples(answer, one)["nodes_count ready"], samples(answer, other)["nodes_count ready"]) == (3, 5)
+    assert samples(answer, one)["last_activity main"] == desk.clock()
+    assert samples(answer, fresh) == {}
+
+
+def test_counters_of_passes_and_of_executors_grow_together_and_never_go_down(desk: Desk) -> None:
+    name = desk.cluster()
+    seen: dict[str, float] = {}
+    for number in range(4):
+        desk.clock.advance(60)
+        a_pass(desk, name, error=Forbidden("nodes is forbidden") if number == 2 else None)
+        bought(desk, name, 2)
+        shown = samples(desk.get("/metrics"), name)
+        counters = {series: value for series, value in shown.items() if "total" in series or "duration" in series}
+        assert all(counters[series] >= value for series, value in seen.items())
+        seen = counters
+    assert seen["scaled_up_nodes_total"] == 8
+    assert seen["errors_total apiCallError"] == 1
+    assert seen["function_duration_seconds_count main"] == 4
+
+
+def test_a_pass_that_failed_hides_no_gauge(desk: Desk) -> None:
+    name = desk.cluster()
+    a_pass(desk, name, ready=4)
+    at = desk.clock()
+    desk.clock.advance(600)
+    a_pass(desk, name, error=Forbidden("nodes is forbidden"))
+    shown = samples(desk.get("/metrics"), name)
+    assert (shown["nodes_count ready"], shown["last_activity main"]) == (4, at)
+
+
+def test_a_cluster_that_is_switched_off_has_counters_only(desk: Desk) -> None:
+    name = desk.cluster()
+    a_pass(desk, name)
+    bought(desk, name, 1)
+    desk.apply(name, mode="off")
+    shown = samples(desk.get("/metrics"), name)
+    assert shown["scaled_up_nodes_total"] == 1
+    assert "nodes_count ready" not in shown
+
+
+def test_a_policy_that_cannot_be_read_and_a_row_that_cannot_hide_nothing_else(desk: Desk) -> None:
+    unreadable, torn, well = desk.cluster(), desk.cluster(), desk.cluster()
+    for name in (unreadable, torn, well):
+        a_pass(desk, name)
+    desk.store_text(unreadable, "kind: Cluster")
+    lease = desk.store.leases.acquire(torn, "x", 60)
+    desk.store.leases.release(lease, left=b"rubbish")
+    answer = desk.get("/metrics")
+    assert samples(answer, unreadable)["nodes_count ready"] == samples(answer, well)["nodes_count ready"] == 3
+    assert samples(answer, torn) == {}

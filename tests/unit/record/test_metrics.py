@@ -1,0 +1,217 @@
+"""What is measured, under which names and labels, and how it looks to CloudWatch."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.metrics import EphemeralMetrics
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from chalicelib.kube.errors import Forbidden
+from chalicelib.model.errors import BadInput
+from chalicelib.model.node import Condition, Node
+from chalicelib.model.operation import Kind, Target
+from chalicelib.model.plan import GroupVerdict, Health, Ignored, NodeVerdict, Plan, Removal, ScaleUp
+from chalicelib.model.policy import Options
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.snapshot import Gap, Snapshot
+from chalicelib.providers.errors import OutOfStock
+from chalicelib.record import left, metrics
+from chalicelib.record.gauges import of_pass
+from chalicelib.record.left import Left
+from chalicelib.record.metrics import BY_NAME, key, lines, parts
+from chalicelib.record.record import record_failure
+from chalicelib.store.errors import StoreUnavailable
+from tests.unit.record.support import NOW, Scene, ended, plan, refused
+
+BACKOFF = Reason(Code.GROUP_BACKOFF, {"until": NOW, "error": "none left", "code": "OutOfStock"})
+
+
+def crowded() -> Plan:
+    """A pass in which there is something of everything."""
+    full = Reason.of(Code.RESOURCE_LIMIT, resources="cpu, memory")
+    return plan(
+        health=Health(registered=9, ready=5, unready=1, not_started=1, suspended=1, unregistered=2,
+                      long_unregistered=3, removing=2, cpu=36500, memory=2**36),
+        groups=(GroupVerdict("g", "clusterapi", 1, 9, 4, backoff=BACKOFF),
+                GroupVerdict("h", "clusterapi", 0, 5, 0, skipped=full, healthy=False)),
+        unschedulable=(refused("a/p", "a/q"),), scale_ups=(ScaleUp("g", "clusterapi", 4, 5, 9, ("a/r",)),),
+        fits_existing=("a/s",), ignored=(Ignored(("a/t",), Reason.of(Code.NOT_YET_SEEN)),), unneeded=("n1",),
+        unremovable=(NodeVerdict("n2", Reason.of(Code.NOT_UNDERUTILIZED)),
+                     NodeVerdict("n3", Reason.of(Code.MINIMAL_RESOURCE_LIMIT, resources="memory"))),
+        paused=Reason.of(Code.IN_COOLDOWN, which="x", until=NOW), gaps=(Gap("provider/clusterapi", "down"),),
+    )
+
+
+def test_gauges_have_upstreams_names_and_labels() -> None:
+    scene = Scene(max_nodes_total=12, cores_total=(1, 64))
+    scene.passes(crowded(), seconds={"main": 2.0, "autoscaling": 0.3})
+    shown = {metric: scene.values(metric) for metric in BY_NAME if scene.values(metric)}
+    assert shown == {
+        "cluster_safe_to_autoscale": {"": 1},
+        "nodes_count": {"ready": 5, "unready": 1, "notStarted": 1, "suspended": 1, "unregistered": 2,
+                        "longUnregistered": 3},
+        "node_groups_count": {"autoscaled": 2},
+        "unschedulable_pods_count": {"unschedulable": 4, "scheduler_unprocessed": 1},
+        "max_nodes_count": {"": 12},
+        "cluster_cpu_current_cores": {"": 36.5},
+        "cluster_memory_current_bytes": {"": 2**36},
+        "cpu_limits_cores": {"minimum": 1, "maximum": 64},
+        "memory_limits_bytes": {"minimum": 0, "maximum": 6400000 * 2**30},
+        "last_activity": {"main": NOW, "autoscaling": NOW, "scaleUp": NOW},
+        "unneeded_nodes_count": {"": 1},
+        "unremovable_nodes_count": {"NotUnderutilized": 1, "MinimalResourceLimitExceeded": 1},
+        "scale_down_in_cooldown": {"": 1},
+        "pending_node_deletions": {"": 2},
+        "function_duration_seconds": {"main": 2.0, "autoscaling": 0.3},
+        "errors_total": {"cloudProviderError": 1},
+        "skipped_scale_events_count": {"up,CpuResourceLimit": 1, "up,MemoryResourceLimit": 1,
+                                       "down,MemoryResourceLimit": 1},
+    }
+
+
+def test_groups_are_measured_where_the_option_asks_for_it() -> None:
+    assert not [series for series in of_pass(crowded(), Options(), {}) if "node_group=" in series]
+    gauges = of_pass(crowded(), Options(emit_per_nodegroup_metrics=True), {})
+    assert {series: value for series, value in gauges.items() if "node_group=g" in series} == {
+        "node_group_min_count;node_group=g": 1, "node_group_max_count;node_group=g": 9,
+        "node_group_target_count;node_group=g": 4, "node_group_healthiness;node_group=g": 1,
+        "node_group_backoff_status;node_group=g;reason=OutOfStock": 1,
+    }
+    assert gauges["node_group_healthiness;node_group=h"] == 0
+
+
+def test_the_last_scaling_is_remembered_through_passes_that_decide_none() -> None:
+    scene = Scene()
+    scene.passes(plan(scale_ups=(ScaleUp("g", "clusterapi", 1, 2, 5),)))
+    scene.passes(plan(NOW + 10, removals=(Removal("n1", "g", "empty"),)))
+    scene.passes(plan(NOW + 20))
+    assert [scene.left.gauges[f"last_activity;activity={name}"] - NOW for name in ("main", "scaleUp", "scaleDown")] == [
+        20, 0, 10]
+
+
+def test_counters_only_grow_and_survive_what_is_left_being_read_by_another_process() -> None:
+    scene = Scene()
+    before: dict[str, float] = {}
+    for at in range(5):
+        scene.passes(crowded() if at % 2 else plan(NOW + at))
+        assert all(scene.left.counts[series] >= value for series, value in before.items())
+        scene.left = left.read(left.write(scene.left))
+        before = dict(scene.left.counts)
+    assert before["errors_total;type=cloudProviderError"] == 2
+    assert before["function_duration_seconds_count;function=main"] == 5
+    assert before["function_duration_seconds_bucket;function=main;le=0.1"] == 5
+    assert "function_duration_seconds_bucket;function=main;le=0.05" not in before
+
+
+@pytest.mark.parametrize(("error", "kind"), [
+    (Forbidden("nodes is forbidden"), "apiCallError"), (OutOfStock("none"), "cloudProviderError"),
+    (BadInput("p", "q", "r"), "configurationError"), (StoreUnavailable("down"), "transientError"),
+    (ZeroDivisionError(), "internalError"),
+])
+def test_a_pass_that_fails_is_an_error_of_its_type(error: Exception, kind: str) -> None:
+    scene = Scene()
+    after = record_failure("c", error, scene.recorder, Left(counts={f"errors_total;type={kind}": 2.0}), {"main": 3.0})
+    assert after.counts[f"errors_total;type={kind}"] == 3
+    assert scene.values("errors_total") == {kind: 1}
+
+
+def test_a_node_that_goes_unready_is_remembered_for_its_executor() -> None:
+    scene = Scene()
+    removals = tuple(Removal(name, "g", "empty") for name in ("n1", "n2"))
+    operations = tuple(ended(Kind.REMOVE, targets=(Target(name, "i"),)) for name in ("n1", "n2"))
+    sick = Node("n1", {}, {}, conditions=(Condition("Ready", "False"),))
+    well = Node("n2", {}, {}, conditions=(Condition("Ready", "True"),))
+    scene.passes(plan(removals=removals, operations=operations), snapshot=Snapshot("c", NOW, nodes=(sick, well)))
+    assert set(scene.left.unready) == {"n1"}
+    scene.passes(plan(NOW + 3600))
+    assert set(scene.left.unready) == {"n1"}
+    scene.passes(plan(NOW + 7 * 3600))
+    assert scene.left.unready == {}
+
+
+# -- CloudWatch's format
+
+
+def test_a_line_is_what_powertools_own_front_makes_of_it(capsys: Any) -> None:
+    [line] = lines("c", {key("nodes_count", state="ready"): 5.0}, NOW, fields={"plan": "p"})
+    front = EphemeralMetrics(namespace=metrics.NAMESPACE)
+    front.add_dimension("cluster", "c")
+    front.add_dimension("state", "ready")
+    front.add_metadata("plan", "p")
+    front.add_metric("cluster_autoscaler_nodes_count", "Count", 5.0)
+    theirs, ours = dict(front.serialize_metric_set()), json.loads(line)
+    assert ours.pop("_aws") | {"Timestamp": 0} == dict(theirs.pop("_aws")) | {"Timestamp": 0}     # type: ignore[call-overload]
+    assert theirs.pop("cluster_autoscaler_nodes_count") == [ours.pop("cluster_autoscaler_nodes_count")]
+    assert {name: text for name, text in theirs.items() if name != "service"} == ours
+    assert capsys.readouterr().out == ""
+
+
+def test_the_environments_service_is_no_dimension(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "outscaler")
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Other")
+    [line] = map(json.loads, lines("c", {"max_nodes_count": 1.0}, NOW))
+    assert line["_aws"] == {"Timestamp": int(NOW * 1000), "CloudWatchMetrics": [
+        {"Namespace": "Outscaler", "Dimensions": [["cluster"]],
+         "Metrics": [{"Name": "cluster_autoscaler_max_nodes_count", "Unit": "Count"}]}]}
+
+
+def test_no_line_holds_more_metrics_than_cloudwatch_reads() -> None:
+    values = {f"made_up_{number}": 1.0 for number in range(250)}
+    sizes = [len(json.loads(line)["_aws"]["CloudWatchMetrics"][0]["Metrics"]) for line in lines("c", values, NOW)]
+    assert sizes == [100, 100, 50]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])     # busy machines
+@given(st.text(min_size=1), st.text())
+def test_any_label_survives_being_a_key(one: str, other: str) -> None:
+    assert parts(key("m", node_group=one, reason=other)) == ("m", {"node_group": one, "reason": other})
+
+
+# -- how many series
+
+
+def test_CA_2622_the_number_of_series_depends_on_neither_nodes_nor_pods_nor_groups() -> None:
+    """KP#2622, AWS#8798: series that grow with the cluster cost more than the machines they watch."""
+    reasons = list(Code)
+    scene = Scene()
+    for size in (10, 1000):
+        unremovable = tuple(NodeVerdict(f"n{n}", Reason.of(reasons[n % len(reasons)])) for n in range(size))
+        groups = tuple(GroupVerdict(f"g{n}", "clusterapi", 0, 9, 1) for n in range(size))
+        many = tuple(refused(*(f"a/p-{n}-{m}" for m in range(3))) for n in range(size))
+        scene.passes(plan(unremovable=unremovable, groups=groups, unschedulable=many))
+    names = [parts(series)[0] for series in scene.left.gauges]
+    assert len([name for name in names if name != "unremovable_nodes_count"]) < 40
+    assert names.count("unremovable_nodes_count") <= len(reasons)
+    labels = {label for series in (*scene.left.gauges, *scene.left.counts) for label in parts(series)[1]}
+    assert labels <= {label for metric in BY_NAME.values() for label in metric.labels} | {"le"}
+
+
+def test_every_series_that_is_kept_is_a_row_of_the_table_with_its_labels() -> None:
+    scene = Scene(emit_per_nodegroup_metrics=True)
+    scene.passes(crowded(), seconds={"main": 2.0})
+    for series in (*scene.left.gauges, *scene.left.counts):
+        name, labels = parts(series)
+        base = next(name.removesuffix(end) for end in ("_bucket", "_sum", "_count", "")
+                    if name.removesuffix(end) in BY_NAME)
+        assert tuple(label for label in labels if label != "le") == BY_NAME[base].labels, series
+
+
+# -- what is left
+
+
+@pytest.mark.parametrize("rubbish", [b"", b"x", b"\x00" * 50, left.write(Left())[:-3]])
+def test_what_cannot_be_read_is_as_at_the_first_pass(rubbish: bytes) -> None:
+    assert left.read(rubbish) == Left()
+
+
+def test_what_is_left_is_small_and_beyond_all_measure_loses_the_single_groups() -> None:
+    scene = Scene()
+    scene.passes(crowded())
+    assert len(left.write(scene.left)) < 2500
+    wide = {f"node_group_max_count;node_group={hash((n, 'x')):x}": float(hash(n * 7.3)) for n in range(60_000)}
+    kept = left.read(left.write(Left(gauges={"max_nodes_count": 5.0, **wide})))
+    assert kept.gauges == {"max_nodes_count": 5.0}

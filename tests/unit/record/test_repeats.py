@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from chalicelib.record.repeats import APART, MOST, digest, fresh, known
+from tests.unit.record.support import NOW
+
+A, B = digest("a"), digest("b")
+
+
+def test_what_is_new_is_told_and_then_known_for_five_minutes() -> None:
+    new, told = fresh(b"", [A], NOW)
+    assert new == {A}
+    assert fresh(told, [A, B], NOW + APART - 1)[0] == {B}
+    assert fresh(told, [A], NOW + APART)[0] == {A}
+
+
+def test_nothing_new_is_the_very_same_bytes() -> None:
+    _, told = fresh(b"", [A, B], NOW)
+    assert fresh(told, [A], NOW + 10) == (frozenset(), told)
+
+
+def test_what_has_run_out_is_forgotten() -> None:
+    _, told = fresh(b"", [A], NOW)
+    assert fresh(told, [], NOW + APART) == (frozenset(), b"")
+
+
+def test_a_clock_that_went_back_by_hours_silences_nothing() -> None:
+    _, told = fresh(b"", [A], NOW)
+    assert fresh(told, [A], NOW - 7200)[0] == {A}
+
+
+def test_a_storm_keeps_the_newest_and_the_row_small() -> None:
+    _, told = fresh(b"", [A], NOW)
+    _, told = fresh(told, [digest(str(n)) for n in range(MOST)], NOW + 1)
+    assert len(told) == 10 * MOST
+    assert A not in known(told, NOW + 1)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])     # busy machines
+@given(st.binary(max_size=200), st.lists(st.binary(min_size=6, max_size=6), max_size=20), st.floats(0, 4e9))
+def test_rubbish_in_the_row_is_nothing_told(rubbish: bytes, keys: list[bytes], now: float) -> None:
+    new, told = fresh(rubbish, keys, now)
+    assert new <= set(keys)
+    assert fresh(told, keys, now)[0] == set() or len(told) == 10 * MOST or int(now) <= now - APART

@@ -1,0 +1,188 @@
+"""The status ConfigMap in upstream's schema (state.md §10)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from chalicelib.kube.errors import Forbidden
+from chalicelib.model.plan import GroupVerdict, Health, Plan
+from chalicelib.model.reason import Code, Reason
+from chalicelib.record.status import ANNOTATION, EVERY, document, long_time, parse, render, shortened
+from tests.unit.record.support import NOW, Scene, plan
+
+NAME = "cluster-autoscaler-status"
+BACKOFF = Reason(Code.GROUP_BACKOFF, {"until": NOW + 60, "error": "no machines left", "code": "NoStock"})
+COUNTS = {"ready": 3, "unready": 1, "notStarted": 1, "suspended": 0, "beingDeleted": 2}
+
+
+def group(name: str = "g", **parts: Any) -> GroupVerdict:
+    return GroupVerdict(**{"group": name, "provider": "clusterapi", "min": 1, "max": 9, "target": 7,
+                           "counts": COUNTS, "unregistered": 1, "long_unregistered": 2, **parts})
+
+
+def decided(at: float = NOW, **parts: Any) -> Plan:
+    health = Health(registered=7, ready=3, unready=1, not_started=1, being_deleted=2, unregistered=1,
+                    long_unregistered=2, resource_unready=1)
+    return plan(at, **{"health": health, "groups": (group(),), "unneeded": ("n1", "n2"), **parts})
+
+
+def stored(scene: Scene) -> Any:
+    return yaml.load(scene.wall.maps[NAME]["data"]["status"], Loader=yaml.BaseLoader)
+
+
+def test_the_whole_document_is_as_upstream_has_it() -> None:
+    scene = Scene()
+    scene.passes(decided(groups=(group(candidates=2, backoff=BACKOFF),)))
+    probe = {"lastProbeTime": "2026-11-21T07:20:54Z", "lastTransitionTime": "2026-11-21T07:20:54Z"}
+    counts = {"registered": {"total": "7", "ready": "3", "notStarted": "1", "suspended": "0", "beingDeleted": "2",
+                             "unready": {"total": "1", "resourceUnready": "0"}},
+              "longUnregistered": "2", "unregistered": "1"}
+    everywhere = counts | {"registered": counts["registered"] | {"unready": {"total": "1", "resourceUnready": "1"}}}  # type: ignore[operator]
+    assert stored(scene) == {
+        "time": "2026-11-21 07:20:54.000000000 +0000 UTC",
+        "autoscalerStatus": "Running",
+        "clusterWide": {
+            "health": {"status": "Healthy", "nodeCounts": everywhere, **probe},
+            "scaleUp": {"status": "NoActivity", **probe},
+            "scaleDown": {"status": "CandidatesPresent", "candidates": "2", **probe},
+        },
+        "nodeGroups": [{
+            "name": "g",
+            "health": {"status": "Healthy", "nodeCounts": counts, "cloudProviderTarget": "7", "minSize": "1",
+                       "maxSize": "9", **probe},
+            "scaleUp": {"status": "Backoff",
+                        "backoffInfo": {"errorCode": "NoStock", "errorMessage": "no machines left"}, **probe},
+            "scaleDown": {"status": "CandidatesPresent", "candidates": "2", **probe},
+        }],
+    }
+    assert scene.wall.maps[NAME]["metadata"]["annotations"] == {ANNOTATION: "2026-11-21 07:20:54.000000000 +0000 UTC"}
+
+
+def test_keys_come_in_upstreams_order_and_what_is_nothing_is_left_out() -> None:
+    text = render(document(plan(groups=(group(counts={}),)), {}))
+    assert re.findall(r"^(\w+):", text, re.MULTILINE) == ["time", "autoscalerStatus", "clusterWide", "nodeGroups"]
+    assert re.search(r"^- name: g$", text, re.MULTILINE)
+    assert "beingDeleted" not in text
+    assert "candidates" not in text
+    assert yaml.safe_load(text)["clusterWide"]["health"]["nodeCounts"]["registered"]["total"] == 0
+
+
+@pytest.mark.parametrize(("parts", "status"), [
+    ({"in_progress": True, "healthy": False, "backoff": BACKOFF}, "InProgress"),
+    ({"healthy": False, "backoff": BACKOFF}, "Unhealthy"),
+    ({"backoff": BACKOFF}, "Backoff"),
+    ({}, "NoActivity"),
+])
+def test_what_a_group_is_doing_has_an_order(parts: dict[str, Any], status: str) -> None:
+    found = document(decided(groups=(group(**parts), group("h"))), {})
+    assert found["nodeGroups"][0]["scaleUp"]["status"] == status
+    assert ("backoffInfo" in found["nodeGroups"][0]["scaleUp"]) is (status == "Backoff")
+    assert found["clusterWide"]["scaleUp"]["status"] == ("InProgress" if status == "InProgress" else "NoActivity")
+
+
+def test_a_long_message_of_a_vendor_is_cut_and_says_so() -> None:
+    assert shortened("x" * 500) == "x" * 500
+    cut = shortened("x" * 501)
+    assert (len(cut), cut[-12:]) == (500, "x<truncated>")
+
+
+def test_a_transition_is_the_instant_at_which_the_status_changed() -> None:
+    scene = Scene()
+    for at, well in ((0, True), (100, True), (200, False), (300, False)):
+        scene.passes(decided(NOW + at, groups=(group(healthy=well),)))
+    found = stored(scene)["nodeGroups"][0]["health"]
+    assert (found["status"], found["lastProbeTime"], found["lastTransitionTime"]) == (
+        "Unhealthy", "2026-11-21T07:25:54Z", "2026-11-21T07:24:14Z")
+    assert stored(scene)["clusterWide"]["health"]["lastTransitionTime"] == "2026-11-21T07:20:54Z"
+
+
+def test_a_transition_survives_a_cold_start_and_a_lost_row() -> None:
+    scene = Scene()
+    scene.passes(decided())
+    scene.left = type(scene.left)()
+    scene.passes(decided(NOW + 1000))
+    assert stored(scene)["clusterWide"]["health"]["lastTransitionTime"] == "2026-11-21T07:20:54Z"
+
+
+def test_an_unchanged_status_is_written_once_a_minute_and_not_even_read_in_between() -> None:
+    scene = Scene()
+    for at in range(0, 121, 10):
+        scene.passes(decided(NOW + at))
+    assert [call for call in scene.wall.calls if call in ("find", "make", "change")] == [
+        "find", "make", "find", "change", "find", "change"]
+
+
+def test_a_change_is_written_at_once() -> None:
+    scene = Scene()
+    scene.passes(decided())
+    scene.passes(decided(NOW + 1, unneeded=("n1",)))
+    assert stored(scene)["clusterWide"]["scaleDown"]["candidates"] == "1"
+
+
+def test_a_clock_that_goes_back_does_not_silence_the_status() -> None:
+    scene = Scene()
+    scene.passes(decided())
+    scene.passes(decided(NOW - 3600))
+    assert scene.wall.calls.count("change") == 1
+
+
+@pytest.mark.parametrize("rubbish", [
+    "Cluster-autoscaler status at 2019: healthy", "{", "- a\n- b", "", "clusterWide: 5\nnodeGroups: x",
+    "clusterWide: {health: [1]}\nnodeGroups: [1, {name: g, health: no}]", "a: &a [*a]", "[" * 3000,
+])
+def test_a_foreign_config_map_of_that_name_loses_our_key_only(rubbish: str) -> None:
+    scene = Scene()
+    scene.wall.maps[NAME] = {"metadata": {"uid": "u", "resourceVersion": "7"},
+                             "data": {"status": rubbish, "theirs": "kept"}}
+    scene.passes(decided())
+    assert scene.trouble == ""
+    assert scene.wall.maps[NAME]["data"]["theirs"] == "kept"
+    assert stored(scene)["clusterWide"]["health"]["status"] == "Healthy"
+
+
+def test_a_config_map_without_data_is_filled() -> None:
+    scene = Scene()
+    scene.wall.maps[NAME] = {"metadata": {"uid": "u", "resourceVersion": "7"}}
+    scene.passes(decided())
+    assert stored(scene)["autoscalerStatus"] == "Running"
+
+
+@pytest.mark.parametrize(("conflicts", "trouble"), [(2, ""), (3, "status: Conflict: changed meanwhile")])
+def test_whoever_writes_at_the_same_time_is_not_overwritten_unseen(conflicts: int, trouble: str) -> None:
+    scene = Scene()
+    scene.wall.conflicts = conflicts
+    scene.passes(decided())
+    assert scene.trouble == trouble
+    assert scene.wall.calls.count("find") == 3
+
+
+def test_a_status_that_is_refused_is_said_and_tried_again_in_a_minute() -> None:
+    scene = Scene()
+    scene.wall.errors["maps"] = Forbidden("configmaps is forbidden")
+    said = []
+    for at in range(0, int(EVERY) + 1, 10):
+        scene.passes(decided(NOW + at))
+        said.append(scene.trouble)
+    assert [bool(words) for words in said] == [True, *[False] * 5, True]
+    assert len(scene.journal.entries) == 1
+
+
+@pytest.mark.parametrize("settings", [{"write_status_configmap": False}, {"wall": False}])
+def test_a_status_that_is_not_wanted_is_neither_read_nor_written(settings: dict[str, Any]) -> None:
+    scene = Scene(**settings)
+    scene.passes(decided())
+    assert scene.wall.calls == []
+
+
+def test_times_are_written_as_go_prints_them() -> None:
+    assert long_time(1_795_245_654.5) == "2026-11-21 07:20:54.500000000 +0000 UTC"
+    assert long_time(1_795_245_654.9999999999) == "2026-11-21 07:20:55.000000000 +0000 UTC"
+
+
+def test_what_is_written_reads_back() -> None:
+    written = document(decided(groups=(group(backoff=BACKOFF),)), {})
+    assert document(decided(groups=(group(backoff=BACKOFF),)), parse(render(written))) == written

@@ -1,0 +1,46 @@
+"""docs/metrics.md and the second half of docs/events.md are the tables of the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from chalicelib.model.operation import Kind
+from chalicelib.record.counts import ERRORS
+from chalicelib.record.endings import ENDS, STEPS
+from chalicelib.record.events import PODS_TOLD
+from chalicelib.record.happenings import FACTS
+from chalicelib.record.metrics import BUCKETS, METRICS, PREFIX
+from chalicelib.record.repeats import APART
+from tests.unit.test_docs import EVENTS, rows
+
+METRICS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+
+
+def test_the_metrics_are_listed_in_their_order_with_type_labels_and_meaning() -> None:
+    shown = [(name.strip("`"), kind, tuple(re.findall(r"`(\w+)`", labels)), meaning)
+             for name, kind, labels, meaning in rows(METRICS_PAGE, "The table")]
+    assert shown == [(metric.name, metric.type, metric.labels, metric.help) for metric in METRICS]
+
+
+def test_the_types_of_errors_are_all_listed() -> None:
+    [values] = [row[1] for row in rows(METRICS_PAGE, "Values of labels") if row[0] == "`type` of `errors_total`"]
+    assert sorted(re.findall(r"`(\w+)`", values)) == sorted(name for _, name in ERRORS)
+
+
+def test_numbers_are_the_codes() -> None:
+    text = METRICS_PAGE.read_text("utf-8")
+    assert f"begins with `{PREFIX}`" in text
+    assert f"has {len(BUCKETS) + 1} buckets up to {BUCKETS[-1]:g} s" in text
+    assert f"once in {APART / 60:g} minutes" in EVENTS.read_text("utf-8")
+    assert f"at most {PODS_TOLD} objects" in EVENTS.read_text("utf-8")
+
+
+def test_the_events_of_a_pass_are_listed_in_their_order() -> None:
+    assert [row[0] for row in rows(EVENTS, "Events of a pass")] == [fact for fact, _ in FACTS]
+
+
+def test_the_events_of_an_operation_are_listed_in_their_order() -> None:
+    listed = [row[0] for row in rows(EVENTS, "Events of an operation")]
+    assert listed == list(dict.fromkeys([fact for fact, *_ in ENDS] + [fact for fact, _ in STEPS]))
+    assert {kind for _, kind, *_ in ENDS} == set(Kind)
