@@ -1,13 +1,12 @@
 """One world's part of the emulated AWS: a table and secrets of its own, and runtimes that use them.
 
-Many worlds may share one emulated account, also two of the same name that are to be compared, so the table has a name
-that nobody else has and the secrets' names begin with it. Neither is seen by what is decided.
+Neither the table's name nor what stands behind it is seen by what is decided, so two worlds of the same name may be
+compared.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -16,63 +15,54 @@ from chalicelib.handlers.runtime import Runtime, Secrets, build
 from chalicelib.kube.client import Cluster
 from chalicelib.kube.connect import connect
 from chalicelib.kube.secrets import SecretReader
+from chalicelib.kube.transport import Dial, open_line
 from chalicelib.model.policy import Policy
 from chalicelib.store import Store
-from infra.local.aws import REGION, LocalAws
-from infra.local.aws_direct import DirectWay
+from infra.local.aws import REGION
+from infra.local.aws_faults import Faults
 from infra.local.controllers.clock import ManualClock
 from infra.local.mortality import Life, Mortal
+from infra.local.services import Services
 
 
 class Account:
-    """aws must be running. Waiting anywhere in here lets the clock pass instead."""
+    """dial: how the functions' lines to a cluster are opened. faults: what goes wrong between them and the table.
+    Waiting anywhere in here lets the clock pass instead."""
 
-    def __init__(self, aws: LocalAws, clock: ManualClock) -> None:
-        way = DirectWay()
-        self._aws, self._clock, self._table = aws, clock, f"world-{uuid.uuid4().hex[:12]}"
-        self._dynamodb = way.take(aws.client("dynamodb"))
-        self._secrets = way.take(aws.client("secretsmanager"))
+    def __init__(self, services: Services, clock: ManualClock, dial: Dial = open_line) -> None:
+        self._services, self._clock, self._dial, self.faults = services, clock, dial, Faults()
 
     def create(self) -> None:
         """Make the table."""
-        self._aws.create_table(self._table)
+        self._services.create()
 
     def drop(self) -> None:
-        """Forget the table: moto copies all there are for every transaction."""
-        self._dynamodb.delete_table(TableName=self._table)
+        """Forget the table."""
+        self._services.drop()
 
     def put_secret(self, name: str, text: str) -> None:
         """A secret that only this account sees."""
-        self._aws.put_secret(f"{self._table}/{name}", text)
+        self._services.put_secret(name, text)
 
     def store(self) -> Store:
         """The table, for an observer, who does not die with a function."""
-        return self._store(self._dynamodb)
+        return self._store(self._services.dynamodb)
 
     def runtime(self, sender: Sender, life: Life, owner: Callable[[], str], emit: Callable[[str], None]) -> Runtime:
         """As a new process builds it; what it reaches the world through ends with its life."""
-        secrets = Secrets(SecretReader(_Prefixed(Mortal(self._secrets, life), self._table)), self._clock)
+        services = self._services
+        secrets = Secrets(SecretReader(Mortal(services.secrets, life)), self._clock)
 
         def connected(policy: Policy) -> Cluster:
             life.check()
             return connect(policy.kubernetes, secrets, clock=self._clock, sleep=self._clock.advance,
-                           jitter=lambda: 0.5)
+                           jitter=lambda: 0.5, dial=self._dial)
 
-        made = build(clock=self._clock, store=self._store(Mortal(self._dynamodb, life)), sender=Mortal(sender, life),
-                     read_secret=secrets, connect=connected, owner=owner)
+        store = self._store(Mortal(self.faults.wrap(services.dynamodb), life))
+        made = build(clock=self._clock, store=store, sender=Mortal(sender, life), read_secret=secrets,
+                     connect=connected, owner=owner)
         return dataclasses.replace(made, checkpoint=life.checkpoint, emit=emit)
 
     def _store(self, client: Any) -> Store:
-        return Store(self._table, clock=self._clock, client=client, region=REGION, endpoint=self._aws.endpoint or None,
-                     sleep=self._clock.advance, chance=lambda: 0.5)
-
-
-class _Prefixed:
-    """Secrets Manager as one account sees it: names begin with its own."""
-
-    def __init__(self, client: Any, prefix: str) -> None:
-        self._client, self._prefix = client, prefix
-
-    def get_secret_value(self, SecretId: str) -> Any:  # noqa: N803 - the API's word
-        """The secret of that name."""
-        return self._client.get_secret_value(SecretId=f"{self._prefix}/{SecretId}")
+        return Store(self._services.table, clock=self._clock, client=client, region=REGION,
+                     endpoint=self._services.endpoint, sleep=self._clock.advance, chance=lambda: 0.5)

@@ -7,7 +7,7 @@ lost), or runs something of the test's before it (another process is faster).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError, ReadTimeoutError
 
@@ -31,10 +31,30 @@ def lost_answer() -> ReadTimeoutError:
     return ReadTimeoutError(endpoint_url="injected")
 
 
+class Strike(NamedTuple):
+    """What goes wrong with one call: an error in its place, or one instead of its answer."""
+
+    instead: Exception | None = None
+    after: Exception | None = None
+
+
+Ask = Callable[[str, dict[str, Any]], Strike]
+
+
+def nothing(method: str, arguments: dict[str, Any]) -> Strike:
+    """An Ask: all goes well."""
+    del method, arguments
+    return Strike()
+
+
 class Faults:
-    """A script of faults, by botocore's method name. Use: `faults = Faults(); Store(..., wrap=faults.wrap)`."""
+    """A script of faults, by botocore's method name. Use: `faults = Faults(); Store(..., wrap=faults.wrap)`.
+
+    ask: decides about every call for which the script has nothing, in the order of the calls.
+    """
 
     def __init__(self) -> None:
+        self.ask: Ask = nothing
         self._instead: dict[str, list[Exception | None]] = {}
         self._after: dict[str, list[Exception]] = {}
         self._before: dict[str, list[Callable[[], object]]] = {}
@@ -63,9 +83,14 @@ class Faults:
             actions.pop(0)()
         if (errors := self._instead.get(method)) and (error := errors.pop(0)) is not None:
             raise error
+        strike = self.ask(method, arguments)
+        if strike.instead is not None:
+            raise strike.instead
         answer = call(**arguments)
         if late := self._after.get(method):
             raise late.pop(0)
+        if strike.after is not None:
+            raise strike.after
         return answer
 
 

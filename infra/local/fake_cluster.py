@@ -26,16 +26,19 @@ class PodBudget:
 
 
 class InMemoryCluster:
-    """Nodes, pods and budgets are open to tests. calls: every verb with its object, in order."""
+    """Nodes, pods, budgets and claims (namespace/name -> the node chosen for it) are open to tests. calls: every verb
+    with its object, in order."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self.nodes: dict[str, NodeState] = {}
         self.budgets: list[PodBudget] = []
         self.nominated: dict[str, str] = {}
+        self.claims: dict[str, str] = {}
         self.stuck: set[str] = set()
         self.calls: list[tuple[str, str]] = []
         self._pods: dict[str, PodState] = {}
+        self._cordoned: set[str] = set()
         self._faults: dict[str, list[ClusterError]] = {}
 
     # -- the vocabulary of tests
@@ -86,24 +89,29 @@ class InMemoryCluster:
         self._call("node", name)
         return self.nodes.get(name)
 
-    def taint(self, name: str, taint: Taint, *, cordon: bool) -> None:
+    def taint(self, name: str, taint: Taint, *, operation: str, cordon: bool) -> None:
         """See NodeApi."""
         self._call("taint", name)
         node = self.nodes.get(name)
         if node is None:
             raise Missing(f'nodes "{name}" not found', status=404, reason="NotFound")
-        if node.taint(taint.key) is None:
-            self.nodes[name] = msgspec.structs.replace(
-                node, taints=(*node.taints, taint), unschedulable=node.unschedulable or cordon)
+        if cordon and not node.unschedulable:
+            self._cordoned.add(name)
+        taints = node.taints if node.taint(taint.key) else (*node.taints, taint)
+        self.nodes[name] = msgspec.structs.replace(
+            node, taints=taints, operation=operation, unschedulable=node.unschedulable or cordon)
 
-    def untaint(self, name: str, key: str, *, uncordon: bool) -> None:
+    def untaint(self, name: str, key: str, *, operation: str, uncordon: bool) -> None:
         """See NodeApi."""
         self._call("untaint", name)
         node = self.nodes.get(name)
-        if node is not None:
-            kept = tuple(taint for taint in node.taints if taint.key != key)
-            self.nodes[name] = msgspec.structs.replace(
-                node, taints=kept, unschedulable=node.unschedulable and not uncordon)
+        if node is None or node.operation not in ("", operation) or not (node.operation or node.taint(key)):
+            return
+        kept = tuple(taint for taint in node.taints if taint.key != key)
+        ours = name in self._cordoned if node.operation else uncordon
+        self._cordoned.discard(name)
+        self.nodes[name] = msgspec.structs.replace(
+            node, taints=kept, operation="", unschedulable=node.unschedulable and not ours)
 
     def pods_on(self, node: str) -> tuple[PodState, ...]:
         """See NodeApi."""
@@ -115,11 +123,20 @@ class InMemoryCluster:
         self._call("pods_nominated", node)
         return tuple(pod for pod in self.pods() if self.nominated.get(pod.key) == node)
 
+    def claims_awaiting(self, node: str) -> tuple[str, ...]:
+        """See NodeApi."""
+        self._call("claims_awaiting", node)
+        return tuple(sorted(claim for claim, chosen in self.claims.items() if chosen == node))
+
     def evict(self, pod: PodState, grace: float) -> Eviction:
         """See NodeApi."""
         self._call("evict", pod.key)
         here = next((each for each in self.pods() if each.key == pod.key), None)
-        if here is None or here.uid != pod.uid or here.deleted:
+        if here is None or here.uid != pod.uid:
+            return Eviction(accepted=True, gone=True)
+        if here.deleted:
+            hurried = min(here.deleted, self._clock() + grace)
+            self._pods[pod.key] = msgspec.structs.replace(here, deleted=hurried)
             return Eviction(accepted=True)
         for budget in self.budgets:
             if pod.key in budget.pods and budget.room < 1:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from chalicelib.model.group import Instance, InstanceState, NodeGroup
+import msgspec
+
+from chalicelib.model.group import GroupOptions, Instance, InstanceError, InstanceState, NodeGroup
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Operation
+from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError
@@ -20,7 +22,8 @@ from chalicelib.providers.errors import ProviderError
 
 @dataclass(slots=True)
 class Pool:
-    """One node group of the cloud. machines: by handle, in the order they were made."""
+    """One node group of the cloud. machines: by handle, in the order they were made. spoilt: what goes wrong with the
+    next ones that are made, see InMemoryProvider.spoil."""
 
     id: str
     min: int = 0
@@ -29,6 +32,9 @@ class Pool:
     machines: dict[str, Instance] = field(default_factory=dict)
     template: Node | None = None
     made: int = 0
+    options: GroupOptions = field(default_factory=GroupOptions)
+    spoilt: list[InstanceError | str] = field(default_factory=list)
+    dead: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +85,21 @@ class InMemoryProvider:
         """The next calls of `verb` (grow, remove, shrink_target, poll, observe) raise this."""
         self._faults.setdefault(verb, []).extend([Fault(error, late)] * times)
 
+    def spoil(self, group: str, how: InstanceError | str, *, times: int = 1) -> None:
+        """The next machines of a group go wrong: made with this error, `dead` (made, and never a node) or `phantom`
+        (counted in the target and never made)."""
+        self.pools[group].spoilt.extend([how] * times)
+
     def let_pass(self, verb: str, *, times: int = 1) -> None:
         """The calls after the faults asked for so far come through, before the next fault asked for."""
         self._faults.setdefault(verb, []).extend([None] * times)
 
     def boot(self) -> list[Instance]:
-        """All machines being made are running now; the answer is those."""
+        """All machines being made are running now, but for those that never will; the answer is those."""
         booted = []
         for pool in self.pools.values():
             for handle, machine in pool.machines.items():
-                if machine.state is InstanceState.CREATING:
+                if machine.state is InstanceState.CREATING and machine.error is None and handle not in pool.dead:
                     pool.machines[handle] = Instance(machine.id, handle=handle, node=handle)
                     booted.append(pool.machines[handle])
         return booted
@@ -101,7 +112,7 @@ class InMemoryProvider:
         with _Call(self, "observe"):
             return Observation(tuple(
                 NodeGroup(id=pool.id, provider=self._name, min=pool.min, max=pool.max, target=pool.target,
-                          instances=tuple(pool.machines.values()), template=pool.template)
+                          instances=tuple(pool.machines.values()), template=pool.template, options=pool.options)
                 for pool in self.pools.values()))
 
     def grow(self, operation: Operation) -> Outcome:
@@ -135,7 +146,11 @@ class InMemoryProvider:
             if elsewhere:
                 return Failed("InvalidRequest", f"{elsewhere[0]} belongs to another group")
             present = [handle for handle in handles if handle in pool.machines]
-            if pool.target - len(present) < pool.min:
+            discards = operation.kind is Kind.DISCARD
+            joined = [handle for handle in present if discards and pool.machines[handle].node]
+            if joined:
+                return Failed("Conflict", f"{joined[0]} has joined as a node meanwhile")
+            if not discards and pool.target - len(present) < pool.min:
                 return Failed("InvalidRequest", f"group {pool.id} would fall below its minimum of {pool.min}")
             for handle in present:
                 self._delete(pool, handle)
@@ -175,8 +190,14 @@ class InMemoryProvider:
     def _make(self, pool: Pool, state: InstanceState) -> None:
         pool.made += 1
         handle = f"{pool.id}-{pool.made}"
+        how = pool.spoilt.pop(0) if pool.spoilt else ""
+        if how == "phantom":
+            return
+        if how == "dead":
+            pool.dead.add(handle)
         node = handle if state is InstanceState.RUNNING else ""
-        pool.machines[handle] = Instance(f"memory://{handle}", state, handle=handle, node=node)
+        made = Instance(f"memory://{handle}", state, handle=handle, node=node)
+        pool.machines[handle] = msgspec.structs.replace(made, error=how) if isinstance(how, InstanceError) else made
 
     def take_fault(self, verb: str) -> Fault | None:
         """The fault due for this call, if one is."""

@@ -8,6 +8,9 @@
 The functions are entered as Lambda enters them, with events of Lambda's shape. Two worlds that are treated alike come
 to the same plans, to the letter of their ids: nothing in here reads the wall or draws a number that a plan could depend
 on. A test that must know that no object remembers anything says `forgetful=True`, and every invocation starts cold.
+
+A quick world (`quick=True`, or no `aws`) has its table in memory (infra/local/dynamodb) and no socket between client
+and API server (kube/direct.py). All else is the same, and so are the plans.
 """
 
 from __future__ import annotations
@@ -15,34 +18,41 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Self
 
 import msgspec
 
 from chalicelib.handlers.runtime import Runtime
+from chalicelib.kube.transport import open_line
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation
 from chalicelib.policy.load import digest, load
 from infra.local import deployment
 from infra.local.account import Account
 from infra.local.aws import LocalAws
+from infra.local.aws_faults import Faults
 from infra.local.controllers import seed
 from infra.local.controllers.clock import ManualClock
 from infra.local.controllers.manager import ClusterSimulation, Pace
 from infra.local.exporter import Exporter, Heard
+from infra.local.inline import inline
 from infra.local.invoke import Invocation, Invoker
+from infra.local.kube.direct import DirectLine
 from infra.local.kube.objects import KubeObject
 from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
 from infra.local.lambda_events import Json, schedule_event, sqs_event
 from infra.local.mortality import Life
 from infra.local.queues import VirtualQueues
+from infra.local.services import FullServices, QuickServices
 
 START = 1_795_245_660.0
 """When a world begins, epoch seconds: a whole minute."""
 MINUTE = 60.0
 WEBHOOK_KEY = "local-webhook-key-of-the-emulation"
+_NEVER = (-1, 0.0)
 _MOST_PLAYED = 10_000       # deliveries in one step; more is a loop
 
 
@@ -57,24 +67,32 @@ class Death(msgspec.Struct):
 class LocalWorld:
     """A world with one cluster. A context manager; `aws` must be running and may be shared between worlds.
 
+    quick: without AWS's wire and the cluster's, see the module; so it is without `aws`.
     name: the cluster's name in policies, messages and routes; start: epoch seconds at which the clock stands.
     pace: how fast the simulated cluster is; seed: of its uids and names.
     grain: virtual seconds between two looks of the controllers while nothing else happens.
     webhook: whether an emulated exporter posts the cluster's events to the webhook.
     forgetful: every invocation starts cold, as if the last process had died.
 
-    Open to tests: clock, kube, server, cluster, queues, store, invocations, metrics (lines that the functions emit).
+    Open to tests: clock, kube, server, cluster, queues, store, services (the emulated account), line (the way to the
+    API server, of a quick world: `line.ask` decides what goes wrong with a request), invocations, metrics (lines that
+    the functions emit).
     """
 
-    def __init__(self, aws: LocalAws, *, name: str = "shop", start: float = START, pace: Pace | None = None,
-                 seed: int = 0, grain: float = 5.0, webhook: bool = False, forgetful: bool = False) -> None:
+    def __init__(self, aws: LocalAws | None = None, *, quick: bool = False, name: str = "shop", start: float = START,
+                 pace: Pace | None = None, seed: int = 0, grain: float = 5.0, webhook: bool = False,
+                 forgetful: bool = False) -> None:
         self.name, self.clock, self._grain, self.forgetful = name, ManualClock(start), grain, forgetful
         self.kube = ObjectStore(self.clock, seed=seed)
-        self.server = ApiServer(self.kube, tls=True)
+        self.services: FullServices | QuickServices = (
+            QuickServices() if aws is None or quick else FullServices(aws))
+        self._quick = isinstance(self.services, QuickServices)
+        self.server = ApiServer(self.kube, tls=not self._quick)
+        self.line = DirectLine(self.server, self.clock.advance)
         self.cluster = ClusterSimulation(self.kube, self.clock, pace)
         self.queues = VirtualQueues(self.clock, deployment.queues())
         self.metrics: list[Json] = []
-        self._account = Account(aws, self.clock)
+        self._account = Account(self.services, self.clock, self.line.dial if self._quick else open_line)
         self._functions = {function.queue: function for function in deployment.functions()}
         self._next_tick, self._owners = start, itertools.count(1)
         self._deaths: list[Death] = []
@@ -82,6 +100,7 @@ class LocalWorld:
         self._runtime: Runtime | None = None
         self._exporter = Exporter(name, WEBHOOK_KEY, self.clock, self._post) if webhook else None
         self._heard = Heard(self.kube)
+        self._rested = _NEVER
         self.store = self._account.store()
 
     # -- life
@@ -89,7 +108,10 @@ class LocalWorld:
     def start(self) -> None:
         """Create the table, serve the cluster's API, store the secrets."""
         self._account.create()
-        self.server.start()
+        if self._quick:
+            self.server.stay_inside()
+        else:
+            self.server.start()
         self.put_secret(self.kubeconfig_secret, self.server.kubeconfig())
         self.put_secret(self.webhook_secret, json.dumps({"hmac": WEBHOOK_KEY}))
 
@@ -108,6 +130,11 @@ class LocalWorld:
         self.close()
 
     # -- what is in it
+
+    @property
+    def faults(self) -> Faults:
+        """What goes wrong between the functions and the table (aws_faults.py)."""
+        return self._account.faults
 
     @property
     def kubeconfig_secret(self) -> str:
@@ -137,7 +164,9 @@ class LocalWorld:
 
     def settle(self) -> None:
         """Let the controllers come to rest at this instant; the exporter tells what happened."""
-        self.cluster.step()
+        if (self.kube.version, self.clock()) != self._rested:
+            self.cluster.step()
+            self._rested = (self.kube.version, self.clock())
         if self._exporter is not None:
             self._exporter.tell(self._heard.poll())
 
@@ -147,6 +176,7 @@ class LocalWorld:
         """Let virtual time pass, and play whatever is due in it: at each instant the controllers, then the tick, then
         the messages. A function that waits makes time pass too, so a little more may go by than was asked for."""
         end = self.clock() + seconds
+        self._rested = _NEVER       # a test may have told a kubelet something, which no object of the store shows
         self.settle()
         for _ in range(_MOST_PLAYED):
             due = self.queues.next_due()
@@ -202,7 +232,8 @@ class LocalWorld:
     def invoke(self, function: str, event: Json) -> Invocation:
         """Enter a function with any event, as Lambda would."""
         self._awake()
-        made = self._invoker.call(function, event, self.clock)
+        with inline() if self._quick else nullcontext():
+            made = self._invoker.call(function, event, self.clock)
         if made.killed_at:
             self.restart()
         self.settle()

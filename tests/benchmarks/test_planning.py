@@ -175,11 +175,3 @@ def test_the_peak_of_memory_at_170000_pods(tmp_path: Path) -> None:
     peak = int(run.stderr.split()[-1]) / 1024
     print(f"\noutscaler plan on {LARGE.name}: {peak:,.0f} MB at the peak")
     assert peak <= 1024
-
-
-@needs_shared
-def test_every_candidate_of_1000_half_empty_nodes(tmp_path: Path) -> None:
-    folder = generate(tmp_path / "down", nodes=1000, utilization=0.4, jitter=0.2, pdbs=True)
-    plan, seconds = measure(folder)
-    report("1,000 nodes half empty, all candidates", plan, seconds, upstream_cpu=0.78)
-    assert len(plan.unneeded) >= 139, "upstream finds 139 to 145"

@@ -1,8 +1,8 @@
-"""Whether anything of certain kinds was written since the last look: what lets a quiet cluster cost nothing."""
+"""Whether anything was written since the last look: what lets a quiet cluster cost nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from infra.local.kube.status import ApiError
 from infra.local.kube.store import ObjectStore
@@ -14,9 +14,13 @@ class Changes:
     def __init__(self, store: ObjectStore, watched: Iterable[tuple[str, str]]) -> None:
         self._store, self._watched = store, tuple(watched)
         self._seen = [-1] * len(self._watched)
+        self._looked = -1
 
     def any(self) -> bool:
         """Whether one of them was written since the last call, by whomever."""
+        if self._store.version == self._looked:
+            return False
+        self._looked = self._store.version
         found = [self._moved(index, *where) for index, where in enumerate(self._watched)]
         return True in found
 
@@ -29,3 +33,18 @@ class Changes:
             return since < 0 or bool(self._store.events(plural, since, group))
         except ApiError:                 # more happened than the log keeps
             return True
+
+
+class Moved:
+    """A controller that nothing but some resources of a store can move: while they stand still, so does it.
+
+    step: one turn of it. It must neither heed the clock, apart from writing it down, nor keep work for another turn.
+    """
+
+    def __init__(self, step: Callable[[], None], store: ObjectStore, watched: Iterable[tuple[str, str]]) -> None:
+        self._step, self._changes = step, Changes(store, watched)
+
+    def step(self) -> None:
+        """A turn, unless it would change nothing. What it writes itself is a reason for another."""
+        if self._changes.any():
+            self._step()

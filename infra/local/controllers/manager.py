@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from infra.local.controllers.capi.controller import ClusterApi, Settings
-from infra.local.controllers.changes import Changes
+from infra.local.controllers.changes import Changes, Moved
 from infra.local.controllers.kubelet import Kubelets, KubeletTimes
 from infra.local.controllers.scheduler.loop import SchedulerLoop
 from infra.local.controllers.scheduler.schedule import Pick, least_used
@@ -77,8 +77,12 @@ class ClusterSimulation:
         self.scheduler = SchedulerLoop(cluster, clock, pick=pace.pick, retry_seconds=pace.retry_seconds)
         management = [Garbage(store, clock)] if workload is not None else []
         self._controllers: tuple[Controller, ...] = (
-            *management, Garbage(cluster, clock), self.capi, self.kubelets, Deployments(cluster, clock),
-            ReplicaSets(cluster), DaemonSets(cluster), Jobs(cluster, clock), _Budgets(cluster, clock), self.scheduler)
+            *management, Garbage(cluster, clock), self.capi, self.kubelets,
+            Moved(Deployments(cluster, clock).step, cluster, (("deployments", "apps"), ("replicasets", "apps"))),
+            Moved(ReplicaSets(cluster).step, cluster, (("replicasets", "apps"), ("pods", ""))),
+            Moved(DaemonSets(cluster).step, cluster, (("daemonsets", "apps"), ("pods", ""), ("nodes", ""))),
+            Moved(Jobs(cluster, clock).step, cluster, (("jobs", "batch"), ("pods", ""))),
+            _Budgets(cluster, clock), self.scheduler)
 
     def _versions(self) -> tuple[int, ...]:
         return tuple(store.version for store in self._stores)

@@ -94,7 +94,7 @@ class Api:
         if request.route is None or not request.route.plural:
             return self._document(request)
         route = request.route
-        if discovery.resource_list(self.store.resources, route.group, route.version) is None:
+        if not self.store.resources.serves(route.group, route.version):
             return _not_served()
         resource = self.store.resources.find(route.plural, route.group)
         version = resource.version(route.version) if resource else None

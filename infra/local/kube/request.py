@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -114,10 +115,17 @@ class Request(msgspec.Struct, frozen=True):
 
 def split(target: str) -> tuple[str, dict[str, str]]:
     """Path and query of a request target."""
+    path, query = _split(target)
+    return path, dict(query)
+
+
+@functools.lru_cache(maxsize=1024)      # clients ask for the same lists again and again
+def _split(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     parts = urlsplit(target)
-    return parts.path, dict(parse_qsl(parts.query, keep_blank_values=True))
+    return parts.path, tuple(parse_qsl(parts.query, keep_blank_values=True))
 
 
+@functools.lru_cache(maxsize=1024)
 def route_of(path: str) -> Route | None:
     """The resource a path names (plural "" for a group version's discovery), None when it is not such a path."""
     segments = [unquote(each) for each in path.strip("/").split("/")]

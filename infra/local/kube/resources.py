@@ -188,6 +188,10 @@ class Registry:
                 found.setdefault(resource.group, {}).update(dict.fromkeys(v.name for v in resource.versions))
         return {group: tuple(versions) for group, versions in found.items()}
 
+    def serves(self, group: str, version: str) -> bool:
+        """Whether there is anything in this group and version."""
+        return any(each.group == group and each.version(version) for each in list(self._by_name.values()))
+
     def of(self, group: str, version: str) -> list[Resource]:
         """The resources served in one group and version."""
         return [each for each in list(self._by_name.values()) if each.group == group and each.version(version)]

@@ -213,6 +213,11 @@ class ApiServer:
         self._thread.start()
         return self.url
 
+    def stay_inside(self) -> str:
+        """Instead of start: nobody is served but who calls `handle` (direct.py); the URL that the kubeconfig names."""
+        self.url = "http://127.0.0.1:1"
+        return self.url
+
     def stop(self) -> None:
         """Stops serving: watches end, connections are closed. The store stays."""
         if self._server is None or self._thread is None:

@@ -15,6 +15,7 @@ from infra.local.controllers.capi.deployments import MachineDeployments
 from infra.local.controllers.capi.machines import FAULTS, Machines, MachineTimes
 from infra.local.controllers.capi.nodes import Amounts, MachineClass
 from infra.local.controllers.capi.sets import MachineSets
+from infra.local.controllers.changes import Moved
 from infra.local.controllers.writes import listed, write_status
 from infra.local.kube.store import ObjectStore
 
@@ -35,8 +36,10 @@ class ClusterApi:
         settings = settings or Settings()
         self._store = store
         self._faults: dict[tuple[str, str], list[str]] = {}
-        self._deployments = MachineDeployments(store, clock)
-        self._sets = MachineSets(store, clock, self._take_fault)
+        sets = ("machinesets", fields.GROUP)
+        self._deployments = Moved(MachineDeployments(store, clock).step, store,
+                                  (("machinedeployments", fields.GROUP), sets))
+        self._sets = Moved(MachineSets(store, clock, self._take_fault).step, store, (sets, ("machines", fields.GROUP)))
         self._machines = Machines(store, workload or store, clock, settings.times, settings.classes, settings.reserve)
 
     def fail_next(self, group: str, kind: str, count: int = 1) -> None:

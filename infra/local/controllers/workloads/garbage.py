@@ -33,9 +33,16 @@ class Garbage:
         self._store, self._clock, self._keep = store, clock, event_seconds
         self._cursors: dict[tuple[str, str], Subscription] = {}
         self._swept = clock()
+        self._seen = -1
 
     def step(self) -> None:
         """Follow the removals since the last step down the table."""
+        if self._store.version != self._seen:
+            self._seen = self._store.version
+            self._follow()
+        self._forget_events()
+
+    def _follow(self) -> None:
         for owner, (plural, group) in _CHILDREN:
             gone = self._removed(*owner)
             if not gone:
@@ -43,7 +50,6 @@ class Garbage:
             for child in listed(self._store, plural, group):
                 if (controller_of(child) or {}).get("uid") in gone and "deletionTimestamp" not in child["metadata"]:
                     erase(self._store, plural, child, group)
-        self._forget_events()
 
     def _removed(self, plural: str, group: str) -> set[str]:
         if self._store.resources.find(plural, group) is None:

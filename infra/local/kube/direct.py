@@ -1,0 +1,121 @@
+"""The short way to the simulated API server: the real client above it, and neither socket nor TLS between.
+
+What arrives is what a network would bring: a status, headers, a body, or one of the exceptions of `requests`. All of it
+happens in the caller's thread, so a process can be killed in the middle of a request.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlencode
+
+import requests
+from requests import exceptions
+from requests.structures import CaseInsensitiveDict
+
+from chalicelib.kube.credentials import Credential
+from chalicelib.kube.transport import Line, open_line
+from infra.local.kube.faults import Fault
+from infra.local.kube.request import Response
+from infra.local.kube.server import ApiServer
+
+Ask = Callable[[str, str], Fault | None]
+"""What goes wrong with this request (method, path and query), if anything."""
+
+
+def nothing(method: str, target: str) -> Fault | None:
+    """An Ask: all goes well."""
+    del method, target
+    return None
+
+
+class DirectLine:
+    """Lines to one server; credentials of other servers get ordinary ones.
+
+    passes: how waiting is done. ask: tests set it; asked for every request, in the order of the requests. Of a Fault
+    `status`, `body`, `headers`, `truncate`, `close`, `late` and `delay` mean what they say there, only that a delay is
+    virtual and is a time-out where it is longer than the client waits (with `late`, after the request was carried out).
+    """
+
+    def __init__(self, server: ApiServer, passes: Callable[[float], None]) -> None:
+        self.server, self.passes = server, passes
+        self.ask: Ask = nothing
+
+    def dial(self, credential: Credential) -> Line:
+        """kube/transport.py's Dial."""
+        if credential.server != self.server.url:
+            return open_line(credential)
+        return Line(_Session(self), credential.server)
+
+    def exchange(self, method: str, target: str, headers: dict[str, str], body: bytes, patience: float) -> Response:
+        """One request. patience: seconds that the client waits for an answer. Raises requests' exceptions."""
+        fault = self.ask(method, target)
+        if fault is None:
+            return self.server.handle(method, target, headers, body)
+        in_time = self._wait(fault.delay, patience)
+        early = fault.close or not in_time
+        if early and not fault.late:
+            raise _lost(in_time=in_time)
+        made = Response(fault.status, {"Content-Type": "application/json", **fault.headers}, fault.body)
+        if not fault.status:
+            made = self.server.handle(method, target, headers, body)
+        if early:
+            raise _lost(in_time=in_time)
+        made.truncate = fault.truncate
+        return made
+
+    def _wait(self, delay: float, patience: float) -> bool:
+        if delay:
+            self.passes(min(delay, patience))
+        return delay <= patience
+
+
+def _lost(*, in_time: bool) -> requests.RequestException:
+    return _closed() if in_time else exceptions.ReadTimeout("no answer in time")
+
+
+def _closed() -> requests.RequestException:
+    return exceptions.ConnectionError("the server closed the connection")
+
+
+class _Session(requests.Session):
+    """The one method that kube/transport.py calls, and close."""
+
+    def __init__(self, line: DirectLine) -> None:
+        super().__init__()
+        self._direct = line
+
+    def request(self, method: str | bytes, url: str | bytes, *_: Any, **given: Any) -> requests.Response:
+        """See requests.Session."""
+        target = str(url).removeprefix(self._direct.server.url) + _query(tuple((given.get("params") or {}).items()))
+        made = self._direct.exchange(str(method), target, given["headers"], given.get("data") or b"",
+                                     given["timeout"][1])
+        if made.close:
+            raise _closed()
+        if 0 <= made.truncate < len(made.body):
+            raise exceptions.ChunkedEncodingError("the answer was cut short")
+        return _Answer(made)
+
+
+@functools.lru_cache(maxsize=1024)
+def _query(params: tuple[tuple[str, str], ...]) -> str:
+    return f"?{urlencode(params)}" if params else ""
+
+
+class _Answer(requests.Response):
+    """What the client reads of an answer; the base's own constructor costs more than the exchange."""
+
+    def __init__(self, made: Response) -> None:
+        self.status_code, self._made = made.status, made
+
+    @property
+    def content(self) -> bytes:
+        """The body."""
+        return self._made.body
+
+    @functools.cached_property
+    def headers(self) -> CaseInsensitiveDict[str]:  # type: ignore[override]  # an attribute there
+        """Looked at only where the answer is an error."""
+        return CaseInsensitiveDict(self._made.headers)

@@ -1,0 +1,203 @@
+"""Upstream's own scale-down decisions on 200 half-empty clusters: ours find as many nodes or more, or
+docs/differences.md says why not; and all that they find can really go.
+
+The table is held against what is found, both ways: a difference that is not listed fails, and so does a row that is no
+longer true. `python -m tests.differential.down` and `python -m tests.differential.referee_down` print more.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.memory import Memory
+from chalicelib.model.plan import Plan
+from chalicelib.model.policy import Policy
+from chalicelib.model.reason import Code
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.decide import decide
+from tests.benchmarks.test_planning import generate
+from tests.differential.compare import NOW, generator
+from tests.differential.down import Down, answers, cluster_of, plan_of, upstream_down
+from tests.differential.herds import herd, wild
+from tests.differential.referee_down import ALL, Referee, removals
+from tests.property.reading import Lists, read
+from tests.shared import needs_shared
+
+DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
+SEEDS, PART = 200, 50
+PARTS = [range(first, first + PART) for first in range(0, SEEDS, PART)]
+_SECTION = re.compile(r"^## Scale-down$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+_ROW = re.compile(r"^\| (\d+) \| (\d+ nodes) \| ([\w ]+) \| ([^|]*) \|$", re.MULTILINE)
+_HARD = Policy(name="hard", options=msgspec.structs.replace(ALL, scale_down_utilization_threshold=1.0))
+
+
+def listed() -> dict[tuple[int, str, str], str]:
+    """The exceptions of the document, each with its reason."""
+    section = _SECTION.search(DIFFERENCES.read_text("utf-8"))
+    assert section is not None, "docs/differences.md has a section Scale-down"
+    return {(int(seed), ours, theirs): why.strip() for seed, ours, theirs, why in _ROW.findall(section.group(1))}
+
+
+# -- as many as upstream
+
+
+@cache
+def _answers(seeds: range) -> list[Down]:
+    return list(answers(seeds))
+
+
+@needs_shared
+@pytest.mark.shared
+@pytest.mark.parametrize("seeds", PARTS, ids=str)
+def test_as_many_nodes_are_unneeded_as_in_upstreams_best_run_or_it_is_listed(seeds: range) -> None:
+    found = {each.row for each in _answers(seeds) if each.is_worse}
+    known = {row for row in listed() if row[0] in seeds}
+    assert sorted(found - known) == [], "not listed in docs/differences.md"
+    assert sorted(known - found) == [], "listed in docs/differences.md, and no longer so"
+
+
+@needs_shared
+@pytest.mark.shared
+@pytest.mark.parametrize("seeds", PARTS, ids=str)
+def test_the_same_nodes_are_candidates_and_the_others_are_none_for_the_same_reasons(seeds: range) -> None:
+    assert [each for each in _answers(seeds) if each.our_tally != each.their_tally] == []
+
+
+@needs_shared
+@pytest.mark.shared
+def test_there_is_an_answer_for_every_seed() -> None:
+    assert sorted(upstream_down()) == list(range(SEEDS))
+
+
+def test_every_listed_difference_has_a_reason() -> None:
+    assert [row for row, why in listed().items() if len(why) < 10] == []
+
+
+# -- and the next pass says the same
+
+
+@needs_shared
+@pytest.mark.shared
+@pytest.mark.parametrize("seeds", PARTS, ids=str)
+def test_what_is_unneeded_is_so_in_the_next_pass_too(seeds: range) -> None:
+    """Else no timer would ever run out (scale-down.md §2, "a node not confirmed this loop loses its timer")."""
+    make, lost = generator().make_down, {}
+    for seed in seeds:
+        _, _, snapshot = cluster_of(seed, make)
+        first, memory = decide(snapshot, Policy(name="again"), Memory(), NOW, 0)
+        for later in (60.0, 400.0):     # before and after what failed is tried again
+            plan, memory = decide(snapshot, Policy(name="again"), memory, NOW + later, 0)
+            if missing := set(first.unneeded) - set(plan.unneeded):
+                lost[seed, later] = sorted(missing)
+    assert lost == {}
+
+
+@needs_shared
+@pytest.mark.shared
+def test_the_others_stay_unneeded_when_some_have_gone() -> None:
+    """Nodes go a few at a time; those that wait for their turn keep their timers meanwhile."""
+    make, lost = generator().make_down, {}
+    for seed in range(60):
+        _, _, snapshot = cluster_of(seed, make)
+        memory, before, now = Memory(), set[str](), NOW
+        for turn in range(4):
+            plan, memory = decide(snapshot, Policy(name="turn"), memory, now, 0, assume_unneeded_for=86_400.0)
+            kept = {verdict.node for verdict in plan.unremovable if verdict.reason.code is not Code.GROUP_MIN_SIZE}
+            if missing := (before - set(plan.unneeded)) & kept:
+                lost[seed, turn] = sorted(missing)
+            before, now = set(plan.unneeded) - {removal.node for removal in plan.removals}, now + 60.0
+            snapshot = _without(snapshot, plan)
+    assert lost == {}
+
+
+def _without(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    """The cluster when what the plan removes is gone, and its pods run where they were to go."""
+    gone = {removal.node for removal in plan.removals}
+    to = {pod: on for removal in plan.removals for pod, on in removal.destinations.items()}
+    groups = []
+    for group in snapshot.groups:
+        left = tuple(instance for instance in group.instances if instance.node not in gone)
+        groups.append(msgspec.structs.replace(
+            group, target=group.target - len(group.instances) + len(left), instances=left))
+    return msgspec.structs.replace(
+        snapshot, groups=tuple(groups), nodes=tuple(node for node in snapshot.nodes if node.name not in gone),
+        pods=tuple(msgspec.structs.replace(pod, node=to.get(pod.key, pod.node)) for pod in snapshot.pods
+                   if pod.node not in gone or pod.key in to))
+
+
+@needs_shared
+@pytest.mark.shared
+def test_another_order_of_input_is_another_order_of_nothing() -> None:
+    make = generator().make_down
+    for seed in range(0, SEEDS, 10):
+        lists, manifest, snapshot = cluster_of(seed, make)
+        turned = plan_of(read(lists, manifest, NOW, shuffle=random.Random(seed)))
+        assert turned.unneeded == plan_of(snapshot).unneeded, seed
+
+
+# -- all of it can really go
+
+
+def wrong(lists: Lists, manifest: Any, policy: Policy | None = None) -> list[tuple[str, str]]:
+    """What the referee says of the plan that removes all unneeded nodes."""
+    return list(Referee(lists, removals(read(lists, manifest, NOW), policy)).found())
+
+
+def hard(made: tuple[Lists, Any]) -> list[tuple[str, str]]:
+    """The same if every node is a candidate, however much is asked of it."""
+    return wrong(*made, _HARD)
+
+
+@needs_shared
+@pytest.mark.shared
+@pytest.mark.parametrize("seeds", PARTS, ids=str)
+def test_all_unneeded_nodes_can_go_one_after_the_other(seeds: range) -> None:
+    make = generator().make_down
+    assert {seed: found for seed in seeds if (found := wrong(*make(seed)))} == {}
+
+
+@needs_shared
+@pytest.mark.shared
+def test_so_they_can_if_every_node_is_a_candidate() -> None:
+    make = generator().make_down
+    assert {seed: found for seed in range(1000, 1020) if (found := hard(make(seed)))} == {}
+
+
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_so_they_can_where_every_rule_between_pods_and_nodes_is_in_use(first: int) -> None:
+    assert {seed: found for seed in range(first, first + 100) if (found := wrong(*wild(seed)))} == {}
+    assert {seed: found for seed in range(first, first + 20) if (found := hard(wild(seed)))} == {}
+
+
+def test_so_they_can_where_rules_reach_over_many_nodes() -> None:
+    lists, manifest = herd(9000, 100)
+    assert len(lists["nodes"]) > 100
+    assert wrong(lists, manifest) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [0, 1000])
+def test_so_they_can_in_a_large_cluster_full_of_rules(first: int) -> None:
+    lists, manifest = herd(first, 400)
+    assert len(lists["nodes"]) > 600
+    assert wrong(lists, manifest) == []
+
+
+@needs_shared
+@pytest.mark.shared
+@pytest.mark.parametrize("nodes", [100, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("variant", ["plain", "affinity"])
+def test_so_they_can_on_the_input_of_the_benchmark(nodes: int, variant: str, tmp_path: Path) -> None:
+    folder = generate(tmp_path / "down", nodes=nodes, utilization=0.4, jitter=0.2, pdbs=True, variant=variant)
+    lists = {path.stem: msgspec.json.decode(path.read_bytes())["items"] for path in folder.glob("*.json")
+             if path.stem != "manifest"}
+    manifest = msgspec.json.decode((folder / "manifest.json").read_bytes())
+    plan = removals(read(lists, manifest, NOW))
+    assert list(Referee(lists, plan, each=nodes // 25).found()) == []
