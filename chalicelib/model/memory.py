@@ -44,6 +44,8 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     size_wrong_since: float = 0.0
     size_wrong: tuple[int, int] = (0, 0)        # (registered, target) as first seen
     erred: tuple[str, ...] = ()                 # instances whose creation error was already counted
+    repair_failures: int = 0                    # repairs (discard, shrink) that failed since one came through
+    repair_after: float = 0.0                   # none is tried before
 
 
 class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):

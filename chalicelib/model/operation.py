@@ -34,6 +34,11 @@ class State(StrEnum):
     ABANDONED = "abandoned"
 
 
+OPERATION_ANNOTATION = "outscaler.dev/operation"
+"""On a node with the hard taint: the id of the operation that set it."""
+CORDONED_ANNOTATION = "outscaler.dev/cordoned"
+"""Beside it, "true" where the same write cordoned the node, so that the cordon is to be lifted with the taint."""
+
 OPEN_STATES = frozenset({State.PLANNED, State.RUNNING, State.WAITING})
 
 

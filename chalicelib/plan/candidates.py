@@ -87,7 +87,9 @@ def _skip(facts: GroupFacts, ledger: Ledger) -> Reason | None:
     mine = facts.memory.backoff
     checks: tuple[tuple[bool, Reason], ...] = (
         (bool(facts.group.error), Reason.of(Code.GROUP_UNREADABLE, detail=facts.group.error)),
-        (not facts.healthy, Reason.of(Code.GROUP_UNHEALTHY, detail=f"{facts.missing} nodes are missing")),
+        (not facts.healthy or facts.frozen is not None, Reason(
+            Code.GROUP_UNHEALTHY,
+            facts.frozen.params if facts.frozen is not None else {"detail": f"{facts.missing} nodes are missing"})),
         (facts.backed_off, Reason.of(Code.GROUP_BACKOFF, until=mine.until if mine else 0.0,
                                      error=_error(mine.cls, mine.code, mine.message) if mine else "")),
         (facts.growing, Reason.of(Code.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")),

@@ -1,5 +1,6 @@
 """The planner's entry, and its table of contents: what is so, who wants a node, where they fit, what to grow, what to
-let go, what to remember. Pure: the same snapshot, policy, memory, instant and seed give the same plan, byte for byte.
+let go and to put right, what to remember. Pure: the same snapshot, policy, memory, instant and seed give the same plan,
+byte for byte.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from chalicelib.plan.gate import held_back
 from chalicelib.plan.growth import grow
 from chalicelib.plan.intent import intend
 from chalicelib.plan.recall import recall
+from chalicelib.plan.repair import repair
 from chalicelib.plan.requests import settled
 from chalicelib.plan.shrink import shrink
 from chalicelib.plan.table import Columns
@@ -36,7 +38,8 @@ def decide(snapshot: Snapshot, policy: Policy, memory: Memory, now: float, seed:
     columns = Columns([*snapshot.nodes, *(f.template.node for f in world.groups.values() if f.template)],
                       snapshot.classes)
     floor = build(world, pending.nominated, columns)
-    growth = grow(world, floor, pending, seed, Watch(clock))
-    shrinkage = shrink(world, floor, assume_unneeded_for, pending.hold)
-    plan = intend(world, pending, growth, shrinkage, seed)
-    return plan, recall(world, shrinkage.memory)
+    watch = Watch(clock)
+    growth = grow(world, floor, pending, seed, watch)
+    shrinkage = shrink(world, floor, assume_unneeded_for, pending.hold, watch)
+    plan = intend(world, pending, growth, shrinkage, repair(world), seed)
+    return plan, recall(world, shrinkage)

@@ -109,13 +109,27 @@ class _Report:
 
     def _group(self, facts: GroupFacts) -> GroupVerdict:
         """What a group could have done in this pass, or why it was not asked."""
-        option = self.search.first.get(facts.id)
+        option, skipped = self.search.first.get(facts.id), self.candidates.skipped.get(facts.id)
+        late = len(facts.long_unregistered)
         return GroupVerdict(
             group=facts.id, provider=facts.group.provider, min=facts.group.min, max=facts.group.max,
             target=facts.target, ready=facts.counts[Bucket.READY], upcoming=facts.upcoming,
             option_nodes=option.nodes if option else 0, option_pods=option.pod_count if option else 0,
-            waste=waste(option) if option else None, skipped=self.candidates.skipped.get(facts.id),
+            waste=waste(option) if option else None, skipped=skipped,
+            healthy=facts.healthy, counts={kind.value: count for kind, count in facts.counts.items() if count},
+            unregistered=len(facts.unregistered) - late, long_unregistered=late,
+            in_progress=facts.upcoming > 0 and (facts.growing or facts.memory.request is not None),
+            backoff=_backoff(facts),
         )
+
+
+def _backoff(facts: GroupFacts) -> Reason | None:
+    """Until when a group is backed off, and for what (state.md §7, §10); None if it is not."""
+    failed = facts.memory.backoff
+    if failed is None or not facts.backed_off:
+        return None
+    return Reason(Code.GROUP_BACKOFF, {"until": failed.until, "error": failed.message or failed.cls,
+                                       "code": failed.code or failed.cls, "class": failed.cls})
 
 
 def _merged(promises: list[Promise]) -> tuple[Promise, ...]:

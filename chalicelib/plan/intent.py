@@ -6,48 +6,62 @@ Ids are made from what is intended (model/operation.py), so that a pass that is 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 
 import msgspec
 
 from chalicelib.model.operation import Kind, Operation, Target, operation_id
-from chalicelib.model.plan import Plan, Removal, ScaleUp
+from chalicelib.model.plan import GroupVerdict, Plan, Removal, Repair, ScaleUp
 from chalicelib.plan.demand import Pending
 from chalicelib.plan.growth import Growth
-from chalicelib.plan.patience import length
+from chalicelib.plan.patience import PROVISION, length
+from chalicelib.plan.repair import compatible, targets
 from chalicelib.plan.shrink import Shrinkage
 from chalicelib.plan.world import World
 
 _PODS_NAMED = 50
 
 
-def intend(world: World, pending: Pending, growth: Growth, shrinkage: Shrinkage, seed: int) -> Plan:
-    """The whole plan."""
-    name = _plan_id(world, growth, shrinkage, seed)
+def intend(world: World, pending: Pending, growth: Growth, shrinkage: Shrinkage, repairs: tuple[Repair, ...],
+           seed: int) -> Plan:
+    """The whole plan. repairs: what plan/repair.py found; what gets in the way of the rest waits for a later pass."""
+    repairs = compatible(repairs, (up.group for up in growth.scale_ups), (gone.group for gone in shrinkage.removals))
+    name = _plan_id(world, growth, shrinkage, repairs, seed)
     operations = [_grow(world, scale_up, name) for scale_up in growth.scale_ups]
     operations += [_remove(world, removal, name) for removal in shrinkage.removals]
+    operations += [_repair(world, each, name) for each in repairs]
     return Plan(
         id=name, cluster=world.snapshot.cluster, at=world.now, scale_ups=growth.scale_ups,
         unschedulable=tuple(sorted(growth.unschedulable, key=lambda v: v.pods)),
         fits_existing=tuple(sorted(growth.fits)),
         promises=growth.promises, notes=growth.notes,
         ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))), removals=shrinkage.removals,
-        unneeded=shrinkage.unneeded, unremovable=shrinkage.unremovable, groups=growth.groups,
+        repairs=repairs, marks=shrinkage.marks, paused=shrinkage.paused,
+        unneeded=shrinkage.unneeded, unremovable=shrinkage.unremovable, groups=_groups(world, growth, shrinkage),
         operations=tuple(operations), health=world.health, gaps=world.snapshot.gaps,
     )
 
 
-def _plan_id(world: World, growth: Growth, shrinkage: Shrinkage, seed: int) -> str:
-    text = msgspec.json.encode([world.snapshot.cluster, world.now, seed, growth.scale_ups, shrinkage.removals])
-    return f"plan-{hashlib.sha256(text).hexdigest()[:16]}"
+def _groups(world: World, growth: Growth, shrinkage: Shrinkage) -> tuple[GroupVerdict, ...]:
+    """The groups' verdicts, with how many of their nodes are unneeded."""
+    unneeded = Counter(world.group_of.get(node, "") for node in shrinkage.unneeded)
+    return tuple(msgspec.structs.replace(group, candidates=unneeded[group.group]) for group in growth.groups)
+
+
+def _plan_id(world: World, growth: Growth, shrinkage: Shrinkage, repairs: tuple[Repair, ...], seed: int) -> str:
+    what = [world.snapshot.cluster, world.now, seed, growth.scale_ups, shrinkage.removals, repairs]
+    return f"plan-{hashlib.sha256(msgspec.json.encode(what, order='deterministic')).hexdigest()[:16]}"
 
 
 def _grow(world: World, scale_up: ScaleUp, plan: str) -> Operation:
     cluster, now = world.snapshot.cluster, world.now
+    own = world.groups[scale_up.group].group.options.max_node_provision_time
     return Operation(
         id=operation_id(cluster, scale_up.group, Kind.GROW, scale_up.from_size, scale_up.to_size, (), plan),
         cluster=cluster, provider=scale_up.provider, group=scale_up.group, kind=Kind.GROW, plan=plan, created_at=now,
         from_size=scale_up.from_size, to_size=scale_up.to_size, pods=scale_up.pods[:_PODS_NAMED], due_at=now,
         deadline=now + length(Kind.GROW, world.options), updated_at=now,
+        data={} if own is None else {PROVISION: str(own)},
     )
 
 
@@ -65,4 +79,17 @@ def _remove(world: World, removal: Removal, plan: str) -> Operation:
         deadline=now + length(Kind.REMOVE, world.options),
         targets=(Target(node=removal.node, instance=node.provider_id, handle=instance.handle if instance else "",
                         evict=removal.evict),),
+    )
+
+
+def _repair(world: World, found: Repair, plan: str) -> Operation:
+    """One per group. A discarded instance goes by its handle, under the name of the node that it never became."""
+    cluster, now, kind = world.snapshot.cluster, world.now, Kind(found.kind)
+    facts = world.groups[found.group]
+    return Operation(
+        id=operation_id(cluster, found.group, kind, found.from_size, found.to_size, found.instances, plan),
+        cluster=cluster, provider=facts.group.provider, group=found.group, kind=kind, plan=plan, created_at=now,
+        from_size=found.from_size, to_size=found.to_size, due_at=now, updated_at=now,
+        deadline=now + length(kind, world.options),
+        targets=tuple(Target(node=each.node, instance=each.id, handle=each.handle) for each in targets(facts, found)),
     )

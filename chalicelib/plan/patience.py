@@ -6,7 +6,10 @@ deadline only ever cuts off what is stuck.
 
 from __future__ import annotations
 
-from chalicelib.model.operation import Kind
+import math
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.policy import Options
 
 CONFIRM_TIME = 300.0
@@ -14,6 +17,32 @@ CONFIRM_TIME = 300.0
 TERMINATION_SLACK = 30.0
 SLACK = 180.0
 QUICK = 600.0
+PROVISION = "own.provision"
+"""The key in a growth's data: how long its group's machines may take, where the group says so itself. The prefix is the
+one under which execute keeps what is ours (execute/vendor.py)."""
+
+
+def provision_time(group: NodeGroup, options: Options) -> float:
+    """Seconds that a machine of the group may take from being asked for to being a node (options.md §1): the group's
+    own, else the cluster's."""
+    own = group.options.max_node_provision_time
+    return options.max_node_provision_time if own is None else own
+
+
+def granted(operation: Operation, options: Options) -> float:
+    """The same for an operation that was planned with it; the group itself is not at hand when an operation ends."""
+    try:
+        own = float(operation.data.get(PROVISION, ""))
+    except ValueError:
+        return options.max_node_provision_time
+    return own if math.isfinite(own) and own >= 0.0 else options.max_node_provision_time
+
+
+def retry(failures: int, options: Options) -> float:
+    """Seconds until a repair that failed `failures` times in a row is tried again: as long as a failed scale-up of the
+    same group would wait (state.md §7), doubling from the first to the longest."""
+    longest = options.max_node_group_backoff_duration
+    return min(longest, options.initial_node_group_backoff_duration * 2.0 ** min(max(failures, 1) - 1, 16))
 
 
 def length(kind: Kind, options: Options) -> float:

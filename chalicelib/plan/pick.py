@@ -1,23 +1,27 @@
-"""Of the nodes that could go, which go now (scale-down.md §7, §8): timers, minimum sizes, limits, cooldowns, budgets.
+"""Of the nodes that could go, which go now (scale-down.md §7, §8).
 
-The first check that fails is the node's verdict. Each node that is picked lowers what the next one may use.
+Two sieves, both in the order in which budgets are spent. The first asks what must hold of a node whatever else goes on
+(timers, minima, windows, cooldowns); what passes it is what the plan wants to remove, and each node that passes lowers
+what the next one finds. The second rations the wish: the brake (brake.py), then parallelism (parallelism.py). The first
+check that fails is a node's verdict. A zero-or-max group is one unit: all of it passes a sieve, or nothing.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
 from chalicelib.model.memory import Brake, NodeMemory
 from chalicelib.model.node import Node
-from chalicelib.model.operation import Kind
 from chalicelib.model.reason import Code, Reason
-from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.plan.cooldown import cooldown
+from chalicelib.plan.brake import Braking
+from chalicelib.plan.cooldown import cooldown, group_cooldown, young
+from chalicelib.plan.minima import Minima
+from chalicelib.plan.parallelism import Parallelism
 from chalicelib.plan.readiness import Bucket
+from chalicelib.plan.windows import outside
 from chalicelib.plan.world import World
 
 
@@ -60,86 +64,145 @@ class Picked(msgspec.Struct, Generic[_T], frozen=True):
 
 def pick(world: World, candidates: Sequence[_T], memory: Mapping[str, NodeMemory],
          hold: Reason | None = None) -> Picked[_T]:
-    """Choose. memory: the next memory of every candidate, with its timer. hold: why none goes in this pass."""
-    tally = _Tally(world)
-    chosen: list[_T] = []
+    """Choose. candidates: in the order they were found, which decides among equals, so that one found before goes
+    first. memory: the next memory of every candidate, with its timer. hold: why none goes in this pass."""
+    sieve, braking, parallelism = _Sieve(world, memory, _pause(world, hold)), Braking(world), Parallelism(world)
     held: dict[str, Reason] = {}
-    for candidate in sorted(candidates, key=lambda c: (bool(c.evict), c.risky, c.node.name)):
-        reason = _waits(world, candidate, memory[candidate.node.name]) or hold or tally.refuse(candidate)
-        if reason is None:
-            chosen.append(candidate)
-            tally.take(candidate)
+    wanted = [fit for unit in _units(world, candidates) if (fit := sieve.through(unit, held))]
+    stop, pulled = braking.pull(sum(len(unit) for unit in wanted))
+    chosen: list[_T] = []
+    for unit in wanted:
+        atomic = _atomic(world, unit[0])
+        drains, pods = sum(bool(each.evict) for each in unit), sum(len(each.evict) for each in unit)
+        reason = (stop or braking.refuse(len(unit), pods)
+                  or parallelism.refuse(len(unit), drains, atomic=atomic))
+        if reason is not None:
+            held.update((each.node.name, reason) for each in unit)
+            continue
+        braking.take(len(unit), pods)
+        parallelism.take(len(unit), drains, atomic=atomic)
+        chosen += unit
+    return Picked(tuple(sorted(chosen, key=_by_harm)), held, sieve.pause or pulled, braking.after())
+
+
+def _pause(world: World, hold: Reason | None) -> Reason | None:
+    """What holds all removals back, the lasting before the passing."""
+    health = world.health
+    checks: tuple[Callable[[], Reason | None], ...] = (
+        lambda: None if world.options.scale_down_enabled else Reason.of(Code.SCALE_DOWN_DISABLED),
+        lambda: None if health.healthy else Reason.of(Code.CLUSTER_UNHEALTHY, unready=health.unready,
+                                                      registered=health.registered),
+        lambda: hold,
+        lambda: outside(world.policy.maintenance_windows, world.now),
+        lambda: cooldown(world.memory, world.options, world.now),
+    )
+    return next((reason for check in checks if (reason := check()) is not None), None)
+
+
+def _by_harm(candidate: Removable) -> tuple[bool, bool]:
+    return bool(candidate.evict), bool(candidate.evict) and candidate.risky
+
+
+def _atomic(world: World, candidate: Removable) -> bool:
+    return world.groups[candidate.group].group.options.zero_or_max
+
+
+def _units(world: World, candidates: Iterable[_T]) -> list[list[_T]]:
+    """What goes together, in the order of spending: zero-or-max groups with empty nodes, those that are only drained,
+    then single nodes: empty ones, drains, risky drains (scale-down.md §7, §8)."""
+    atomic: dict[str, list[_T]] = {}
+    single: list[list[_T]] = []
+    for candidate in candidates:
+        if _atomic(world, candidate):
+            atomic.setdefault(candidate.group, []).append(candidate)
         else:
-            held[candidate.node.name] = reason
-    return Picked(tuple(chosen), held, hold or tally.pause, world.memory.brake)
+            single.append([candidate])
+    return [*sorted(atomic.values(), key=lambda unit: all(each.evict for each in unit)),
+            *sorted(single, key=lambda unit: _by_harm(unit[0]))]
 
 
-def _waits(world: World, candidate: Removable, known: NodeMemory) -> Reason | None:
-    """The node's own timer; strictly longer than the threshold, 0 means at once."""
-    ready = world.buckets[candidate.node.name] is Bucket.READY
+class _Sieve:
+    """The first sieve, with what is left of sizes and minima after those that have passed."""
+
+    def __init__(self, world: World, memory: Mapping[str, NodeMemory], pause: Reason | None) -> None:
+        self.world, self.memory, self.pause = world, memory, pause
+        self.sizes = {facts.id: facts.target - facts.leaving for facts in world.groups.values()}
+        self.minima = Minima(world)
+
+    def through(self, unit: Sequence[_T], held: dict[str, Reason]) -> list[_T]:
+        """What of a unit may go as far as this sieve is concerned; the rest gets its reasons in `held`."""
+        mark, size = self.minima.mark(), self.sizes[unit[0].group]
+        fit: list[_T] = []
+        for candidate in unit:
+            reason = next((reason for check in _CHECKS if (reason := check(self, candidate)) is not None), None)
+            if reason is None:
+                fit.append(candidate)
+                self.sizes[candidate.group] -= 1
+                self.minima.take(candidate.node)
+            else:
+                held[candidate.node.name] = reason
+        lacks = self._lacks(unit[0].group, len(fit)) if _atomic(self.world, unit[0]) else None
+        if lacks is None:
+            return fit
+        self.minima.back_to(mark)
+        self.sizes[unit[0].group] = size
+        held.update((each.node.name, lacks) for each in fit)
+        return []
+
+    def _lacks(self, group: str, fit: int) -> Reason | None:
+        """Why so many nodes are not all of a zero-or-max group: neither its target size nor all that are registered
+        (cases.md S6, S13). While some are on their way out, only all that stay behind will do: whether the provider's
+        target still has the others in it cannot be known."""
+        facts = self.world.groups[group]
+        registered = sum(node.name not in self.world.leaving for node in facts.nodes)
+        if fit == registered or (fit == facts.target and not facts.leaving):
+            return None
+        return Reason.of(Code.ATOMIC_FAILED, nodes=fit, of=max(registered, facts.target - facts.leaving))
+
+
+def _unneeded_for_long(sieve: _Sieve, candidate: Removable) -> Reason | None:
+    """The node's own timer; strictly longer than the threshold, 0 means at once (cases.md S2)."""
+    world = sieve.world
     own, options = world.groups[candidate.group].group.options, world.options
     mine, default, code = (
-        (own.scale_down_unneeded_time, options.scale_down_unneeded_time, Code.NOT_UNNEEDED_LONG_ENOUGH) if ready else
+        (own.scale_down_unneeded_time, options.scale_down_unneeded_time, Code.NOT_UNNEEDED_LONG_ENOUGH)
+        if world.buckets[candidate.node.name] is Bucket.READY else
         (own.scale_down_unready_time, options.scale_down_unready_time, Code.NOT_UNREADY_LONG_ENOUGH))
     needs = default if mine is None else mine
-    if needs > 0 and not known.unneeded_since + needs < world.now:
-        return Reason.of(code, since=known.unneeded_since, needs=needs)
-    if candidate.waits_for:
-        return Reason.of(Code.BLOCKED_BY_ON_COMPLETION_POD, pod=candidate.waits_for)
-    return None
+    since = sieve.memory[candidate.node.name].unneeded_since
+    return None if needs <= 0 or since + needs < world.now else Reason.of(code, since=since, needs=needs)
 
 
-class _Tally:
-    """What removals have used up so far, those of operations in flight included."""
-
-    def __init__(self, world: World) -> None:
-        options = world.options
-        self.world = world
-        self.pause = _paused(world)
-        self.sizes = {facts.id: facts.target - facts.leaving for facts in world.groups.values()}
-        running = [op for op in world.memory.operations if op.is_open and op.kind is Kind.REMOVE]
-        self.removing = sum(len(op.targets) for op in running)
-        self.draining = sum(bool(target.evict) for op in running for target in op.targets)
-        self.limits = (options.max_scale_down_parallelism, options.max_drain_parallelism)
-        self.total = {CPU: 0, MEMORY: 0}
-        for node in world.snapshot.nodes:
-            for name, amount in _amounts(node).items():
-                self.total[name] += amount
-        self.least = {CPU: options.cores_total[0], MEMORY: options.memory_total[0]}
-
-    def refuse(self, candidate: Removable) -> Reason | None:
-        """Why a candidate may not go now, None if it may."""
-        group = self.world.groups[candidate.group].group
-        size, (most, most_drains) = self.sizes[candidate.group], self.limits
-        short = [name for name, amount in _amounts(candidate.node).items()
-                 if self.least[name] and self.total[name] - amount < self.least[name]]
-        checks: tuple[tuple[bool, Reason | None], ...] = (
-            (size <= group.min, Reason.of(Code.GROUP_MIN_SIZE, min=group.min, target=size)),
-            (bool(short), Reason.of(Code.MINIMAL_RESOURCE_LIMIT, resources=", ".join(short))),
-            (self.pause is not None, self.pause),
-            (self.removing >= most, Reason.of(Code.PARALLELISM, limit=most)),
-            (bool(candidate.evict) and self.draining >= most_drains, Reason.of(Code.PARALLELISM, limit=most_drains)),
-        )
-        return next((reason for fails, reason in checks if fails), None)
-
-    def take(self, candidate: Removable) -> None:
-        """Count a picked candidate."""
-        self.sizes[candidate.group] -= 1
-        self.removing += 1
-        self.draining += bool(candidate.evict)
-        for name, amount in _amounts(candidate.node).items():
-            self.total[name] -= amount
+def _on_completion(sieve: _Sieve, candidate: Removable) -> Reason | None:
+    del sieve
+    waits_for = candidate.waits_for
+    return Reason.of(Code.BLOCKED_BY_ON_COMPLETION_POD, pod=waits_for) if waits_for else None
 
 
-def _paused(world: World) -> Reason | None:
-    """What holds all removals back."""
-    if not world.options.scale_down_enabled:
-        return Reason.of(Code.SCALE_DOWN_DISABLED)
-    if not world.health.healthy:
-        return Reason.of(Code.CLUSTER_UNHEALTHY, unready=world.health.unready, registered=world.health.registered)
-    return cooldown(world.memory, world.options, world.now)
+def _young(sieve: _Sieve, candidate: Removable) -> Reason | None:
+    return young(candidate.node, sieve.world.groups[candidate.group].group.options, sieve.world.now)
 
 
-def _amounts(node: Node) -> dict[str, int]:
-    source = node.capacity or node.allocatable
-    return {CPU: math.ceil(source.get(CPU, 0) / 1000), MEMORY: source.get(MEMORY, 0)}
+def _group_minimum(sieve: _Sieve, candidate: Removable) -> Reason | None:
+    """Nodes on their way out and those picked before are gone already (cases.md S5)."""
+    least, size = sieve.world.groups[candidate.group].group.min, sieve.sizes[candidate.group]
+    return Reason.of(Code.GROUP_MIN_SIZE, min=least, target=size) if size <= least else None
+
+
+def _cluster_minimum(sieve: _Sieve, candidate: Removable) -> Reason | None:
+    return sieve.minima.refuse(candidate.node)
+
+
+def _paused(sieve: _Sieve, candidate: Removable) -> Reason | None:
+    del candidate
+    return sieve.pause
+
+
+def _group_cooldown(sieve: _Sieve, candidate: Removable) -> Reason | None:
+    world = sieve.world
+    return group_cooldown(world.groups[candidate.group].memory, world.options, world.now)
+
+
+_CHECKS: tuple[Callable[[_Sieve, Removable], Reason | None], ...] = (
+    _unneeded_for_long, _on_completion, _young, _group_minimum, _cluster_minimum, _paused, _group_cooldown,
+)

@@ -36,6 +36,21 @@ def is_startup_taint(key: str, options: Options) -> bool:
 
 def is_ready(node: Node, options: Options) -> bool:
     """Ready is True, no pressure, no startup taint, and the GPU its label promises is there."""
+    return _works(node, options) and not lacks_device(node)
+
+
+def lacks_device(node: Node) -> bool:
+    """Whether the GPU that its label promises is not there (yet)."""
+    promises_gpu = any(label in node.labels for label in GPU_LABELS)
+    return promises_gpu and not any(node.allocatable.get(name) for name in GPU_RESOURCES)
+
+
+def only_lacks_device(node: Node, options: Options) -> bool:
+    """Whether a missing device is all that keeps it from being ready (state.md §2, ResourceUnready)."""
+    return lacks_device(node) and _works(node, options)
+
+
+def _works(node: Node, options: Options) -> bool:
     ready = node.condition("Ready")
     if ready is None or ready.status != "True":
         return False
@@ -43,10 +58,7 @@ def is_ready(node: Node, options: Options) -> bool:
         condition = node.condition(kind)
         if condition is not None and condition.status == "True":
             return False
-    if any(t.key in _NOT_READY_TAINTS or is_startup_taint(t.key, options) for t in node.taints):
-        return False
-    promises_gpu = any(label in node.labels for label in GPU_LABELS)
-    return not promises_gpu or any(node.allocatable.get(name) for name in GPU_RESOURCES)
+    return not any(t.key in _NOT_READY_TAINTS or is_startup_taint(t.key, options) for t in node.taints)
 
 
 def bucket(node: Node, *, exists: bool, startup_time: float, now: float, options: Options) -> Bucket:

@@ -1,7 +1,7 @@
 """The next memory (state.md §9): what this pass saw, set beside what was known.
 
-Sizes, instances seen without a node, templates learnt from real nodes; requests and back-off as plan/requests.py has
-judged them. An unhealthy pass keeps every timer it could not judge (demands.md 9).
+Sizes, sizes that do not match, instances seen without a node, templates learnt from real nodes; requests and back-off
+as plan/requests.py has judged them. What a pass could not look at it does not forget (demands.md 1, 9).
 """
 
 from __future__ import annotations
@@ -9,12 +9,17 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.plan.removal.timers import paused
+from chalicelib.plan.repair import wrong_size
+from chalicelib.plan.shrink import Shrinkage
 from chalicelib.plan.template import learn
 from chalicelib.plan.world import GroupFacts, World
 
+_KEPT = 86_400.0    # seconds for which an instance is remembered whose group is not seen any more
 
-def recall(world: World, nodes: dict[str, NodeMemory]) -> Memory:
-    """Memory for the next pass. nodes: what the shrinking half says of each node it judged."""
+
+def recall(world: World, shrinkage: Shrinkage) -> Memory:
+    """Memory for the next pass. shrinkage: what the shrinking half says of each node it judged, and the brake."""
     memory, now = world.memory, world.now
     templates: dict[str, LearntTemplate] = {}
     for facts in world.groups.values():
@@ -23,16 +28,46 @@ def recall(world: World, nodes: dict[str, NodeMemory]) -> Memory:
             templates[facts.id] = learnt
     # A group that could not be read keeps what is known of it.
     groups = {name: kept for name, kept in memory.groups.items() if name not in world.groups}
-    groups.update({facts.id: _group(facts) for facts in world.groups.values()})
-    unregistered = {i: memory.unregistered.get(i, now) for facts in world.groups.values() for i in facts.unregistered}
+    groups.update({facts.id: _group(facts, now) for facts in world.groups.values()})
+    nodes = {**_paused(world, shrinkage), **shrinkage.memory}
     return msgspec.structs.replace(
-        memory, groups=groups, nodes=dict(sorted(nodes.items())), unregistered=unregistered,
+        memory, groups=groups, nodes=dict(sorted(nodes.items())), unregistered=_unregistered(world),
         templates={**{k: v for k, v in memory.templates.items() if k not in world.groups}, **templates},
         operations=tuple(op for op in memory.operations if op.is_open), first_seen=memory.first_seen or now,
+        brake=shrinkage.brake,
     )
 
 
-def _group(facts: GroupFacts) -> GroupMemory:
+def _group(facts: GroupFacts, now: float) -> GroupMemory:
     if facts.group.error:
         return facts.memory
-    return msgspec.structs.replace(facts.memory, target=facts.group.target)
+    since, pair = wrong_size(facts, now)
+    return msgspec.structs.replace(facts.memory, target=facts.group.target, size_wrong_since=since, size_wrong=pair)
+
+
+def _all_read(world: World) -> bool:
+    """Whether every group that was ever seen was read in this pass."""
+    return (all(not facts.group.error for facts in world.groups.values())
+            and world.memory.groups.keys() <= world.groups.keys())
+
+
+def _unregistered(world: World) -> dict[str, float]:
+    """Instance -> first seen without a node. One that no list has is gone, if all lists were read; else it is kept for
+    a day. An instant from the future was written by a clock that was wrong."""
+    known, now = world.memory.unregistered, world.now
+    seen = {i: min(known.get(i, now), now) for facts in world.groups.values() for i in facts.unregistered}
+    if _all_read(world):
+        return seen
+    listed = {i.id for facts in world.groups.values() for i in facts.group.instances}
+    kept = {i: since for i, since in known.items() if i not in listed and now - since < _KEPT}
+    return {**kept, **seen}
+
+
+def _paused(world: World, shrinkage: Shrinkage) -> dict[str, NodeMemory]:
+    """Nodes whose group is missing from what was read, so that nobody could judge them: their timers pause."""
+    if _all_read(world):
+        return {}
+    unjudged = {node.name: world.memory.nodes[node.name] for node in world.snapshot.nodes
+                if node.name in world.memory.nodes and node.name not in world.group_of
+                and node.name not in shrinkage.memory}
+    return {name: kept for name, known in unjudged.items() if (kept := paused(known, world.now)) is not None}

@@ -69,12 +69,13 @@ def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None,
     picked = pick(world, found.candidates, memory, hold)
     verdicts.update({name: NodeVerdict(name, reason) for name, reason in picked.held.items()})
     free = {candidate.node.name for candidate in found.candidates}
+    going = {candidate.node.name for candidate in picked.chosen}
     return Shrinkage(
         removals=tuple(_removal(candidate) for candidate in picked.chosen),
         unneeded=tuple(sorted(free)),
         unremovable=tuple(verdicts[name] for name in sorted(verdicts)),
         memory=memory, paused=picked.paused, brake=picked.brake,
-        marks=marks(world, free - {candidate.node.name for candidate in picked.chosen}),
+        marks=tuple(mark for mark in marks(world, free) if mark.node not in going),
     )
 
 

@@ -19,6 +19,7 @@ from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.patience import provision_time
 from chalicelib.plan.template import learn
 
 _COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")   # by the API server, onto bound pods
@@ -236,9 +237,7 @@ def with_bounds(snapshot: Snapshot, memory: Memory, name: str, bounds: Bounds, n
 
 def _asked_for(memory: Memory, group: NodeGroup, increase: int, now: float, options: Options) -> Memory:
     """The memory in which exactly so many nodes of a group are on their way."""
-    own = group.options.max_node_provision_time
-    until = now + (options.max_node_provision_time if own is None else own)
-    request = ScaleUpRequest(increase, now, until) if increase > 0 else None
+    request = ScaleUpRequest(increase, now, now + provision_time(group, options)) if increase > 0 else None
     known = memory.groups.get(group.id, GroupMemory())
     operations = tuple(op for op in memory.operations if op.group != group.id or op.kind is Kind.REMOVE)
     return msgspec.structs.replace(memory, operations=operations, groups={

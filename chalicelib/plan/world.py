@@ -6,25 +6,29 @@ upcoming nodes, a node being removed is gone for every promise (architecture §5
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from chalicelib.model.group import InstanceState, NodeGroup
-from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.model.group import Instance, InstanceState, NodeGroup
+from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.plan import Health
 from chalicelib.model.policy import Options, Policy
+from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan import backoff
+from chalicelib.plan.health import frozen, health_of, sick_zones, zone_of
 from chalicelib.plan.occupancy import Occupancy
-from chalicelib.plan.readiness import Bucket, bucket
+from chalicelib.plan.patience import provision_time
+from chalicelib.plan.readiness import Bucket, bucket, is_ready
 from chalicelib.plan.template import Template, templates
 
 
 class GroupFacts(msgspec.Struct, frozen=True):
-    """One group as this pass sees it. target: what the provider says or an open operation is about to make it."""
+    """One group as this pass sees it. target: what the provider says or an open operation is about to make it.
+    unregistered: instances without a node, the late ones among them; failed: those that could not be created."""
 
     group: NodeGroup
     memory: GroupMemory
@@ -40,6 +44,9 @@ class GroupFacts(msgspec.Struct, frozen=True):
     backed_off: bool
     healthy: bool
     missing: int
+    frozen: Reason | None = None    # GROUP_FROZEN: nothing is removed from it, and it is not grown
+    failed: tuple[str, ...] = ()
+    zone: str = ""                  # the only zone it lies in, if it is one
 
     @property
     def id(self) -> str:
@@ -48,7 +55,8 @@ class GroupFacts(msgspec.Struct, frozen=True):
 
 
 class World(msgspec.Struct, frozen=True):
-    """The pass's facts. group_of: node name -> group id, only for nodes of a known group."""
+    """The pass's facts. group_of: node name -> group id, only for nodes of a known group. timed_out: group id -> the
+    request that ran out in this very pass (plan/requests.py)."""
 
     snapshot: Snapshot
     policy: Policy
@@ -60,6 +68,7 @@ class World(msgspec.Struct, frozen=True):
     leaving: frozenset[str]
     health: Health
     occupancy: Occupancy
+    timed_out: Mapping[str, ScaleUpRequest] = {}
 
     @property
     def options(self) -> Options:
@@ -70,107 +79,140 @@ class World(msgspec.Struct, frozen=True):
 def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> World:
     """Derive the facts of a pass."""
     options = policy.options
-    owners = _owners(snapshot)
+    groups = tuple(_credible(group) for group in snapshot.groups)
+    owners, gone = _owners(snapshot.nodes, groups)
     removing = tuple(op for op in memory.operations if op.is_open and op.kind is Kind.REMOVE)
     leaving = frozenset(target.node for op in removing for target in op.targets) | frozenset(
         node.name for node in snapshot.nodes if node.taint(TO_BE_DELETED) is not None)
+    gone |= _vanished(removing, groups)
     occupancy = Occupancy(snapshot)
-    startup = {group.id: group.options.max_node_startup_time for group in snapshot.groups}
-    buckets = {node.name: _bucket(node, startup.get(owners.get(node.name, "")), options, now)
+    startup = {group.id: group.options.max_node_startup_time for group in groups}
+    buckets = {node.name: _bucket(node, startup.get(owners.get(node.name, "")), options, now, gone=node.name in gone)
                for node in snapshot.nodes}
     members: dict[str, list[Node]] = {}
     for node in snapshot.nodes:
         if node.name in owners:
             members.setdefault(owners[node.name], []).append(node)
     made = templates(snapshot, members, memory.templates, options, now, occupancy.on)
-    groups = {group.id: _facts(group, tuple(members.get(group.id, ())), buckets, memory, options, now,
-                               made.get(group.id))
-              for group in snapshot.groups}
+    zones = sick_zones(snapshot.nodes, owners, buckets, options)
+    maker = _Facts(memory, options, now, buckets, zones)
+    facts = {group.id: maker.of(group, tuple(members.get(group.id, ())), made.get(group.id)) for group in groups}
     return World(
-        snapshot=snapshot, policy=policy, memory=memory, now=now, buckets=buckets, group_of=owners, groups=groups,
+        snapshot=snapshot, policy=policy, memory=memory, now=now, buckets=buckets, group_of=owners, groups=facts,
         leaving=leaving, occupancy=occupancy,
-        health=_health(buckets, groups, options),
+        health=msgspec.structs.replace(
+            health_of(snapshot.nodes, owners, buckets, options), sick_zones=tuple(zones),
+            removing=sum(node.name in leaving for node in snapshot.nodes),
+            unregistered=sum(len(each.unregistered) - len(each.long_unregistered) for each in facts.values()),
+            long_unregistered=sum(len(each.long_unregistered) for each in facts.values()),
+            upcoming=sum(each.upcoming for each in facts.values())),
     )
 
 
-def _owners(snapshot: Snapshot) -> dict[str, str]:
-    """Node name -> group, by the instance's node or provider id."""
-    by_id: dict[str, str] = {}
-    by_name: dict[str, str] = {}
-    for group in snapshot.groups:
+def _credible(group: NodeGroup) -> NodeGroup:
+    """A group whose vendor says what cannot be is one that could not be read."""
+    if group.target >= 0 or group.error:
+        return group
+    return msgspec.structs.replace(group, error=f"the provider says that its target size is {group.target}")
+
+
+def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[str, str], set[str]]:
+    """Node name -> group, by the instance's node or provider id; and the nodes whose instance is being deleted."""
+    by_id: dict[str, tuple[str, Instance]] = {}
+    by_name: dict[str, tuple[str, Instance]] = {}
+    for group in groups:
         for instance in group.instances:
-            by_id[instance.id] = group.id
+            by_id[instance.id] = group.id, instance
             if instance.node:
-                by_name[instance.node] = group.id
-    owners = {}
-    for node in snapshot.nodes:
-        owner = by_name.get(node.name) or (by_id.get(node.provider_id) if node.provider_id else None)
-        if owner is not None:
-            owners[node.name] = owner
-    return owners
+                by_name[instance.node] = group.id, instance
+    owners, gone = {}, set()
+    for node in nodes:
+        found = by_name.get(node.name) or (by_id.get(node.provider_id) if node.provider_id else None)
+        if found is not None:
+            owners[node.name], instance = found
+            if instance.state is InstanceState.DELETING:
+                gone.add(node.name)
+    return owners, gone
 
 
-def _bucket(node: Node, startup: float | None, options: Options, now: float) -> Bucket:
-    return bucket(node, exists=True, now=now, options=options,
+def _vanished(removing: Iterable[Operation], groups: Iterable[NodeGroup]) -> set[str]:
+    """Nodes under removal whose instance their group, which was read, no longer has."""
+    listed = {group.id: {instance.id for instance in group.instances} for group in groups if not group.error}
+    return {target.node for op in removing if op.group in listed
+            for target in op.targets if target.instance and target.instance not in listed[op.group]}
+
+
+def _bucket(node: Node, startup: float | None, options: Options, now: float, *, gone: bool) -> Bucket:
+    """startup: of its own group; a node in none has the cluster's (upstream lets the node before it decide).
+
+    A vendor that says a machine is gone or going is believed unless its kubelet still reports: then the node is there,
+    and only our own taint says otherwise."""
+    return bucket(node, exists=not gone or is_ready(node, options), now=now, options=options,
                   startup_time=options.max_node_startup_time if startup is None else startup)
 
 
-def _facts(group: NodeGroup, nodes: tuple[Node, ...], buckets: Mapping[str, Bucket], memory: Memory,
-           options: Options, now: float, template: Template | None) -> GroupFacts:
-    mine = memory.groups.get(group.id, GroupMemory())
-    counts = {kind: sum(buckets[node.name] is kind for node in nodes) for kind in Bucket}
-    provision = group.options.max_node_provision_time
-    provision = options.max_node_provision_time if provision is None else provision
-    joined = {node.provider_id for node in nodes} | {node.name for node in nodes}
-    absent = tuple(i.id for i in group.instances
-                   if i.id not in joined and i.node not in joined and i.state is not InstanceState.DELETING
-                   and i.error is None)
-    late = tuple(i for i in absent if memory.unregistered.get(i, now) + provision < now)
-    open_ops = [op for op in memory.operations if op.is_open and op.group == group.id]
-    target = max([group.target, *(op.to_size for op in open_ops if op.kind is Kind.GROW)])
-    backed_off = backoff.in_backoff(mine.backoff, now)
-    growing = any(op.kind is Kind.GROW for op in open_ops)
-    here = counts[Bucket.READY] + counts[Bucket.UNREADY] + counts[Bucket.SUSPENDED] + counts[Bucket.DELETED]
-    expected = growing or mine.request is not None
-    upcoming = max(0, target - here - len(late)) if expected and not backed_off else 0
-    asked = sum(op.to_size - op.from_size for op in open_ops if op.kind is Kind.GROW and group.target >= op.to_size)
-    missing = _missing(group, mine, counts, len(late) + asked)
-    return GroupFacts(
-        group=group, memory=mine, nodes=nodes, counts=counts, target=target, upcoming=upcoming,
-        leaving=_leaving(open_ops), unregistered=absent, long_unregistered=late,
-        template=template,
-        growing=growing, backed_off=backed_off, missing=missing,
-        healthy=_group_healthy(nodes, counts, missing, options),
-    )
+class _Facts:
+    """Makes the facts of one group after the other."""
+
+    def __init__(self, memory: Memory, options: Options, now: float, buckets: Mapping[str, Bucket],
+                 zones: Mapping[str, str]) -> None:
+        self.memory, self.options, self.now = memory, options, now
+        self.buckets, self.zones = buckets, zones
+
+    def of(self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None) -> GroupFacts:
+        """The facts of a group with these nodes."""
+        mine = self.memory.groups.get(group.id, GroupMemory())
+        counts = {kind: sum(self.buckets[node.name] is kind for node in nodes) for kind in Bucket}
+        absent, late, failed = self._without_node(group, nodes)
+        open_ops = [op for op in self.memory.operations if op.is_open and op.group == group.id]
+        target = max([group.target, *(op.to_size for op in open_ops if op.kind is Kind.GROW)])
+        growing = any(op.kind is Kind.GROW for op in open_ops)
+        backed_off = backoff.in_backoff(mine.backoff, self.now)
+        lost = len(late) + len(failed)
+        expected = (growing or mine.request is not None) and not backed_off
+        asked = sum(op.to_size - op.from_size for op in open_ops if op.kind is Kind.GROW and group.target >= op.to_size)
+        missing = _missing(group, mine, counts, lost + asked)
+        zone = zone_of(nodes, template.node if template is not None else None)
+        sick = frozen(counts, missing, self.zones.get(zone, ""), self.options)
+        return GroupFacts(
+            group=group, memory=mine, nodes=nodes, counts=counts, target=target,
+            upcoming=_upcoming(counts, target - lost, expected=expected), leaving=_leaving(open_ops, failed),
+            unregistered=absent, long_unregistered=late, failed=failed, template=template, growing=growing,
+            backed_off=backed_off, missing=missing, healthy=sick is None, frozen=sick, zone=zone,
+        )
+
+    def _without_node(self, group: NodeGroup, nodes: tuple[Node, ...]) -> tuple[tuple[str, ...], ...]:
+        """Ids of instances that are no node: all of them, those of them that are late, and besides them those that
+        could not be created. A vendor that lists one twice has it once."""
+        joined = ({node.provider_id for node in nodes} | {node.name for node in nodes}) - {""}
+        apart = [i for i in group.instances
+                 if i.id not in joined and i.node not in joined and i.state is not InstanceState.DELETING]
+        absent = tuple(dict.fromkeys(i.id for i in apart if i.error is None))
+        failed = tuple(dict.fromkeys(i.id for i in apart
+                                     if i.error is not None and i.state is InstanceState.CREATING))
+        allowed, seen = provision_time(group, self.options), self.memory.unregistered
+        late = tuple(i for i in absent if min(seen.get(i, self.now), self.now) + allowed < self.now)
+        return absent, late, failed
 
 
-def _leaving(operations: list[Operation]) -> int:
-    return sum(len(op.targets) for op in operations if op.kind in {Kind.REMOVE, Kind.DISCARD})
+def _upcoming(counts: Mapping[Bucket, int], due: int, *, expected: bool) -> int:
+    """Nodes on their way: those that have joined and are not complete (device, startup taint; demands.md 20), however
+    they came to be asked for; and, where some were asked for, what is due beyond the nodes that are there."""
+    here = sum(counts[kind] for kind in (Bucket.READY, Bucket.UNREADY, Bucket.SUSPENDED, Bucket.DELETED))
+    starting = counts[Bucket.NOT_STARTED]
+    return starting + (max(0, due - here - starting) if expected else 0)
+
+
+def _leaving(operations: list[Operation], failed: tuple[str, ...]) -> int:
+    """How many of its size are on their way out: what operations remove, and what could not be created."""
+    named = {target.instance or target.node for op in operations if op.kind in {Kind.REMOVE, Kind.DISCARD}
+             for target in op.targets}
+    return len(named | set(failed))
 
 
 def _missing(group: NodeGroup, mine: GroupMemory, counts: Mapping[Bucket, int], excused: int) -> int:
-    """state.md §4: what should be there by now and is not. excused: late instances and what was only just asked for."""
-    expected = group.target - excused - (mine.request.increase if mine.request else 0)
+    """state.md §4: what should be there by now and is not. excused: late and failed instances and what was only just
+    asked for. Nodes that are starting have come; those that are leaving are let go."""
+    coming = max(mine.request.increase if mine.request else 0, counts[Bucket.NOT_STARTED])
+    expected = group.target - excused - coming - counts[Bucket.DELETED]
     return max(0, expected - counts[Bucket.READY] - counts[Bucket.SUSPENDED])
-
-
-def _group_healthy(nodes: tuple[Node, ...], counts: Mapping[Bucket, int], missing: int, options: Options) -> bool:
-    if not nodes:
-        return missing == 0  # nothing is seen of it: healthy only while nothing is overdue
-    known = sum(counts[b] for b in (Bucket.READY, Bucket.UNREADY, Bucket.NOT_STARTED, Bucket.SUSPENDED))
-    share = options.max_total_unready_percentage / 100 * known
-    return not (missing > options.ok_total_unready_count and missing > share)
-
-
-def _health(buckets: Mapping[str, Bucket], groups: Mapping[str, GroupFacts], options: Options) -> Health:
-    """state.md §4: both comparisons are strict; only the bucket Unready counts."""
-    counts = {kind: sum(b is kind for b in buckets.values()) for kind in Bucket}
-    unready, registered = counts[Bucket.UNREADY], len(buckets)
-    sick = unready > options.ok_total_unready_count and (
-        unready > options.max_total_unready_percentage / 100 * registered)
-    return Health(
-        healthy=not sick, registered=registered, ready=counts[Bucket.READY], unready=unready,
-        not_started=counts[Bucket.NOT_STARTED], being_deleted=counts[Bucket.DELETED],
-        unregistered=sum(len(facts.unregistered) for facts in groups.values()),
-        upcoming=sum(facts.upcoming for facts in groups.values()),
-    )

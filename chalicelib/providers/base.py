@@ -53,7 +53,8 @@ class Provider(Protocol):
         """Remove exactly the instances of operation.targets (by handle) and lower the target by as many; idempotent.
 
         An instance that is already gone or leaving counts as removed. Refused before any write (Failed) if a target
-        belongs to another group or the group would fall below its minimum.
+        belongs to another group or the group would fall below its minimum. For Kind.DISCARD the minimum is not asked;
+        refused (Conflict), before any write, if a target has become a node.
         """
 
     def shrink_target(self, operation: Operation) -> Outcome:

@@ -97,7 +97,7 @@ class Search:
         return Found(tuple(candidates), tuple(failures), (), self._trial)
 
     def _once_more(self, failures: list[Failure], candidates: list[Candidate]) -> list[Failure]:
-        """A node that has gone is no domain any more, and may have been in the way of others. Returns who still fails."""
+        """A node that has gone is no domain any more, and may have been in the way. Returns who still fails."""
         still: list[Failure] = []
         for failure in failures:
             result = failure if failure.cls < 0 else self._trial.attempt(failure.moves)

@@ -17,8 +17,8 @@ UNSEEN = 900.0
 """Seconds without a look after which nobody can say what a node was needed for meanwhile."""
 
 NOT_JUDGED = frozenset({Code.UNEXPECTED, Code.GROUP_FROZEN, Code.NOT_EVALUATED, Code.PROMISED})
-"""Verdicts of a node that nobody could judge. One that pending pods are expected on is among them: the scheduler may put
-them elsewhere, and while other nodes are drained there are always some that are on their way."""
+"""Verdicts of a node that nobody could judge. One that pending pods are expected on is among them: the scheduler may
+put them elsewhere, and while other nodes are drained there are always some that are on their way."""
 
 
 def unneeded(node: Node, known: NodeMemory, world: World, assumed: float | None) -> NodeMemory:

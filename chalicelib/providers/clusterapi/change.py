@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.api import MACHINE, SET, Api, decode
 from chalicelib.providers.clusterapi.owners import controller
 from chalicelib.providers.clusterapi.settings import Settings
 from chalicelib.providers.clusterapi.subject import Subject, read_subject
-from chalicelib.providers.clusterapi.wire import Machine, Resource
+from chalicelib.providers.clusterapi.wire import Machine, Metadata, Resource
 from chalicelib.providers.errors import InvalidRequest
 
 # How often a write that met a newer version is decided anew (D13).
@@ -54,3 +55,24 @@ def machines_of(api: Api, subject: Subject, sets: Sequence[Resource]) -> tuple[l
         (mine if controller(machine.metadata, SET) in owners else others).append(machine)
     mine.sort(key=lambda each: each.metadata.name)
     return mine, others
+
+
+class _NodeSpec(msgspec.Struct, frozen=True):
+    provider_id: str | None = msgspec.field(default=None, name="providerID")
+
+
+class _Node(msgspec.Struct, frozen=True):
+    metadata: Metadata
+    spec: _NodeSpec = _NodeSpec()
+
+
+def nodes_of(api: Api) -> list[Node]:
+    """The cluster's Nodes as of now, with what connects them to Machines and nothing else."""
+    nodes = []
+    for item in api.nodes():
+        node = decode(item, _Node)
+        annotations = node.metadata.annotations or {}
+        nodes.append(
+            Node(node.metadata.name, {}, {}, provider_id=node.spec.provider_id or "", annotations=annotations)
+        )
+    return nodes

@@ -13,6 +13,9 @@ the same group:
 
 Lowering is by what is marked and alive, not from one planned number to another: several nodes of a group are drained
 side by side, and each finishes in its own time.
+
+Machines that never joined are discarded in the same way (Kind.DISCARD), with two differences. The minimum is not asked:
+it is about Nodes, and they are none. And they are looked at once more: one that has its Node by now stays.
 """
 
 from __future__ import annotations
@@ -21,11 +24,11 @@ from collections.abc import Collection
 
 import msgspec
 
-from chalicelib.model.operation import Operation
+from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Outcome, Pending
 from chalicelib.providers.clusterapi.api import MACHINE
-from chalicelib.providers.clusterapi.change import TRIES, Context, check_minimum, machines_of
-from chalicelib.providers.clusterapi.identity import handle_of, normalise
+from chalicelib.providers.clusterapi.change import TRIES, Context, check_minimum, machines_of, nodes_of
+from chalicelib.providers.clusterapi.identity import Nodes, handle_of, normalise
 from chalicelib.providers.clusterapi.keys import MARK_PREFIX
 from chalicelib.providers.clusterapi.marks import Standing, is_forgotten, mark_value, standing
 from chalicelib.providers.clusterapi.rollout import rolling_out
@@ -114,6 +117,7 @@ class _Attempt:
 
     def run(self) -> Outcome:
         """Pending until the targets go. Raises Conflict where the group changed meanwhile; marks stay on for that."""
+        self._spare_the_joined()
         stands = self._clear_the_way()
         try:
             if stands.goal < stands.size:
@@ -131,6 +135,17 @@ class _Attempt:
         never_joined = sum(1 for each in stands.targets if each.status.node_ref is None)
         data = {_NEVER_JOINED: str(never_joined)}
         return Pending(_LOOK_AGAIN, "remove", data, f"the deletion of {names} has not begun")
+
+    def _spare_the_joined(self) -> None:
+        """Raises if a Machine that was to be discarded has its Node by now, unless the size accounts for it already."""
+        stands = self._view.standing
+        if self._operation.kind is not Kind.DISCARD or stands.goal >= stands.size:
+            return
+        nodes = Nodes(nodes_of(self._api), self._keys)
+        for machine in stands.targets:
+            if (node := nodes.of(machine)) is not None:
+                _unmark(self._context, self._operation, stands.targets)
+                raise Held(f"{MACHINE} {machine.handle} has joined as node {node.name} meanwhile")
 
     def _clear_the_way(self) -> Standing:
         """Deal with marks on other Machines that no size accounts for: they could be taken in the targets' place.
@@ -155,7 +170,8 @@ class _Attempt:
         return msgspec.structs.replace(stands, others=tuple(kept))
 
     def _permitted(self, goal: int) -> None:
-        check_minimum(self._view.subject, goal)
+        if self._operation.kind is not Kind.DISCARD:
+            check_minimum(self._view.subject, goal)
         if reason := rolling_out(self._view.subject.resource, self._view.sets):
             raise Held(f"{self._operation.group}: {reason}")
 

@@ -10,18 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
-
-from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Outcome
-from chalicelib.providers.clusterapi.api import Api, decode
-from chalicelib.providers.clusterapi.change import TRIES, Context, check_maximum, check_minimum, machines_of
+from chalicelib.providers.clusterapi.change import (
+    TRIES,
+    Context,
+    check_maximum,
+    check_minimum,
+    machines_of,
+    nodes_of,
+)
 from chalicelib.providers.clusterapi.identity import Nodes
 from chalicelib.providers.clusterapi.marks import standing
 from chalicelib.providers.clusterapi.rollout import rolling_out
 from chalicelib.providers.clusterapi.subject import Held, Subject, machine_sets
-from chalicelib.providers.clusterapi.wire import Metadata
 from chalicelib.providers.errors import Conflict, InvalidRequest
 
 Check = Callable[[Context, Subject, Operation], None]
@@ -84,7 +86,7 @@ def _spares_the_running(context: Context, subject: Subject, operation: Operation
     if not standing(operation.from_size, machines, (), context.settings.keys).others_settled:
         raise Conflict(f"{subject.group}: machines of another removal are marked and would be taken first")
     unjoined = any(each.status.node_ref is None for each in machines)
-    nodes = Nodes(_nodes(context.api) if unjoined else (), context.settings.keys)
+    nodes = Nodes(nodes_of(context.api) if unjoined else (), context.settings.keys)
     # Who has a Node stays, whatever else is said of it; whose Node we know may be news to Cluster API (D26).
     running = sum(1 for each in machines if not each.leaving and (each.status.node_ref or nodes.of(each)))
     if operation.to_size < running:
@@ -92,23 +94,3 @@ def _spares_the_running(context: Context, subject: Subject, operation: Operation
             f"{subject.group}: from {operation.from_size} to {operation.to_size} would delete existing machines, "
             f"{running} of which are running"
         )
-
-
-class _NodeSpec(msgspec.Struct, frozen=True):
-    provider_id: str | None = msgspec.field(default=None, name="providerID")
-
-
-class _Node(msgspec.Struct, frozen=True):
-    metadata: Metadata
-    spec: _NodeSpec = _NodeSpec()
-
-
-def _nodes(api: Api) -> list[Node]:
-    nodes = []
-    for item in api.nodes():
-        node = decode(item, _Node)
-        annotations = node.metadata.annotations or {}
-        nodes.append(
-            Node(node.metadata.name, {}, {}, provider_id=node.spec.provider_id or "", annotations=annotations)
-        )
-    return nodes

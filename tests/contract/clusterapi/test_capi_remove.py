@@ -275,6 +275,35 @@ def test_D31_machines_that_never_joined_are_removed_by_placeholder_and_said_so()
         assert there.machines() == ["m-0", "m-1"]
 
 
+def _discard(*names: str) -> Any:
+    targets = tuple(Target("", f"pending-machine-default_{name}", f"default/{name}") for name in names)
+    return msgspec.structs.replace(removal(3, 0), kind=Kind.DISCARD, targets=targets)
+
+
+def test_CA_369_a_machine_that_never_joined_goes_though_the_group_is_at_its_minimum() -> None:
+    with management() as there:
+        fill(there, 3, joined=2, annotations=bounds(3, 10))
+        finish(there, there.provider(), _discard("m-2"))
+        assert there.machines() == ["m-0", "m-1"]
+        assert there.size() == 2
+
+
+def test_a_machine_that_has_joined_meanwhile_is_not_discarded_nor_is_any_other() -> None:
+    with management() as there:
+        fill(there, 3, joined=2)
+        cls, message = failed(there.provider().remove(_discard("m-1", "m-2")))
+        assert (cls, message) == ("Conflict", "Machine default/m-1 has joined as node n-1 meanwhile")
+        assert (there.marked(), there.size()) == ({}, 3)
+
+
+def test_a_machine_whose_node_is_gone_for_good_is_discarded() -> None:
+    with management() as there:
+        fill(there, 3)
+        there.store.delete("nodes", "n-2")
+        finish(there, there.provider(), _discard("m-2"))
+        assert there.machines() == ["m-0", "m-1"]
+
+
 def test_a_target_that_no_machine_is_known_for_is_refused() -> None:
     with management() as there:
         fill(there, 2)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.memory import Backoff, GroupMemory, Memory
+from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import Code
 from chalicelib.plan.backoff import fail, in_backoff, stale
 from tests.builders import NOW, cluster, growth, node
+from tests.unit.plan.machines import STOCK, anchored, asked, with_machines
 
 OPTIONS = Options(initial_node_group_backoff_duration=60, max_node_group_backoff_duration=180)
 
@@ -48,6 +49,25 @@ def test_K5_defaults_double_to_thirty_minutes() -> None:
         lengths.append(record.duration / 60)
         now = record.until + 1
     assert lengths == [5, 10, 20, 30, 30]
+
+
+def test_K6_a_success_in_between_does_not_shorten_the_next_step() -> None:
+    first = fail(None, 0.0, OPTIONS)
+    build = cluster().node("n", group="g").group("g")
+    known = Memory(groups={"g": GroupMemory(request=ScaleUpRequest(1, NOW - 60, NOW + 840),
+                                            backoff=fail(None, NOW - 100, OPTIONS))})
+    after = build.decide(known)[1].groups["g"]
+    assert after.request is None, "what was asked for has come"
+    assert after.backoff == fail(None, NOW - 100, OPTIONS)
+    assert fail(after.backoff, NOW, OPTIONS).duration == fail(first, 100.0, OPTIONS).duration == 120.0
+
+
+def test_K4_two_groups_are_independent_and_failures_of_one_pass_are_one_step() -> None:
+    build = with_machines(with_machines(anchored(), "a", 3, error=STOCK), "b", 1)
+    known = Memory(groups={"a": asked(3, 60), "b": asked(1, 60)})
+    after = build.decide(known)[1].groups
+    assert after["a"].backoff == fail(None, NOW, Options(), "OutOfStock", "OUT_OF_QUOTA", "none left")
+    assert after["b"].backoff is None
 
 
 @pytest.mark.parametrize(("until", "grows"), [(NOW, False), (NOW - 1, True)])

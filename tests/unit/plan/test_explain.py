@@ -28,8 +28,8 @@ def test_every_code_becomes_a_sentence_even_without_its_numbers(code: Code) -> N
      "node(s) had untolerated taint(s) (k=v:NoSchedule)"),
     (Reason.of(Code.GROUP_MAX_SIZE, max=10), "max node group size reached", "max node group size reached (max 10)"),
     (Reason.of(Code.BLOCKED_BY_POD, pod="ns/a", rule="LocalStorageRequested", volume="tmp"), "blocked by pod ns/a",
-     "blocked by pod ns/a (LocalStorageRequested: it uses local storage (volume tmp); name the volume in "
-     "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes if it may go)"),
+     ("blocked by pod ns/a (LocalStorageRequested: it uses local storage (volume tmp); name the volume in "
+      "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes if it may go)")),
 ])
 def test_words_and_numbers(reason: Reason, words_: str, whole: str) -> None:
     assert (text(reason), sentence(reason)) == (words_, whole)

@@ -140,8 +140,8 @@ def test_nothing_pending_nothing_grown() -> None:
 def test_an_unhealthy_cluster_grows_nothing() -> None:
     build = _two().pending(1, "1")
     for at in range(9):
-        build.node(f"sick{at}", ready=False)
-    plan = build.plan()
+        build.node(f"sick{at}", group="sick", ready=False)
+    plan = build.group("sick").plan()
     assert growth(plan) == {}
     assert [each.reason.code for each in plan.ignored] == [Code.CLUSTER_UNHEALTHY]
 

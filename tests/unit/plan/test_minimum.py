@@ -55,7 +55,8 @@ def test_L8_a_group_that_may_not_be_grown_is_left_for_later(why: str) -> None:
     build, memory = cluster(), Memory()
     if why == "cluster-unhealthy":
         for at in range(9):
-            build.node(f"bad-{at}", ready=False)
+            build.node(f"bad-{at}", group="bad", ready=False)
+        build.group("bad")
     build.group("g", min=12, target=9 if why == "unhealthy" else 1, error="403" if why == "unreadable" else "",
                 template=None if why == "no-template" else node("t"))
     known = GroupMemory(request=ScaleUpRequest(1, NOW - 60, NOW + 840))

@@ -121,8 +121,8 @@ def test_a_request_is_over_when_its_nodes_are_here() -> None:
 def test_the_clusters_health(unready: tuple[int, int], healthy: bool) -> None:
     build = cluster()
     for at in range(unready[1]):
-        build.node(f"n{at}", ready=at >= unready[0])
-    build.group("g", template=node("t", "2")).pending(1, "2")
+        build.node(f"n{at}", group="all", ready=at >= unready[0])
+    build.group("all").group("g", template=node("t", "2")).pending(1, "2")
     plan = build.plan()
     assert plan.health.healthy is healthy
     assert growth(plan) == ({"g": (1, 1)} if healthy else {})

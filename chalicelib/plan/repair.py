@@ -1,0 +1,244 @@
+"""Groups put right (scale-down.md §11, §12): machines that never became nodes, and targets that nothing is behind.
+
+Per group the first row that applies is what is done in this pass; what is left shows itself again in the next.
+
+    row                       test                                                     repair
+    creation failed           the vendor says that an instance could not be created    discard, at once, no minimum
+    long unregistered         no node for longer than the provision time               discard, down to the minimum
+    scale-up timed out        the request ran out in this pass                         shrink by what was asked for
+    target above reality      the same (nodes, target) for the provision time          shrink to what is there
+
+The minimum is a target to be satisfied and no lock on dead machines (demands.md 8). With enforceNodeGroupMinSize a
+group at its minimum is rid of a machine that never joined as any other is, and the minimum makes it grow a new one in
+the pass after. Without that option nothing would, so there the dead machine stays, as upstream has it, unless
+forceDeleteUnregisteredNodes says otherwise.
+
+A zero-or-max group is worth nothing in part: all its machines that are no nodes go, late or not. Those that did become
+nodes are never discarded, here as elsewhere; they are left to scale-down, which drains them (upstream deletes them).
+
+What a vendor says is evidence, not truth. Nothing is discarded that might be a node after all, no target goes below the
+machines that are listed or that look like the group's, and nothing at all but failed creations is touched while the
+cluster has no ready node, is unhealthy, or the group's zone is: then it is not the machines that are to blame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from chalicelib.model.group import Instance, InstanceState
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.plan import Repair
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.plan.patience import provision_time
+from chalicelib.plan.world import GroupFacts, World
+
+DISCARD, SHRINK = "discard", "shrink"
+_AT_ONCE = 100          # instances of one operation: each is written down in its row
+_EARLIER = 900.0        # seconds by which a machine may be older than our first sight of it
+_TYPE = "node.kubernetes.io/instance-type"
+_NOT_OURS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+# An open operation of these kinds on the group: who discards beside a removal takes other machines, by name; who sets
+# a size needs one that stands still.
+_CONFLICTS = {DISCARD: frozenset({Kind.GROW, Kind.SHRINK, Kind.DISCARD}), SHRINK: frozenset(Kind)}
+
+
+def repair(world: World) -> tuple[Repair, ...]:
+    """At most one repair per group, by group. A group that cannot be read, that is being rolled out, whose last repair
+    failed a moment ago, or on which a conflicting operation is under way gets none; no other is touched by that."""
+    doubt = _Doubt(world)
+    found = (_of(facts, world, doubt) for _, facts in sorted(world.groups.items()))
+    return tuple(each for each in found if each is not None)
+
+
+def wrong_size(facts: GroupFacts, now: float) -> tuple[float, tuple[int, int]]:
+    """Since when (epoch seconds) the group's nodes and target do not match, and the pair; (0.0, (0, 0)) where they do
+    (state.md §4, last paragraph). Another pair begins anew, and so does an instant from the future."""
+    registered, target, known = len(facts.nodes), facts.group.target, facts.memory
+    if target - len(facts.unregistered) <= registered <= target:
+        return 0.0, (0, 0)
+    pair = registered, target
+    fits = known.size_wrong == pair and 0.0 < known.size_wrong_since <= now
+    return (known.size_wrong_since if fits else now), pair
+
+
+def _of(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
+    group = facts.group
+    if group.error or group.scale_down_held or facts.memory.repair_after > world.now:
+        return None
+    open_kinds = {op.kind for op in _open(facts.id, world)}
+    for row in _ROWS:
+        if found := row(facts, world, doubt):
+            return None if open_kinds & _CONFLICTS[found.kind] else found
+    return None
+
+
+def _open(group: str, world: World) -> Iterable[Operation]:
+    return (op for op in world.memory.operations if op.is_open and op.group == group)
+
+
+class _Doubt:
+    """What may be a node though it is listed as none, and what may be a group's though it is not listed."""
+
+    def __init__(self, world: World) -> None:
+        seen: dict[str, str] = {}
+        self.contested: set[str] = set()    # instances that two groups have
+        for facts in world.groups.values():
+            for instance in facts.group.instances:
+                if seen.setdefault(instance.id, facts.id) != facts.id:
+                    self.contested.add(instance.id)
+        nodes = world.snapshot.nodes
+        self._names = {name for node in nodes for name in (node.name, node.provider_id, _last(node.provider_id))}
+        self._strays = [node for node in nodes if node.name not in world.group_of
+                        and not any(label in node.labels for label in _NOT_OURS)]
+
+    def alive(self, instance: Instance) -> bool:
+        """Whether an instance may be a node: it has no id, it is in two groups, or a node bears its name or the last
+        part of its id."""
+        names = {instance.id, instance.node, _last(instance.id), _last(instance.handle)} - {""}
+        return not instance.id or instance.id in self.contested or not names.isdisjoint(self._names)
+
+    def strays(self, facts: GroupFacts, since: float = 0.0) -> int:
+        """Nodes of no group that are no older than `since` and may be machines of this one: of the type, or the size,
+        of its template. Any may be where no template is known."""
+        template = facts.template.node if facts.template is not None else None
+        return sum(node.created >= since and (template is None or _alike(node, template)) for node in self._strays)
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+def _alike(node: Node, template: Node) -> bool:
+    if _TYPE in node.labels and _TYPE in template.labels:
+        return node.labels[_TYPE] == template.labels[_TYPE]
+    has, due = node.capacity or node.allocatable, template.capacity or template.allocatable
+    return all(has.get(name) == due.get(name) for name in (CPU, MEMORY))
+
+
+def _failed(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
+    """Instances whose creation failed."""
+    del world
+    failed = [i for i in _apart(facts, doubt) if i.id in set(facts.failed)]
+    options = facts.group.options
+    if not failed or (options.zero_or_max and options.allow_non_atomic_scale_up_to_max
+                      and len(facts.failed) < len({i.id for i in facts.group.instances})):
+        return None
+    error, first = failed[0].error, failed[0]
+    text = (error.code or error.cls, error.message) if error is not None else ("", "")
+    reason = Reason.of(Code.CREATION_FAILED, instance=first.id, error=text[0], detail=text[1])
+    chosen = _apart(facts, doubt) if options.zero_or_max else _turn(failed, facts)
+    return _discard(facts, chosen, reason)
+
+
+def _late(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
+    """Machines that did not join in time, the longest known first; state.md §11 and case C12, C13."""
+    seen, options, own = world.memory.unregistered, world.options, facts.group.options
+    late = sorted((i for i in _apart(facts, doubt) if i.id in set(facts.long_unregistered)),
+                  key=lambda i: (seen.get(i.id, world.now), i.id))
+    late = [i for i in late if not _may_have_joined(seen.get(i.id, world.now), facts, world, doubt)]
+    if not late or _not_to_blame(facts, world):
+        return None
+    forced = options.force_delete_unregistered_nodes or options.enforce_node_group_min_size
+    spare = facts.target - facts.leaving - facts.group.min
+    if own.zero_or_max:
+        chosen = _apart(facts, doubt)
+        if own.allow_non_atomic_scale_up_to_max or (len(chosen) > spare and not forced):
+            return None
+    else:
+        chosen = _turn(late, facts) if forced else _turn(late, facts)[:max(0, spare)]
+    first = late[0]
+    return _discard(facts, chosen, Reason.of(
+        Code.LONG_UNREGISTERED, instance=first.id, since=seen.get(first.id, world.now),
+        needs=provision_time(facts.group, options)))
+
+
+def _timed_out(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
+    """What was asked for and never became a machine. Upstream takes back all that was asked for, even where some of it
+    has come; ours what is missing."""
+    request = world.timed_out.get(facts.id)
+    if request is None or _not_to_blame(facts, world):
+        return None
+    there = _there(facts) + doubt.strays(facts, request.since)
+    size = max(there, facts.group.target - request.increase)
+    reason = Reason.of(Code.SCALE_UP_TIMED_OUT, nodes=facts.group.target - size, since=request.since)
+    return _shrink(facts, size, reason)
+
+
+def _size(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
+    """A target that has been above what is there for longer than the provision time (cases C3, C4)."""
+    since, (registered, target) = wrong_size(facts, world.now)
+    waits = facts.memory.request is not None or not since
+    if waits or since + provision_time(facts.group, world.options) >= world.now or _not_to_blame(facts, world):
+        return None
+    reason = Reason.of(Code.SIZE_ABOVE_REALITY, registered=registered, target=target, since=since)
+    return _shrink(facts, _there(facts) + doubt.strays(facts), reason)
+
+
+_ROWS: tuple[Callable[[GroupFacts, World, _Doubt], Repair | None], ...] = (_failed, _late, _timed_out, _size)
+
+
+def _not_to_blame(facts: GroupFacts, world: World) -> bool:
+    """Whether machines that do not join may be well, and the API or the network be what is broken."""
+    return not world.health.healthy or world.health.ready == 0 or facts.zone in world.health.sick_zones
+
+
+def _may_have_joined(seen: float, facts: GroupFacts, world: World, doubt: _Doubt) -> bool:
+    """Whether, in a group of which no instance is known to be a node, one may be a node under an id that we do not
+    recognise. A machine that appeared while we watched cannot be a node that is older than itself."""
+    if facts.nodes:
+        return False
+    watched = seen > world.memory.first_seen > 0.0
+    return doubt.strays(facts, seen - _EARLIER if watched else 0.0) > 0
+
+
+def _apart(facts: GroupFacts, doubt: _Doubt) -> list[Instance]:
+    """The group's instances that are no node and cannot be one, each once."""
+    apart = {*facts.unregistered, *facts.failed}
+    found = {i.id: i for i in facts.group.instances if i.id in apart}
+    return [i for i in found.values() if i.state is not InstanceState.DELETING and not doubt.alive(i)]
+
+
+def _turn(instances: list[Instance], facts: GroupFacts) -> list[Instance]:
+    """All of them; after a failure one, each time another: one that cannot be discarded holds up no other."""
+    failures = facts.memory.repair_failures
+    return [instances[failures % len(instances)]] if failures > 0 else instances
+
+
+def _there(facts: GroupFacts) -> int:
+    """Every machine that the vendor lists, whatever it says of it."""
+    return max(len({i.id for i in facts.group.instances}), len(facts.nodes))
+
+
+def _discard(facts: GroupFacts, chosen: list[Instance], reason: Reason) -> Repair | None:
+    """None while the vendor has more machines than its target: it is removing some already, or does not count those
+    that failed. The target that goes down with them would then cost machines that run (CA#6795)."""
+    living = {i.id for i in facts.group.instances if i.state is not InstanceState.DELETING}
+    if len(living) > facts.group.target:
+        return None
+    most = len(chosen) if facts.group.options.zero_or_max else _AT_ONCE
+    names = tuple(instance.id for instance in chosen[:most])
+    size = facts.group.target
+    return Repair(facts.id, DISCARD, size, max(0, size - len(names)), reason, names) if names else None
+
+
+def _shrink(facts: GroupFacts, size: int, reason: Reason) -> Repair | None:
+    """Down to `size`, never below the minimum, which would only be grown again."""
+    target, least = facts.group.target, max(0, facts.group.min)
+    return Repair(facts.id, SHRINK, target, max(size, least), reason) if max(size, least) < target else None
+
+
+def compatible(repairs: Iterable[Repair], grown: Iterable[str], removed: Iterable[str]) -> tuple[Repair, ...]:
+    """Those that do not get in the way of what else this plan does. grown, removed: the groups that it grows and takes
+    nodes from. Pods that wait come first. Beside removals only what could not be created goes: it was never counted
+    as a part of the size that the removals leave (GroupFacts.leaving)."""
+    growing, shrinking = set(grown), set(removed)
+    return tuple(each for each in repairs if each.group not in growing
+                 and (each.group not in shrinking or each.reason.code is Code.CREATION_FAILED))
+
+
+def targets(facts: GroupFacts, found: Repair) -> tuple[Instance, ...]:
+    """The instances that a repair discards, as the provider listed them."""
+    named = {instance.id: instance for instance in facts.group.instances}
+    return tuple(named[name] for name in found.instances)

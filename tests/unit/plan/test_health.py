@@ -1,0 +1,286 @@
+"""Cases C1, C2, C5, C8 to C11, and demands 9 and 20: who is sick, what is missing, what is on its way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory
+from chalicelib.model.node import Condition, Taint
+from chalicelib.model.operation import Kind, Target
+from chalicelib.model.reason import Code
+from chalicelib.plan.explain import sentence
+from chalicelib.plan.readiness import Bucket
+from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, node, stays
+from tests.unit.plan.machines import (
+    HOUR,
+    STOCK,
+    anchored,
+    asked,
+    facts_of,
+    filled,
+    group_verdict,
+    operation,
+    seen,
+    with_machines,
+    world_of,
+)
+
+GPU = {"cluster-api/accelerator": "t4"}
+
+
+# -- what should be there
+
+
+@pytest.mark.parametrize(("target", "request_of", "late", "least"), [
+    pytest.param(10, 3, 0, 7, id="C1-a-request"), pytest.param(20, 5, 0, 15, id="C1-another"),
+    pytest.param(10, 0, 2, 8, id="C1-late"), pytest.param(20, 0, 3, 17, id="C1-late-too"),
+    pytest.param(10, 3, 2, 5, id="C2-both"), pytest.param(20, 5, 4, 11, id="C2-both-too"),
+])
+def test_C1_C2_so_many_nodes_are_due(target: int, request_of: int, late: int, least: int) -> None:
+    build = with_machines(anchored(), "g", late, target=target)
+    groups = {"g": asked(request_of, 60)} if request_of else {}
+    assert facts_of(build, seen(build, HOUR, groups)).missing == least
+
+
+def test_C1_machines_that_have_time_left_and_removals_under_way_change_nothing() -> None:
+    build = with_machines(anchored(), "g", 4, target=10)
+    known = seen(build, 60)
+    assert facts_of(build, known).missing == 10
+    going = operation(Kind.REMOVE, "g", Target("a", "i-a"), Target("b", "i-b"))
+    assert facts_of(build, msgspec.structs.replace(known, operations=(going,))).missing == 10
+
+
+@pytest.mark.parametrize(("nodes", "target", "wanted", "coming"), [
+    pytest.param([{}], 7, 6, 6, id="six-asked-for"),
+    pytest.param([{"ready": False}], 2, 1, 1, id="an-unready-one-is-here"),
+    pytest.param([{}, {"ready": False, "created": NOW - 60}], 2, 1, 1, id="one-is-starting"),
+])
+def test_C5_upcoming_nodes(nodes: list[dict[str, Any]], target: int, wanted: int, coming: int) -> None:
+    build = cluster()
+    for at, fields in enumerate(nodes):
+        build.node(f"n{at}", group="g", **fields)
+    build.group("g", target=target)
+    known = asked(wanted, 60)
+    failed = Backoff(duration=300, until=NOW + 60, last_failed=NOW - 240)
+    starting = sum("created" in fields for fields in nodes)
+    assert facts_of(build, Memory(groups={"g": known})).upcoming == coming
+    assert facts_of(build).upcoming == starting, "without a request only what has joined"
+    backed_off = msgspec.structs.replace(known, backoff=failed)
+    assert facts_of(build, Memory(groups={"g": backed_off})).upcoming == starting
+
+
+def test_C5_a_machine_that_failed_or_is_late_is_not_on_its_way() -> None:
+    build = with_machines(anchored(), "g", 2, error=STOCK, target=5)
+    assert facts_of(build, Memory(groups={"g": asked(5, 60, erred=("test://g/m-0", "test://g/m-1"))})).upcoming == 3
+    build = with_machines(anchored(), "g", 2, target=5)
+    assert facts_of(build, seen(build, HOUR, {"g": asked(5, 60)})).upcoming == 3
+
+
+# -- health
+
+
+@pytest.mark.parametrize(("unready", "of", "options", "healthy"), [
+    pytest.param(2, 2, {"ok_total_unready_count": 1, "max_total_unready_percentage": 10.0}, False, id="2-of-2"),
+    pytest.param(3, 3, {}, True, id="three-are-always-tolerated"),
+    pytest.param(4, 10, {}, True, id="4-of-10"), pytest.param(9, 20, {}, True, id="exactly-45-percent"),
+    pytest.param(5, 10, {}, False, id="5-of-10"),
+])
+def test_C8_the_cluster_is_sick_above_both_thresholds(unready: int, of: int, options: dict[str, Any],
+                                                      *, healthy: bool) -> None:
+    build = cluster()
+    for at in range(of):
+        build.node(f"n{at}", group="g", ready=at >= unready)
+    assert world_of(build.group("g"), **options).health.healthy is healthy
+
+
+def _with_strangers(sick: int) -> ClusterBuilder:
+    """A busy group, a node to spare, and ten nodes of nobody's, of which some are unready."""
+    build = filled(cluster(), "g", 4, cpu="2", memory="8Gi").running("g-0", 1, "1900m").group(
+        "g", template=node("t", "2"))
+    for at in range(10):
+        build.node(f"stranger-{at}", "1", ready=at >= sick, taints=[Taint("theirs", "NoSchedule")])
+    return build.pending(9, "1500m")
+
+
+# demands.md 9: sixty percent of what is not ours being unready is not our sickness.
+def test_CA_10161_unready_nodes_of_nobody_change_no_plan() -> None:
+    known = Memory(nodes={f"g-{at}": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60) for at in range(4)})
+    plans = [_with_strangers(sick).decide(known) for sick in (0, 6)]
+    (well, after), (sick, after_sick) = plans
+    assert sick.health.healthy
+    assert growth(sick) == growth(well) != {}
+    assert (sick.removals, sick.unneeded, sick.groups) == (well.removals, well.unneeded, well.groups)
+    assert after_sick.nodes == after.nodes
+
+
+@pytest.mark.parametrize("options", [{}, {"ok_total_unready_count": 1, "max_total_unready_percentage": 10.0}])
+def test_C9_a_group_that_misses_most_of_its_nodes_is_frozen(options: dict[str, Any]) -> None:
+    build = cluster().node("n", group="g").group("g", target=5)
+    facts = facts_of(build, **options)
+    assert not facts.healthy
+    assert facts.frozen is not None
+    assert sentence(facts.frozen).endswith("(4 nodes are missing)")
+    assert facts_of(build, Memory(groups={"g": asked(4, 60)}), **options).healthy
+
+
+def test_a_group_whose_nodes_are_mostly_unready_is_frozen_and_the_others_are_not() -> None:
+    build = cluster()
+    for at in range(6):
+        build.node(f"bad-{at}", group="bad", ready=at == 0)
+    filled(build, "good", 8, cpu="2").group("bad", template=node("t", "1")).group("good", template=node("t", "2"))
+    build.running("good-0", 8, "200m").pending(1, "2")
+    plan = build.plan(unneeded=7200)
+    assert plan.health.healthy
+    assert stays(plan)["bad-0"] == "NodeGroupUnhealthy"
+    skipped = group_verdict(plan, "bad").skipped
+    assert skipped is not None
+    assert sentence(skipped) == "not ready for scale-up (5 of 6 nodes are unready)"
+    assert (group_verdict(plan, "bad").healthy, group_verdict(plan, "good").healthy) == (False, True)
+    assert plan.removals, "the other group goes on"
+
+
+def _zones() -> ClusterBuilder:
+    """Two groups in zone a, of which one reaches into b, and one in b; most of a is unready, the cluster is well."""
+    build = cluster()
+    for at in range(6):
+        build.node(f"a-{at}", "2", group="a", zone="a", ready=at == 0)
+    build.node("ab-a", "2", group="ab", zone="a").node("ab-b", "2", group="ab", zone="b")
+    return filled(build, "b", 9, cpu="2", zone="b").group("a").group("ab").group("b")
+
+
+def test_a_sick_zone_freezes_the_groups_that_lie_in_it_and_nothing_else() -> None:
+    build = _zones().group("empty", template=node("t", "64", zone="a")).pending(1, "2")
+    plan = build.plan()
+    assert plan.health.healthy
+    assert plan.health.sick_zones == ("a",)
+    assert {verdict.group: verdict.healthy for verdict in plan.groups} == {
+        "a": False, "ab": True, "b": True, "empty": False}
+    empty = group_verdict(plan, "empty").skipped
+    assert empty is not None
+    assert (empty.code, empty.params["detail"]) == (Code.GROUP_UNHEALTHY, "5 of 7 nodes in zone a are unready")
+
+
+def test_a_sick_zone_and_a_sick_cluster_stop_no_timer_for_good() -> None:
+    build = _zones()
+    known = Memory(nodes={name: NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60) for name in ("a-0", "b-0")})
+    _, after = build.decide(known)
+    assert after.nodes["a-0"] == NodeMemory(unneeded_since=OLD + 60, confirmed_at=NOW), "paused"
+    assert after.nodes["b-0"].unneeded_since == OLD
+    for at in range(40):
+        build.node(f"c-{at}", group="c", ready=False)
+    plan, after = build.group("c").decide(known)
+    assert not plan.health.healthy
+    assert after.nodes["b-0"].unneeded_since == OLD
+
+
+def test_a_removal_of_many_nodes_does_not_freeze_their_group() -> None:
+    build = filled(cluster(), "g", 3)
+    for at in range(5):
+        build.node(f"going-{at}", group="g", taints=[Taint("ToBeDeletedByClusterAutoscaler", "NoSchedule", "1")])
+    facts = facts_of(build.group("g"))
+    assert (facts.counts[Bucket.DELETED], facts.missing, facts.frozen) == (5, 0, None)
+
+
+# -- buckets
+
+
+@pytest.mark.parametrize(("age", "bucket"), [(600, Bucket.NOT_STARTED), (1200, Bucket.UNREADY)])
+def test_C10_a_groups_own_start_up_time_is_for_its_own_nodes(age: float, bucket: Bucket) -> None:
+    build = cluster().node("aa", group="slow", ready=False, created=NOW - age)
+    build.node("zz", ready=False, created=NOW - age)
+    with_machines(build, "slow", max_node_startup_time=7200.0)
+    found = world_of(build).buckets
+    assert found["aa"] is Bucket.NOT_STARTED
+    assert found["zz"] is bucket, "upstream lets the node before it decide"
+
+
+def _going(build: ClusterBuilder) -> ClusterBuilder:
+    """The vendor is deleting every machine of the last group."""
+    group = build.groups[-1]
+    build.groups[-1] = msgspec.structs.replace(group, instances=tuple(
+        msgspec.structs.replace(i, state=InstanceState.DELETING) for i in group.instances))
+    return build
+
+
+def test_C11_a_node_whose_machine_is_gone_is_being_deleted_and_not_unready() -> None:
+    build = _going(cluster().node("n", group="g", ready=False).group("g"))
+    health = world_of(build).health
+    assert (health.being_deleted, health.unready) == (1, 0)
+    build = cluster().node("n", group="none", ready=False).group("g")
+    removed = operation(Kind.REMOVE, "g", Target("n", "test://none/n"))
+    health = world_of(build, Memory(operations=(removed,))).health
+    assert (health.being_deleted, health.unready) == (1, 0)
+
+
+def test_C11_a_kubelet_that_reports_knows_better_than_a_vendor() -> None:
+    facts = facts_of(_going(cluster().node("n", group="g").group("g")))
+    assert (facts.counts[Bucket.READY], facts.counts[Bucket.DELETED]) == (1, 0)
+
+
+@pytest.mark.parametrize(("conditions", "count"), [
+    (("Ready", "True"), 1), (("Ready", "False"), 0),
+])
+def test_nodes_that_only_lack_their_device_are_counted_apart(conditions: tuple[str, str], count: int) -> None:
+    build = cluster().node("n", group="g", labels=GPU, conditions=(Condition(*conditions),)).group("g")
+    health = world_of(build).health
+    assert (health.unready, health.resource_unready) == (1, count)
+
+
+def _gpu_node(age: float) -> ClusterBuilder:
+    template = node("t", "8", "64Gi", labels=GPU, extra={"nvidia.com/gpu": 1})
+    build = cluster().node("n", "8", "64Gi", group="g", labels=GPU, created=NOW - age, ready_since=NOW - age)
+    return build.group("g", template=template).pending(1, "1", extra={"nvidia.com/gpu": 1})
+
+
+# demands.md 20: for three minutes the driver is being installed.
+def test_CA_3164_a_gpu_node_without_its_gpu_is_waited_for_until_its_start_up_time_is_over() -> None:
+    for known in (Memory(), Memory(groups={"g": asked(1, 200)})):
+        plan = _gpu_node(180).plan(known)
+        assert (growth(plan), len(plan.fits_existing), plan.health.upcoming) == ({}, 1, 1)
+    assert growth(_gpu_node(901).plan()) == {"g": (1, 1)}
+
+
+def test_CA_7956_a_node_with_a_startup_taint_counts_as_its_template() -> None:
+    taint = Taint("startup-taint.cluster-autoscaler.kubernetes.io/cni", "NoSchedule")
+    build = cluster().node("n", "2", group="g", taints=[taint], created=NOW - 120)
+    build.group("g", template=node("t", "2")).pending(2, "1")
+    assert (growth(build.plan()), len(build.plan().fits_existing)) == ({}, 2)
+
+
+# -- what is told
+
+
+def test_the_plan_tells_the_state_of_every_group_and_of_the_cluster() -> None:
+    build = filled(cluster(), "g", 2, cpu="2", memory="8Gi").node("starting", "2", "8Gi", group="g", ready=False,
+                                                                 created=NOW - 60)
+    build.node("odd", "1", "1Gi", conditions=(Condition("Suspended", "True"),))
+    with_machines(build, "g", 3, target=6)
+    known = seen(build, 60, {"g": asked(4, 120)})
+    known.unregistered["test://g/m-0"] = NOW - HOUR
+    plan = build.plan(known, unneeded=7200)
+    told = group_verdict(plan)
+    assert (told.counts, told.unregistered, told.long_unregistered) == ({"ready": 2, "notStarted": 1}, 2, 1)
+    assert (told.in_progress, told.backoff, told.candidates, told.healthy) == (True, None, len(plan.unneeded), True)
+    health = plan.health
+    assert (health.registered, health.ready, health.not_started, health.suspended) == (4, 2, 1, 1)
+    assert (health.unregistered, health.long_unregistered, health.upcoming) == (2, 1, told.upcoming)
+    assert (health.cpu, health.memory) == (7000, 25 * 2**30)
+
+
+def test_a_back_off_is_told_with_its_end_error_and_code() -> None:
+    failed = Backoff(duration=300, until=NOW + 60, last_failed=NOW - 240, cls="OutOfStock", code="X1", message="none")
+    told = group_verdict(cluster().group("g").plan(Memory(groups={"g": GroupMemory(backoff=failed)}))).backoff
+    assert told is not None
+    assert (told.code, told.params) == (Code.GROUP_BACKOFF, {"until": NOW + 60, "error": "none", "code": "X1"})
+
+
+def test_a_group_whose_vendor_says_what_cannot_be_is_left_alone() -> None:
+    plan = anchored().group("g", target=-3, template=node("t", "8")).pending(1, "1").plan()
+    assert (growth(plan), plan.repairs) == ({}, ())
+    skipped = group_verdict(plan).skipped
+    assert skipped is not None
+    assert skipped.code is Code.GROUP_UNREADABLE

@@ -1,0 +1,125 @@
+"""Which taints are leftovers, and which nodes ask to be left empty (scale-down.md §9, §13)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.memory import Memory
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
+from chalicelib.model.operation import Kind, Operation, State, Target
+from chalicelib.model.plan import Mark
+from chalicelib.model.policy import Options, Policy
+from chalicelib.plan.marks import marks
+from chalicelib.plan.patience import length
+from chalicelib.plan.world import observe
+from tests.builders import NOW, ClusterBuilder, cluster
+
+SOFT = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(NOW) - 60))
+NOTE = "outscaler.dev/operation"
+LONGEST = length(Kind.REMOVE, Options())
+
+
+def hard(age: float = 60.0, value: str | None = None) -> Taint:
+    return Taint(TO_BE_DELETED, "NoSchedule", str(int(NOW - age)) if value is None else value)
+
+
+def operation(node: str, state: State = State.WAITING, name: str = "remove-1") -> Operation:
+    return Operation(id=name, cluster="c", provider="clusterapi", group="g", kind=Kind.REMOVE, plan="p",
+                     created_at=NOW - 60, targets=(Target(node, f"i://{node}"),), state=state)
+
+
+def found(build: ClusterBuilder, *unneeded: str, operations: tuple[Operation, ...] = (),
+          **options: Any) -> tuple[Mark, ...]:
+    policy = Policy(name="c", options=Options(**options))
+    return marks(observe(build.snapshot(), policy, Memory(operations=operations), NOW), unneeded)
+
+
+def one(*taints: Taint, **annotations: str) -> ClusterBuilder:
+    return cluster().node("n", group="g", taints=list(taints), annotations=annotations).group("g")
+
+
+def test_a_quiet_cluster_has_none() -> None:
+    assert found(one()) == ()
+
+
+def test_our_own_leftover_goes_at_once_when_its_operation_is_over() -> None:
+    left = one(hard(5.0), **{NOTE: "remove-1", "outscaler.dev/cordoned": "true"})
+    assert found(left) == (Mark("n", "cleanup", cordoned=True),)
+    assert found(left, operations=(operation("n", State.FAILED),)) == (Mark("n", "cleanup", cordoned=True),)
+
+
+def test_a_cordon_that_is_not_ours_stays() -> None:
+    assert found(one(hard(), **{NOTE: "remove-1"})) == (Mark("n", "cleanup"),)
+
+
+@pytest.mark.parametrize("state", [State.PLANNED, State.RUNNING, State.WAITING])
+def test_nodes_of_open_operations_are_left_alone(state: State) -> None:
+    going = (operation("n", state),)
+    assert found(one(hard(), **{NOTE: "remove-1"}), operations=going) == ()
+    assert found(one(hard(9e5)), operations=going) == ()            # planned, and not tainted by us yet
+    assert found(one(), "n", operations=going) == ()
+    assert found(one(SOFT), operations=going) == ()
+
+
+def test_a_node_noted_by_an_open_operation_is_left_to_it_whatever_its_targets_say() -> None:
+    assert found(one(hard(), **{NOTE: "remove-1"}), operations=(operation("other"),)) == ()
+
+
+@pytest.mark.parametrize(
+    ("taint", "goes"),
+    [
+        (hard(30.0), False),                                # U10: somebody is at it
+        (hard(LONGEST - 1.0), False),
+        (hard(LONGEST + 2.0), True),
+        (hard(value=""), True),
+        (hard(value="yesterday"), True),
+        (hard(value=str(int(NOW * 1000))), True),           # milliseconds: no time of a taint
+        (hard(-120.0), False),                              # a clock ahead of ours
+        (hard(-7 * 86400.0), True),
+        (hard(value="-5"), True),
+        (hard(value="٣"), True),
+    ],
+)
+def test_a_foreign_mark_is_left_until_it_must_have_been_forgotten(taint: Taint, goes: bool) -> None:
+    assert found(one(taint)) == ((Mark("n", "cleanup", cordoned=True),) if goes else ())
+
+
+def test_with_priority_groups_a_foreign_removal_may_take_longer() -> None:
+    groups = ((0, 600), (1000, 600))
+    assert found(one(hard(LONGEST + 600.0)), drain_priority_config=groups) == ()
+    assert found(one(hard(LONGEST + 1500.0)), drain_priority_config=groups) == (Mark("n", "cleanup", cordoned=True),)
+
+
+def test_unneeded_nodes_ask_to_be_left_empty_and_needed_ones_no_longer() -> None:
+    build = (cluster().node("b", group="g").node("a", group="g").node("d", group="g", taints=[SOFT])
+             .node("c", group="g", taints=[SOFT]).node("e", group="g", taints=[SOFT]).group("g"))
+    assert found(build, "a", "b", "e") == (
+        Mark("c", "unsoften"), Mark("d", "unsoften"), Mark("a", "soften"), Mark("b", "soften"))
+
+
+def test_the_hard_taint_comes_first_and_alone() -> None:
+    build = (cluster().node("z", group="g", taints=[hard(9e5), SOFT]).node("y", group="g", taints=[hard()])
+             .node("a", group="g").group("g"))
+    assert found(build, "a", "y", "z") == (Mark("z", "cleanup", cordoned=True), Mark("a", "soften"))
+
+
+def test_switched_off_soft_taints_that_are_there_go() -> None:
+    assert found(one(SOFT), "n", max_bulk_soft_taint_count=0) == (Mark("n", "unsoften"),)
+    assert found(one(), "n", max_bulk_soft_taint_count=0) == ()
+
+
+def test_nodes_of_no_group_or_of_one_that_could_not_be_read_are_somebody_elses() -> None:
+    assert found(cluster().node("n", taints=[hard(9e5), SOFT])) == ()
+    unread = one(hard(9e5), SOFT)
+    snapshot = unread.snapshot()
+    groups = tuple(msgspec.structs.replace(group, error="Unauthorized") for group in snapshot.groups)
+    world = observe(msgspec.structs.replace(snapshot, groups=groups), Policy(name="c"), Memory(), NOW)
+    assert marks(world, ()) == ()
+
+
+def test_the_same_world_has_the_same_marks_in_the_same_order() -> None:
+    build = cluster().node("b", group="g").node("a", group="g", taints=[SOFT]).group("g")
+    assert found(build, "b") == found(build, "b")

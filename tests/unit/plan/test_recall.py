@@ -1,0 +1,81 @@
+"""What the next pass knows: nothing is forgotten that this one could not look at (demands.md 1, 9)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.memory import Brake, GroupMemory, Memory, NodeMemory
+from chalicelib.plan.recall import recall
+from chalicelib.plan.shrink import Shrinkage
+from tests.builders import NOW, OLD, ClusterBuilder, cluster
+from tests.unit.plan.machines import HOUR, anchored, filled, seen, with_machines, world_of
+
+
+def _changed(build: ClusterBuilder, **fields: object) -> ClusterBuilder:
+    build.groups[0] = msgspec.structs.replace(build.groups[0], **fields)
+    return build
+
+
+def test_CA_7873_a_machine_without_a_node_keeps_the_instant_it_was_first_seen() -> None:
+    build = with_machines(anchored(), "g", 2)
+    known = Memory(unregistered={"test://g/m-0": NOW - 500, "joined": NOW - 500})
+    assert build.decide(known)[1].unregistered == {"test://g/m-0": NOW - 500, "test://g/m-1": NOW}
+
+
+def test_an_instant_from_the_future_was_written_by_a_clock_that_was_wrong() -> None:
+    build = with_machines(anchored(), "g", 1)
+    assert build.decide(seen(build, -HOUR))[1].unregistered == {"test://g/m-0": NOW}
+
+
+@pytest.mark.parametrize("lost", ["error", "group"])
+def test_machines_of_a_group_that_cannot_be_read_keep_it_too(lost: str) -> None:
+    build = with_machines(anchored(), "g", 1)
+    known = msgspec.structs.replace(seen(build, 500), groups={"g": GroupMemory(target=1)})
+    known.unregistered["of long ago"] = NOW - 30 * HOUR
+    unread = _changed(build, error="403", instances=())
+    if lost == "group":
+        unread.groups = [NodeGroup("other", "test")]
+    after = unread.decide(known)[1]
+    assert after.unregistered == {"test://g/m-0": NOW - 500}
+    assert after.groups["g"] == known.groups["g"]
+
+
+def test_nodes_of_a_provider_that_cannot_be_read_keep_their_timers() -> None:
+    build = filled(anchored(), "g", 1)
+    known = Memory(groups={"g": GroupMemory(target=1)},
+                   nodes={"g-0": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60), "gone": NodeMemory(OLD, NOW)})
+    after = build.decide(known)[1]
+    assert after.nodes == {"g-0": NodeMemory(unneeded_since=OLD + 60, confirmed_at=NOW)}, "paused, not wiped"
+    assert build.group("g").decide(known)[1].nodes["g-0"].unneeded_since == OLD
+
+
+def test_nodes_of_nobody_have_no_timer_where_everything_was_read() -> None:
+    build = filled(anchored(), "g", 1).group("other")
+    known = Memory(nodes={"g-0": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 60)})
+    assert build.decide(known)[1].nodes == {}
+
+
+def test_a_size_that_does_not_match_is_not_forgotten_while_the_group_cannot_be_read() -> None:
+    known = Memory(groups={"g": GroupMemory(size_wrong=(1, 3), size_wrong_since=NOW - 500)})
+    build = _changed(cluster().group("g", target=9), error="no answer")
+    assert build.decide(known)[1].groups["g"] == known.groups["g"]
+
+
+def test_the_brake_is_what_the_shrinking_half_says() -> None:
+    brake = Brake(taken=((NOW - 60, 1, 2),))
+    shrinkage = Shrinkage((), (), (), {}, brake=brake)
+    assert recall(world_of(cluster()), shrinkage).brake == brake
+
+
+def test_a_memory_that_is_stored_between_any_two_passes_decides_the_same() -> None:
+    build = with_machines(filled(anchored(), "g", 1), "g", 2, target=5).running("g-0", 1, "900m")
+    straight = stored = Memory()
+    for step in range(40):
+        first, straight = build.decide(straight, now=NOW + 60 * step)
+        second, stored = build.decide(msgspec.json.decode(msgspec.json.encode(stored), type=Memory),
+                                      now=NOW + 60 * step)
+        assert first == second
+    assert straight == stored
+    assert first.repairs, "by then the two machines are late"

@@ -1,0 +1,379 @@
+"""Cases C3, C4, C7, C12 to C14, and demands 3 and 8: groups put right, and what is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import Instance, InstanceState
+from chalicelib.model.memory import Backoff, GroupMemory, Memory
+from chalicelib.model.operation import Kind, Target
+from chalicelib.model.plan import Plan
+from chalicelib.plan.explain import sentence
+from tests.builders import NOW, ClusterBuilder, cluster, growth, node
+from tests.unit.plan.machines import (
+    HOUR,
+    STOCK,
+    anchored,
+    asked,
+    facts_of,
+    filled,
+    operation,
+    repaired,
+    seen,
+    with_machines,
+)
+
+MINUTES_45 = 2700.0
+
+
+def late(count: int, ago: float = HOUR, *, build: ClusterBuilder | None = None,
+         groups: dict[str, GroupMemory] | None = None, **fields: Any) -> tuple[ClusterBuilder, Memory]:
+    """Group g with `count` machines that did not join in time."""
+    build = with_machines(build or anchored(), "g", count, **fields)
+    return build, seen(build, ago, groups)
+
+
+def discarded(plan: Plan) -> list[str]:
+    """Instances that are discarded, by the operations."""
+    return [target.instance for op in plan.operations if op.kind is Kind.DISCARD for target in op.targets]
+
+
+# -- machines that do not join
+
+
+@pytest.mark.parametrize(("target", "options", "goes"), [
+    pytest.param(2, {}, True, id="C12-above-the-minimum"),
+    pytest.param(1, {}, False, id="C12-at-the-minimum"),
+    pytest.param(1, {"force_delete_unregistered_nodes": True}, True, id="C12-forced"),
+    pytest.param(1, {"enforce_node_group_min_size": True}, True, id="the-minimum-grows-it-again"),
+])
+def test_C12_a_machine_that_never_joined_is_discarded(target: int, options: dict[str, Any], *, goes: bool) -> None:
+    build, known = late(1, min=1, target=target, max_node_provision_time=MINUTES_45)
+    plan = build.plan(known, **options)
+    assert discarded(plan) == (["test://g/m-0"] if goes else [])
+    if goes:
+        found = plan.repairs[0]
+        assert (found.kind, found.from_size, found.to_size) == ("discard", target, target - 1)
+        assert sentence(found.reason).startswith("instance test://g/m-0 never became a node (first seen")
+        assert found.reason.params["needs"] == MINUTES_45
+
+
+@pytest.mark.parametrize(("ago", "goes"), [(MINUTES_45, False), (MINUTES_45 + 1, True)])
+def test_a_machine_has_the_time_that_its_own_group_gives_it(ago: float, *, goes: bool) -> None:
+    build, known = late(1, ago, max_node_provision_time=MINUTES_45)
+    assert bool(discarded(build.plan(known))) is goes
+
+
+# demands.md 8: dead machines at the minimum are replaced, and what runs is not touched.
+def test_CA_369_at_its_minimum_a_group_is_rid_of_dead_machines_and_grown_again() -> None:
+    build, known = late(2, build=filled(anchored(), "g", 1), min=3, template=node("t"))
+    plan = build.plan(known, enforce_node_group_min_size=True)
+    assert repaired(plan) == {"g": ("discard", 3, 1)}
+    assert growth(plan) == {}
+    after = filled(anchored(), "g", 1).group("g", min=3, template=node("t"))
+    assert growth(after.plan(enforce_node_group_min_size=True)) == {"g": (2, 0)}
+
+
+def test_no_more_than_the_minimum_leaves_room_for_and_the_longest_known_first() -> None:
+    build, known = late(3, build=filled(anchored(), "g", 1), min=2)
+    known.unregistered["test://g/m-1"] = NOW - 3 * HOUR
+    assert discarded(build.plan(known)) == ["test://g/m-1", "test://g/m-0"]
+
+
+def test_C13_a_zero_or_max_group_is_worth_nothing_in_part() -> None:
+    build, known = late(10, max=10, zero_or_max=True)
+    known.unregistered["test://g/m-9"] = NOW - 60
+    assert repaired(build.plan(known)) == {"g": ("discard", 10, 0)}
+    build, known = late(9, build=filled(anchored(), "g", 1), max=10, zero_or_max=True)
+    plan = build.plan(known)
+    assert repaired(plan) == {"g": ("discard", 10, 1)}, "the node that did join is left to scale-down, which drains it"
+    build, known = late(9, build=filled(anchored(), "g", 1), max=10, zero_or_max=True,
+                        allow_non_atomic_scale_up_to_max=True)
+    assert build.plan(known).repairs == ()
+
+
+# -- machines that could not be created
+
+
+def out_of_stock(count: int, memory: GroupMemory | None = None, *, absent: int = 0,
+                 **fields: Any) -> tuple[ClusterBuilder, Memory]:
+    """Group g with so many machines that failed, and as many more that are being made."""
+    build = with_machines(anchored(), "g", count, error=STOCK, **fields)
+    if absent:
+        group = build.groups[-1]
+        more = tuple(Instance(f"test://g/c-{at}", group.instances[0].state) for at in range(absent))
+        build.groups[-1] = msgspec.structs.replace(
+            group, instances=(*group.instances, *more), target=group.target + absent)
+    return build, Memory(groups={"g": memory or GroupMemory()}, first_seen=NOW - HOUR)
+
+
+def test_C14_failed_machines_go_at_once_and_are_counted_once() -> None:
+    build, known = out_of_stock(2, asked(3, 60), target=3, min=3)
+    plan, after = build.decide(known)
+    group = after.groups["g"]
+    assert group.request is not None
+    assert group.request.increase == 1
+    assert group.backoff is not None
+    assert (group.backoff.cls, group.backoff.code) == ("OutOfStock", "OUT_OF_QUOTA")
+    assert repaired(plan) == {"g": ("discard", 3, 1)}
+    assert sentence(plan.repairs[0].reason) == "instance test://g/m-0 could not be created (OUT_OF_QUOTA: none left)"
+    plan, later = build.decide(after, now=NOW + 60)
+    assert later.groups["g"].backoff == group.backoff, "no second failure"
+    assert later.groups["g"].request == group.request
+    assert repaired(plan) == {"g": ("discard", 3, 1)}, "still listed, discarded again"
+
+
+# demands.md 3: the next group in the very same pass.
+@pytest.mark.parametrize("growing", [False, True])
+def test_CA_4992_a_machine_that_failed_sends_its_pods_to_the_next_group_in_the_same_pass(*, growing: bool) -> None:
+    build = with_machines(anchored(), "a", 1, error=STOCK, template=node("t", "2"))
+    build.group("b", template=node("t", "4")).pending(1, "1500m")
+    build.nodes[0] = msgspec.structs.replace(build.nodes[0], unschedulable=True)
+    known = Memory(groups={"a": asked(1, 60)}, first_seen=NOW - HOUR)
+    if growing:
+        known = Memory(operations=(operation(Kind.GROW, "a", from_size=0, to_size=1),), first_seen=NOW - HOUR)
+    plan, after = build.decide(known)
+    assert growth(plan) == {"b": (1, 1)}
+    assert after.groups["a"].backoff is not None
+    assert repaired(plan) == ({} if growing else {"a": ("discard", 1, 0)}), "a size that is being set is left alone"
+
+
+@pytest.mark.parametrize(("some", "options", "gone"), [
+    (0, {}, 2), (3, {}, 5),
+    (0, {"allow_non_atomic_scale_up_to_max": True}, 2), (3, {"allow_non_atomic_scale_up_to_max": True}, 0),
+])
+def test_a_zero_or_max_group_in_which_some_failed_goes_whole_or_not_at_all(
+        some: int, options: dict[str, Any], gone: int) -> None:
+    build, known = out_of_stock(2, absent=some, max=5, zero_or_max=True, **options)
+    assert len(discarded(build.plan(known))) == gone
+
+
+# -- targets that nothing is behind
+
+
+def test_C3_a_size_that_does_not_match_is_remembered_as_long_as_the_pair_stays() -> None:
+    def wrong(nodes: int, absent: int, memory: Memory | None = None, ago: float = 60) -> GroupMemory:
+        build = with_machines(filled(anchored(), "g", nodes), "g", absent, target=10)
+        first = msgspec.structs.replace(memory or Memory(), unregistered=seen(build, ago).unregistered)
+        return build.decide(first)[1].groups["g"]
+
+    assert (wrong(8, 0).size_wrong, wrong(8, 0).size_wrong_since) == ((8, 10), NOW)
+    assert wrong(8, 2).size_wrong == wrong(8, 2, ago=HOUR).size_wrong == (0, 0)
+    assert wrong(12, 0).size_wrong == (12, 10)
+    before = Memory(groups={"g": GroupMemory(size_wrong=(7, 10), size_wrong_since=NOW - 500)})
+    assert wrong(7, 0, before).size_wrong_since == NOW - 500
+    assert wrong(8, 0, before).size_wrong_since == NOW
+    ahead = Memory(groups={"g": GroupMemory(size_wrong=(8, 10), size_wrong_since=NOW + 500)})
+    assert wrong(8, 0, ahead).size_wrong_since == NOW, "a clock that was wrong"
+
+
+@pytest.mark.parametrize(("ago", "repairs"), [(HOUR, {"g": ("shrink", 3, 1)}), (600.0, {}), (MINUTES_45, {})])
+def test_C4_a_target_above_reality_is_lowered_to_it(ago: float, repairs: dict[str, Any]) -> None:
+    build = with_machines(filled(anchored(), "g", 1), "g", target=3, max_node_provision_time=MINUTES_45)
+    known = Memory(groups={"g": GroupMemory(size_wrong=(1, 3), size_wrong_since=NOW - ago)})
+    plan = build.plan(known)
+    assert repaired(plan) == repairs
+    if repairs:
+        assert (plan.operations[0].kind, plan.operations[0].from_size, plan.operations[0].to_size) == (
+            Kind.SHRINK, 3, 1)
+        assert "1 nodes, target 3" in sentence(plan.repairs[0].reason)
+
+
+@pytest.mark.parametrize(("arrived", "to_size"), [(0, 0), (2, 2)])
+def test_C7_a_scale_up_that_ran_out_is_taken_back_as_far_as_nothing_came(arrived: int, to_size: int) -> None:
+    build = with_machines(filled(anchored(), "g", arrived), "g", target=4)
+    plan, after = build.decide(Memory(groups={"g": asked(4, 180, 120)}))
+    assert repaired(plan) == {"g": ("shrink", 4, to_size)}
+    assert plan.repairs[0].reason.params == {"nodes": 4 - to_size, "since": NOW - 180}
+    assert after.groups["g"].request is None
+    assert after.groups["g"].backoff is not None
+    assert build.plan(after, now=NOW + 60).repairs == (), "once; what stays wrong is seen by its size"
+
+
+def test_C7_machines_that_are_there_but_no_nodes_are_not_taken_back_but_discarded_when_they_are_late() -> None:
+    build = with_machines(anchored(), "g", 2, target=4)
+    known = Memory(groups={"g": asked(4, 1000)}, unregistered=seen(build, 870).unregistered)
+    assert repaired(build.plan(known)) == {"g": ("shrink", 4, 2)}
+
+
+@pytest.mark.parametrize("groups", [
+    {"g": asked(2, 1000)}, {"g": GroupMemory(size_wrong=(1, 3), size_wrong_since=NOW - HOUR)}])
+def test_a_target_is_never_lowered_below_the_minimum(groups: dict[str, GroupMemory]) -> None:
+    build = with_machines(filled(anchored(), "g", 1), "g", target=3, min=2)
+    assert repaired(build.plan(Memory(groups=groups))) == {"g": ("shrink", 3, 2)}
+    build = with_machines(filled(anchored(), "g", 1), "g", target=3, min=3)
+    assert build.plan(Memory(groups=groups)).repairs == ()
+
+
+# -- when nothing is done
+
+
+def test_a_vendor_that_lists_nothing_takes_no_target_away() -> None:
+    build = filled(cluster(), "g", 50, cpu="2")
+    build.group("g", target=50, template=node("t", "2"))
+    build.groups[-1] = msgspec.structs.replace(build.groups[-1], instances=())
+    wrong = Memory(groups={"g": GroupMemory(size_wrong=(0, 50), size_wrong_since=NOW - HOUR)})
+    plan = build.plan(wrong)
+    assert (plan.repairs, plan.removals) == ((), ())
+    ran_out = build.plan(Memory(groups={"g": asked(2, 1000)}))
+    assert repaired(ran_out) == {"g": ("shrink", 50, 48)}, "no more than was asked for and did not come"
+
+
+def test_a_vendor_whose_ids_are_not_those_of_the_nodes_loses_no_machine() -> None:
+    build, known = late(5, template=node("t"))
+    for at in range(5):
+        build.node(f"worker-{at}")
+    known = msgspec.structs.replace(known, first_seen=NOW - HOUR)
+    assert build.plan(known).repairs == ()
+    # machines that appeared while these nodes were there already are none of them
+    assert discarded(build.plan(msgspec.structs.replace(known, first_seen=NOW - 100 * HOUR)))
+
+
+def test_a_node_without_a_provider_id_hides_no_machine_that_has_not_joined() -> None:
+    build = anchored().node("g-0", group="g").group("g")
+    build.nodes[-1] = msgspec.structs.replace(build.nodes[-1], provider_id="")
+    made = Instance("test://g/m-0", InstanceState.CREATING, handle="g/m-0")
+    build.groups[-1] = msgspec.structs.replace(build.groups[-1], target=2, instances=(
+        *build.groups[-1].instances, made))
+    facts = facts_of(build, seen(build, HOUR))
+    assert (facts.unregistered, facts.long_unregistered) == (("test://g/m-0",), ("test://g/m-0",))
+    assert discarded(build.plan(seen(build, HOUR))) == ["test://g/m-0"]
+
+
+def test_a_machine_without_an_id_is_not_guessed_at() -> None:
+    build, known = late(1)
+    build.groups[-1] = msgspec.structs.replace(build.groups[-1], instances=(Instance(""),))
+    assert build.plan(msgspec.structs.replace(known, unregistered={"": NOW - HOUR})).repairs == ()
+
+
+def test_CA_6795_a_group_with_more_machines_than_its_target_is_not_made_smaller_still() -> None:
+    for error in (None, STOCK):
+        build = with_machines(filled(anchored(), "g", 2), "g", 1, error=error, target=2)
+        assert build.plan(seen(build, HOUR)).repairs == ()
+
+
+def test_an_instance_that_two_groups_have_is_discarded_from_neither() -> None:
+    build, known = late(1)
+    build.group("h", target=1)
+    build.groups[-1] = msgspec.structs.replace(build.groups[-1], instances=build.groups[-2].instances)
+    assert build.plan(known).repairs == ()
+
+
+@pytest.mark.parametrize("name", ["m-0", "other"])
+def test_a_node_that_bears_the_machines_name_is_taken_for_it(name: str) -> None:
+    build, known = late(1)
+    build.node(name, provider_id=f"elsewhere://{name}", labels={"node-role.kubernetes.io/control-plane": ""})
+    assert bool(build.plan(known).repairs) is (name == "other")
+
+
+def _sick(build: ClusterBuilder) -> None:
+    filled(build, "sick", 9, ready=False).group("sick")
+
+
+def _sick_zone(build: ClusterBuilder) -> None:
+    filled(build, "sick", 4, ready=False, zone="z")
+    filled(build, "well", 9, zone="y").group("sick").group("well")
+
+
+def _nothing_ready(build: ClusterBuilder) -> None:
+    build.nodes[0] = node("anchor", ready=False)
+
+
+@pytest.mark.parametrize("trouble", [_sick, _sick_zone, _nothing_ready])
+def test_where_the_network_may_be_to_blame_only_failed_creations_go(trouble: Any) -> None:
+    build, known = late(1, template=node("t", zone="z"))
+    trouble(build)
+    wrong = Memory(groups={"g": GroupMemory(size_wrong=(0, 3), size_wrong_since=NOW - HOUR)})
+    assert build.plan(known).repairs == ()
+    build.groups[0] = msgspec.structs.replace(build.groups[0], instances=(), target=3)
+    assert build.plan(wrong).repairs == ()
+    build, known = out_of_stock(1, template=node("t", zone="z"))
+    trouble(build)
+    assert repaired(build.plan(known)) == {"g": ("discard", 1, 0)}
+
+
+@pytest.mark.parametrize("field", ["error", "scale_down_held"])
+def test_a_group_that_cannot_be_read_or_is_being_rolled_out_is_left_alone_and_no_other(field: str) -> None:
+    build, _ = late(1)
+    build.groups[-1] = msgspec.structs.replace(build.groups[-1], **{field: "a rollout"})
+    with_machines(build, "other", 1)
+    assert repaired(build.plan(seen(build, HOUR))) == {"other": ("discard", 1, 0)}
+
+
+@pytest.mark.parametrize(("kind", "discards", "shrinks"), [
+    (Kind.GROW, False, False), (Kind.SHRINK, False, False), (Kind.DISCARD, False, False), (Kind.REMOVE, True, False)])
+def test_no_repair_is_planned_while_another_change_of_the_group_is_under_way(
+        kind: Kind, *, discards: bool, shrinks: bool) -> None:
+    busy = operation(kind, "g", Target("x", "i-x"), from_size=3, to_size=3)
+    elsewhere = operation(kind, "other", Target("x", "i-x"), from_size=3, to_size=3)
+    build, known = late(1, build=filled(anchored(), "g", 2))
+    assert bool(build.plan(msgspec.structs.replace(known, operations=(busy,))).repairs) is discards
+    assert build.plan(msgspec.structs.replace(known, operations=(elsewhere,))).repairs
+    build = filled(anchored(), "g", 1).group("g", target=3)
+    wrong = Memory(groups={"g": GroupMemory(size_wrong=(1, 3), size_wrong_since=NOW - HOUR)}, operations=(busy,))
+    assert bool(build.plan(wrong).repairs) is shrinks
+
+
+def test_a_group_that_grows_in_the_same_plan_is_put_right_afterwards() -> None:
+    build, known = late(1, template=node("t", "8"), build=cluster().node("a", "8", "64Gi", group="g"))
+    plan = build.running("a", 1, "7").pending(1, "6").plan(known)
+    assert growth(plan) == {"g": (1, 1)}
+    assert plan.repairs == ()
+
+
+def test_beside_a_removal_of_the_same_plan_only_what_failed_goes() -> None:
+    def plan(build: ClusterBuilder) -> Plan:
+        return build.plan(seen(build, HOUR), unneeded=7200)
+
+    build = filled(anchored(), "g", 2)
+    assert repaired(plan(with_machines(build, "g", 1, min=1))) == {}
+    assert plan(build).removals
+    failed = plan(with_machines(filled(anchored(), "g", 2), "g", 1, error=STOCK, min=1))
+    assert repaired(failed) == {"g": ("discard", 3, 2)}
+    assert len(failed.removals) == 1, "what failed never was a part of the size"
+
+
+def test_a_repair_that_failed_waits_and_then_each_machine_has_its_turn() -> None:
+    build, known = late(3)
+    for failures, instance in ((1, "test://g/m-1"), (2, "test://g/m-2"), (3, "test://g/m-0")):
+        memory = GroupMemory(repair_failures=failures, repair_after=NOW)
+        assert discarded(build.plan(msgspec.structs.replace(known, groups={"g": memory}))) == [instance]
+    waits = GroupMemory(repair_failures=1, repair_after=NOW + 1)
+    plan = build.pending(1, "100").plan(msgspec.structs.replace(known, groups={"g": waits}))
+    assert plan.repairs == ()
+
+
+def test_a_group_that_waits_for_its_repair_is_grown_all_the_same() -> None:
+    build, known = late(1, template=node("t", "128"), groups={"g": GroupMemory(repair_after=NOW + 600)})
+    assert growth(build.pending(1, "100").plan(known)) == {"g": (1, 1)}
+
+
+# -- what is planned
+
+
+def test_the_operation_names_instances_and_handles_and_is_the_same_for_the_same_intent() -> None:
+    build, known = late(2)
+    first, second = build.plan(known), build.plan(known)
+    assert first.operations == second.operations
+    (made,) = first.operations
+    assert (made.kind, made.from_size, made.to_size, made.deadline) == (Kind.DISCARD, 2, 0, NOW + 600)
+    assert made.targets == (Target("", "test://g/m-0", "g/m-0"), Target("", "test://g/m-1", "g/m-1"))
+    other = build.plan(seen(build, 30)).operations
+    assert other == ()
+
+
+def test_a_machine_that_failed_while_it_is_backed_off_is_counted_but_starts_no_longer_back_off() -> None:
+    failed = Backoff(duration=300, until=NOW + 100, last_failed=NOW - 200)
+    build, known = out_of_stock(1, asked(2, 60, backoff=failed), target=2)
+    after = build.decide(known)[1].groups["g"]
+    assert after.backoff is not None
+    assert (after.backoff.duration, after.backoff.until) == (300, NOW + 300)
+
+
+def test_facts_say_what_could_not_be_created() -> None:
+    build, known = out_of_stock(2, absent=1)
+    facts = facts_of(build, known)
+    assert (len(facts.failed), len(facts.unregistered), facts.leaving) == (2, 1, 2)

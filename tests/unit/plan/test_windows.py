@@ -1,0 +1,180 @@
+"""Maintenance windows: when they are open, also where the clock is changed, and when removals are allowed next."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.memory import Memory
+from chalicelib.model.policy import Window
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.windows import check_cron, check_zone, never_allowed, next_allowed, outside, shortest_gap
+from tests.unit.plan.picks import Pool, goes, why
+
+ZURICH = "Europe/Zurich"
+HOUR = 3600.0
+
+
+def at(text: str, zone: str = ZURICH, *, second: bool = False) -> float:
+    """Epoch seconds of what the clock shows; second: the second time it shows it."""
+    return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone), fold=int(second)).timestamp()
+
+
+def is_open(window: Window, now: float) -> bool:
+    return outside((window,), now) is None
+
+
+NIGHTS = Window("0 22 * * 1-5", 6 * HOUR, time_zone=ZURICH, name="nights")
+
+
+@pytest.mark.parametrize(("now", "expected"), [
+    ("2026-06-01T21:59:59.9", False), ("2026-06-01T22:00", True), ("2026-06-02T03:59:59.9", True),
+    ("2026-06-02T04:00", False), ("2026-06-06T03:00", True), ("2026-06-06T22:30", False),
+])
+def test_a_window_is_open_from_its_beginning_up_to_its_end(now: str, expected: bool) -> None:
+    assert is_open(NIGHTS, at(now)) is expected
+
+
+@pytest.mark.parametrize("now", [at("2026-06-01T10:59:59.5"), at("2026-06-01T11:00"), at("2026-06-01T11:00:00.5")])
+def test_windows_that_touch_leave_no_gap(now: float) -> None:
+    assert is_open(Window("0 * * * *", HOUR), now)
+
+
+@pytest.mark.parametrize(("window", "now", "expected"), [
+    # Spring 2026: 02:00 becomes 03:00 on 29 March.
+    pytest.param(Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T03:00", True, id="skipped-time-is-after-it"),
+    pytest.param(Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T03:59", True, id="skipped-lasts-as-long"),
+    pytest.param(Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T04:00", False, id="skipped-and-over"),
+    pytest.param(Window("30 2 * * *", HOUR, time_zone=ZURICH), "2026-03-29T01:59", False, id="not-before-the-gap"),
+    pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-03-29T04:59", True, id="real-hours-spring"),
+    pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-03-29T05:00", False, id="spring-end"),
+    # Autumn 2026: 03:00 becomes 02:00 on 25 October.
+    pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-10-25T02:59", True, id="real-hours-autumn"),
+    pytest.param(Window("0 22 * * *", 6 * HOUR, time_zone=ZURICH), "2026-10-25T03:00", False, id="autumn-end"),
+])
+def test_clocks_that_are_changed_in_Zurich(window: Window, now: str, expected: bool) -> None:
+    assert is_open(window, at(now)) is expected
+
+
+def test_a_time_that_the_clock_shows_twice_counts_once() -> None:
+    window = Window("30 2 * * *", 1800.0, time_zone=ZURICH)
+    first, second = at("2026-10-25T02:30"), at("2026-10-25T02:30", second=True)
+    assert second - first == HOUR
+    assert is_open(window, first)
+    assert is_open(window, first + 1799)
+    assert not is_open(window, second)
+    assert is_open(Window("30 2 * * *", 2 * HOUR, time_zone=ZURICH), at("2026-10-25T02:10", second=True))
+
+
+def test_with_a_star_for_the_hour_it_opens_as_often_as_the_clock_shows_it() -> None:
+    window = Window("30 * * * *", 600.0, time_zone=ZURICH)
+    assert is_open(window, at("2026-10-25T02:35"))
+    assert is_open(window, at("2026-10-25T02:35", second=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(["30 2 * * *", "0 2,3 * * *", "59 1 * * *", "15 3 * * 0", "0 */3 * * *", "*/20 * * * *"]),
+       st.sampled_from([ZURICH, "Australia/Sydney", "America/New_York", "UTC"]),
+       st.sampled_from(["2026-03-08", "2026-03-29", "2026-04-05", "2026-10-04", "2026-10-25", "2026-11-01"]),
+       st.integers(-12 * 60, 36 * 60), st.integers(1, 180))
+def test_open_means_that_it_opened_less_than_its_length_ago(cron: str, zone: str, day: str, minute: int,
+                                                            minutes: int) -> None:
+    from cronsim import CronSim
+
+    length = min(minutes * 60.0, shortest_gap(cron))
+    now = datetime.fromisoformat(day).replace(tzinfo=UTC) + timedelta(minutes=minute, seconds=7)
+    opened = False
+    for start in CronSim(cron, (now - timedelta(days=9)).astimezone(ZoneInfo(zone))):
+        if start > now:
+            break
+        opened = opened or now.timestamp() < start.timestamp() + length
+    assert is_open(Window(cron, length, time_zone=zone), now.timestamp()) is opened
+
+
+def test_half_an_hour_of_clock_change_moves_the_openings_by_as_much() -> None:
+    """Lord Howe goes from UTC+11 to UTC+10:30, on which cronsim, going forwards over the change, is half an hour off."""
+    window = Window("0 */3 * * *", 3 * HOUR, time_zone="Australia/Lord_Howe")
+    opened = datetime(2026, 4, 4, 16, 30, tzinfo=UTC).timestamp()     # three o'clock, after the change
+    assert is_open(window, opened + 3 * HOUR - 60)
+    assert is_open(Window("0 3 * * *", HOUR, time_zone="Australia/Lord_Howe"), opened + 60)
+
+
+FROZEN = Window("0 0 24 12 *", 72 * HOUR, removals=False, time_zone=ZURICH, name="holidays")
+OFFICE = Window("0 8 * * 1-5", 10 * HOUR, removals=False, time_zone=ZURICH)
+
+
+@pytest.mark.parametrize(("windows", "now", "name", "until"), [
+    ((NIGHTS,), "2026-06-06T12:00", "nights", "2026-06-08T22:00"),
+    ((NIGHTS, Window("0 3 * * 6", HOUR, name="saturdays", time_zone=ZURICH)), "2026-06-05T12:00", "nights, saturdays",
+     "2026-06-05T22:00"),
+    ((FROZEN,), "2026-12-25T12:00", "holidays", "2026-12-27T00:00"),
+    ((NIGHTS, FROZEN), "2026-12-24T23:00", "holidays", "2026-12-28T22:00"),
+    ((OFFICE,), "2026-06-01T09:00", "0 8 * * 1-5", "2026-06-01T18:00"),
+    ((OFFICE, Window("0 9 * * *", HOUR, time_zone=ZURICH)), "2026-06-01T09:30", "0 8 * * 1-5", "2026-06-06T09:00"),
+])
+def test_why_and_until_when_nothing_is_removed(windows: tuple[Window, ...], now: str, name: str, until: str) -> None:
+    assert outside(windows, at(now)) == Reason.of(Code.OUTSIDE_WINDOW, window=name, until=at(until))
+    assert outside(windows, at(until)) is None
+    assert outside(windows, at(until) - 1) is not None
+
+
+def test_without_windows_removals_are_always_allowed() -> None:
+    assert outside((), 0.0) is None
+    assert next_allowed((), 5.0) == 5.0
+
+
+def test_one_that_forbids_and_is_closed_forbids_nothing() -> None:
+    assert outside((FROZEN,), at("2026-06-01T12:00")) is None
+
+
+def test_where_nobody_can_say_when_there_is_no_until() -> None:
+    never = (OFFICE, Window("0 9 * * 1-5", HOUR, time_zone=ZURICH, name="mornings"))
+    assert outside(never, at("2026-06-01T12:00")) == Reason.of(Code.OUTSIDE_WINDOW, window="0 8 * * 1-5")
+    assert never_allowed(never)
+    assert not never_allowed((NIGHTS, FROZEN, OFFICE))
+    leap = (Window("0 0 29 2 *", HOUR),)
+    assert outside(leap, at("2026-06-01T12:00")) == Reason.of(Code.OUTSIDE_WINDOW, window="0 0 29 2 *")
+
+
+def test_outside_a_window_timers_run_on_and_nothing_goes() -> None:
+    pool = Pool().group("g", 1)
+    inside, before = at("2027-06-01T23:00"), at("2027-06-01T20:00")
+    early = pool.pick(now=before, windows=[NIGHTS])
+    assert early.held["g-e00"] == early.paused == Reason.of(Code.OUTSIDE_WINDOW, window="nights",
+                                                            until=at("2027-06-01T22:00"))
+    assert goes(pool.pick(now=inside, windows=[NIGHTS])) == ["g-e00"]
+    assert why(pool.pick(now=before, since=before, windows=[NIGHTS])) == {Code.NOT_UNNEEDED_LONG_ENOUGH}
+
+
+def test_windows_are_told_before_cooldowns_and_after_minima() -> None:
+    now = at("2027-06-01T20:00")
+    known = Memory(last_scale_up=now)
+    assert why(Pool().group("g", 1).pick(known, now=now, windows=[NIGHTS])) == {Code.OUTSIDE_WINDOW}
+    assert why(Pool().group("g", 1, min=1).pick(known, now=now, windows=[NIGHTS])) == {
+        Code.GROUP_MIN_SIZE}
+
+
+@given(st.text(max_size=20) | st.from_regex(r"[0-9*/,#L?W-]{1,6}( [0-9*/,#LMONW-]{1,6}){4}", fullmatch=True))
+@settings(max_examples=200, deadline=None)
+def test_rubbish_is_refused_and_what_is_taken_can_be_used(cron: str) -> None:
+    try:
+        check_cron(cron)
+    except BadInput:
+        return
+    assert shortest_gap(cron) >= 60
+    outside((Window(cron, 60.0, time_zone=ZURICH),), at("2026-10-25T02:30"))
+
+
+@given(st.text(max_size=30) | st.sampled_from(["America", "/etc/passwd", "../UTC", "zone.tab", "", "\0"]))
+@settings(deadline=None)
+def test_rubbish_for_a_zone_is_refused(name: str) -> None:
+    try:
+        check_zone(name)
+    except BadInput:
+        return
+    ZoneInfo(name)
