@@ -216,7 +216,7 @@ def _security(stage: str) -> dict[str, list[Any]]:
 
 
 def test_the_read_routes_ask_for_a_signed_request_in_prod_and_for_a_key_in_dev() -> None:
-    reads = ("get /clusters", "get /clusters/{name}", "get /clusters/{name}/decisions")
+    reads = ("get /metrics", "get /clusters", "get /clusters/{name}", "get /clusters/{name}/decisions")
     for stage, scheme in (("prod", "sigv4"), ("dev", "api_key")):
         security = _security(stage)
         assert set(security) == {*reads, "post /clusters/{name}/events", "get /healthz"}

@@ -9,6 +9,7 @@ from tests.scenario.policies import document
 from tests.scenario.stage import Stage, story
 from tests.scenario.world import StoryWorld
 
+TOLD = ("/events", "/configmaps")       # what is told to people
 WORKERS = "MachineDeployment/default/workers"
 
 
@@ -22,7 +23,7 @@ def _pods_wait_for_three_nodes(world: StoryWorld) -> None:
 def _exactly_four_nodes_came(world: StoryWorld) -> None:
     """One growth, asked of the cluster once, and as many Machines."""
     assert [(end["from"], end["to"], end["state"]) for end in world.ended("grow")] == [(1, 4, "succeeded")]
-    assert len(world.writes(but="/events")) == 1, world.writes(but="/events")
+    assert len(world.writes(*TOLD)) == 1, world.writes(*TOLD)
     assert len(world.machines("workers")) == len(world.nodes()) == world.size("workers") == 4
     assert world.pending() == ()
     assert world.operations() == ()

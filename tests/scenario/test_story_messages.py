@@ -27,7 +27,7 @@ def _wake(world: StoryWorld) -> None:
 
 def _four_nodes_came(world: StoryWorld) -> None:
     assert [(end["from"], end["to"], end["state"]) for end in world.ended("grow")] == [(1, 4, "succeeded")]
-    assert len(world.writes(but="/events")) == 1
+    assert len(world.writes("/events", "/configmaps")) == 1
     assert len(world.nodes()) == world.size("workers") == 4
     assert world.pending() == ()
 

@@ -115,8 +115,11 @@ def test_CA_369_a_machine_that_never_joins_is_waited_for_and_then_another_group_
 
     assert _backoff(world, CHEAP).code == "timeout"
     assert world.group_memory(CHEAP).request is None
-    assert (world.size("cheap"), world.size("spare")) == (1, 1)     # not one more of the kind that does not come
+    assert (world.size("cheap"), world.size("spare")) == (0, 1)     # not one more of the kind that does not come
     assert world.pending() == ()
+    (dead,) = world.ended("discard")                                # and the one that did not is given back
+    assert (dead["group"], dead["state"]) == (CHEAP, "succeeded")
+    assert world.machines("cheap") == []
 
 
 @story(grain=20.0)

@@ -76,7 +76,7 @@ class StoryWorld(LocalWorld):
     lines: what the functions log. runtimes: how many were made.
     """
 
-    def __init__(self, aws: LocalAws, **settings: Any) -> None:
+    def __init__(self, aws: LocalAws | None, **settings: Any) -> None:
         self.requests = Requests()
         self.passes: list[Json] = []
         self.lines = io.StringIO()
@@ -283,10 +283,10 @@ class StoryWorld(LocalWorld):
         """How often a function was invoked."""
         return sum(invocation.function == function for invocation in self.invocations)
 
-    def writes(self, but: str | None = None) -> list[str]:
-        """Every request that changed the cluster, except to paths with this in them."""
+    def writes(self, *but: str) -> list[str]:
+        """Every request that changed the cluster, except to paths with any of these in them."""
         return [f"{request.method} {request.path}" for request in self.server.requests
-                if request.method != "GET" and (but is None or but not in request.path)]
+                if request.method != "GET" and not any(each in request.path for each in but)]
 
     @property
     def log(self) -> list[Json]:
@@ -306,7 +306,7 @@ class StoryWorld(LocalWorld):
             page: Json = client.scan(TableName=table.name, ConsistentRead=True, **start)
             for raw in page["Items"]:
                 rows[f"{raw['cluster']['S']} {raw['item']['S']}"] = {
-                    name: next(iter(value.values())) for name, value in raw.items()}
+                    name: _value(value) for name, value in raw.items()}
             if "LastEvaluatedKey" not in page:
                 return rows
             start = {"ExclusiveStartKey": page["LastEvaluatedKey"]}
@@ -315,3 +315,8 @@ class StoryWorld(LocalWorld):
         """The checkpoints at which functions died."""
         return [invocation.killed_at for invocation in self.invocations if invocation.killed_at]
 
+
+def _value(typed: Json) -> Any:
+    """An attribute without its type. DynamoDB writes numbers without needless zeros; moto leaves them as they came."""
+    (kind, value), = typed.items()
+    return format(float(value), ".17g") if kind == "N" else value

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from chalicelib.handlers.rechecking import CONTROLLERS
+from chalicelib.model.policy import Options
 from chalicelib.snapshot.live import PRIORITY_CONFIG, RESOURCES
 from chalicelib.snapshot.storage import NAMESPACE
 
@@ -37,12 +38,16 @@ def test_the_cluster_role_is_the_table_and_the_calls_and_nothing_else() -> None:
     assert granted("ClusterRole") == {(r.group, r.plural, "list") for r in RESOURCES} | CALLS.keys()
 
 
-def test_the_role_allows_one_config_map_by_name() -> None:
+def test_the_role_allows_two_config_maps_by_name_and_to_make_one() -> None:
     [role] = (doc for doc in documents("rbac-workload.yaml") if doc["kind"] == "Role")
-    [rule] = role["rules"]
-    [plural], [name], namespace = rule["resources"], rule["resourceNames"], role["metadata"]["namespace"]
-    assert (rule["apiGroups"], rule["verbs"]) == ([""], ["get"])
-    assert PRIORITY_CONFIG.format(NAMESPACE) == f"/api/v1/namespaces/{namespace}/{plural}/{name}"
+    namespace = role["metadata"]["namespace"]
+    assert all((rule["apiGroups"], rule["resources"]) == ([""], ["configmaps"]) for rule in role["rules"])
+    rules = {tuple(rule.get("resourceNames", ())): rule["verbs"] for rule in role["rules"]}
+    [(priorities, _)] = (item for item in rules.items() if item[1] == ["get"])
+    assert PRIORITY_CONFIG.format(NAMESPACE) == f"/api/v1/namespaces/{namespace}/configmaps/{priorities[0]}"
+    # configmaps.get and configmaps.patch for the one, configmaps.create, which knows no names
+    assert rules == {priorities: ["get"], (Options().status_config_map_name,): ["get", "patch"], (): ["create"]}
+    assert namespace == Options().namespace
 
 
 def test_nothing_is_granted_by_wildcard() -> None:
