@@ -97,7 +97,7 @@ def test_open_means_that_it_opened_less_than_its_length_ago(cron: str, zone: str
 
 
 def test_half_an_hour_of_clock_change_moves_the_openings_by_as_much() -> None:
-    """Lord Howe goes from UTC+11 to UTC+10:30, on which cronsim, going forwards over the change, is half an hour off."""
+    """Lord Howe goes from UTC+11 to UTC+10:30; cronsim, going forwards over the change, is half an hour off there."""
     window = Window("0 */3 * * *", 3 * HOUR, time_zone="Australia/Lord_Howe")
     opened = datetime(2026, 4, 4, 16, 30, tzinfo=UTC).timestamp()     # three o'clock, after the change
     assert is_open(window, opened + 3 * HOUR - 60)
