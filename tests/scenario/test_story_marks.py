@@ -1,0 +1,101 @@
+"""Taints outside of removals: leftovers are given back, and unneeded nodes ask to be left empty (scale-down.md §9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.local.controllers import seed
+from infra.local.kube.objects import clone
+from tests.scenario.policies import document
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+HARD = "ToBeDeletedByClusterAutoscaler"
+SOFT = "DeletionCandidateOfClusterAutoscaler"
+OPERATION, CORDONED = "outscaler.dev/operation", "outscaler.dev/cordoned"
+LATER = {"scaleDownUnneededTime": "2h"}
+"""No removal within any of these stories."""
+
+
+def _two_nodes(world: StoryWorld, **options: Any) -> list[str]:
+    """Two nodes; the names."""
+    world.apply_policy(document(options={**LATER, **options}))
+    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.minutes(2.5)
+    return sorted(world.nodes())
+
+
+def _mark(world: StoryWorld, name: str, value: str, **notes: str) -> None:
+    """As a removal leaves a node that died in the middle of it."""
+    node = clone(world.node(name))
+    taints = [taint for taint in node["spec"].get("taints") or () if taint["key"] != SOFT]
+    node["spec"] |= {"unschedulable": True, "taints": [*taints, {"key": HARD, "value": value, "effect": "NoSchedule"}]}
+    node["metadata"]["annotations"] = {**node["metadata"].get("annotations", {}), **notes}
+    world.kube.update("nodes", node)
+
+
+def _soft(world: StoryWorld) -> set[str]:
+    """Nodes with the soft taint."""
+    return {name for name in world.nodes()
+            if SOFT in {taint["key"] for taint in world.node(name)["spec"].get("taints") or ()}}
+
+
+def _writes_to_nodes(world: StoryWorld) -> int:
+    return sum("/nodes/" in request for request in world.writes())
+
+
+@story(grain=30.0)
+def test_a_mark_whose_operation_is_over_is_gone_after_the_next_pass(world: StoryWorld) -> None:
+    left, other = _two_nodes(world)
+    _mark(world, left, str(int(world.clock())), **{OPERATION: "remove-of-yesterday", CORDONED: "true"})
+
+    world.minutes(1.5)
+
+    assert not world.is_marked(left)
+    assert OPERATION not in world.node(left)["metadata"]["annotations"]
+    assert CORDONED not in world.node(left)["metadata"]["annotations"]
+    assert not world.is_marked(other)
+
+
+@story(grain=60.0)
+def test_U10_a_mark_of_another_program_stays_as_long_as_a_removal_may_take(world: StoryWorld) -> None:
+    left, _ = _two_nodes(world)
+    _mark(world, left, str(int(world.clock())))
+
+    world.minutes(20)
+    assert world.is_marked(left)
+
+    world.minutes(5)
+    assert not world.is_marked(left)
+
+
+@story(grain=30.0)
+def test_unneeded_nodes_carry_the_soft_taint_until_they_are_needed(world: StoryWorld) -> None:
+    nodes = set(_two_nodes(world))
+    world.minutes(2)
+    assert _soft(world) == nodes
+    said = next(taint for taint in world.node(min(nodes))["spec"]["taints"] if taint["key"] == SOFT)
+    assert said["effect"] == "PreferNoSchedule"
+    assert 0.0 <= world.clock() - int(said["value"]) <= 300.0
+    asked = _writes_to_nodes(world)
+    world.minutes(3)
+    assert _writes_to_nodes(world) == asked                         # a quiet pass asks nobody
+
+    # More than one node can hold: it is needed now, soft taint or not.
+    world.seed(seed.deployment("web", replicas=6, cpu="1"))
+    world.minutes(2)
+    assert world.pods_ready("web") == 6
+    assert _soft(world) == set()
+    assert set(world.nodes()) == nodes
+
+
+@story(grain=30.0)
+def test_switched_off_the_soft_taints_go(world: StoryWorld) -> None:
+    nodes = set(_two_nodes(world))
+    world.minutes(2)
+    assert _soft(world) == nodes
+
+    world.apply_policy(document(options={**LATER, "maxBulkSoftTaintCount": 0}))
+    world.minutes(2)
+
+    assert _soft(world) == set()

@@ -1,0 +1,95 @@
+"""What a cluster's people see: events on its objects, the status ConfigMap, metrics (state.md §10 to §12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from infra.local.controllers import seed
+from tests.scenario.policies import document
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+GROUP = "MachineDeployment/default/workers"
+
+
+def status(world: StoryWorld) -> Any:
+    """The status as tools read it."""
+    found = world.kube.peek("configmaps", "cluster-autoscaler-status", "kube-system")
+    return None if found is None else yaml.load(found["data"]["status"], Loader=yaml.BaseLoader)
+
+
+def events(world: StoryWorld, kind: str) -> list[tuple[str, str, bool]]:
+    """Reason, message, and whether it carries its object's uid (or a Node's name), of the events about such objects, in
+    the order in which they came."""
+    found = [event for event in world.kube.list("events") if event["involvedObject"]["kind"] == kind
+             and event.get("reportingInstance") == "outscaler"]
+    found.sort(key=lambda event: (event["firstTimestamp"], event["reason"], event["message"]))
+    return list(dict.fromkeys((event["reason"], event["message"], bool(event["involvedObject"].get("uid")))
+                              for event in found))
+
+
+def grows(world: StoryWorld) -> None:
+    """Twelve pods arrive at one node; three nodes more are bought."""
+    world.apply_policy(document())
+    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.minutes(2)
+    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+    world.minutes(1)
+
+
+@story()
+def test_a_growth_is_seen_on_the_status_on_its_pods_and_in_the_counters(world: StoryWorld) -> None:
+    grows(world)
+
+    found = status(world)
+    [group] = found["nodeGroups"]
+    assert (group["name"], group["health"]["cloudProviderTarget"]) == (GROUP, "1")
+    assert ("ScaledUpGroup", f"Scale-up: setting group {GROUP} size to 4 instead of 1 (max: 8)", True) in events(
+        world, "ConfigMap")
+    assert [words for reason, words, _ in events(world, "Pod") if reason == "TriggeredScaleUp"] == [
+        f"pod triggered scale-up: [{{{GROUP} 1->4}}]"]
+
+    world.minutes(1)
+    found = status(world)
+    assert found["nodeGroups"][0]["scaleUp"]["status"] == found["clusterWide"]["scaleUp"]["status"] == "InProgress"
+    assert found["nodeGroups"][0]["health"]["cloudProviderTarget"] == "4"
+    assert world.store.journal.ledger(world.name).counts == {"scaled_up_nodes_total": 3.0}
+    assert all(uid for _, _, uid in events(world, "ConfigMap") + events(world, "Pod"))
+
+
+@story()
+def test_a_pass_that_dies_while_it_tells_is_followed_by_one_that_tells(world: StoryWorld) -> None:
+    world.kill_at("reconcile:sent", function="reconcile")
+    grows(world)
+    world.minutes(4)
+
+    assert world.deaths() == ["reconcile:sent"]
+    assert world.pending() == ()
+    assert status(world)["clusterWide"]["health"]["nodeCounts"]["registered"]["ready"] == "4"
+    assert world.store.journal.ledger(world.name).counts == {"scaled_up_nodes_total": 3.0}
+
+
+@story()
+def test_a_cluster_in_shadow_is_not_written_to_and_has_metrics(world: StoryWorld) -> None:
+    world.apply_policy(document(mode="shadow"))
+    world.seed(seed.machine_deployment("workers", 1, 1, 8), seed.deployment("web", replicas=12, cpu="1"))
+    world.minutes(3)
+
+    assert world.writes() == []
+    names = {name for line in world.metrics for name in line}
+    assert {"cluster_autoscaler_nodes_count", "cluster_autoscaler_cluster_safe_to_autoscale"} <= names
+
+
+@story()
+def test_the_status_is_not_written_where_nobody_wants_it(world: StoryWorld) -> None:
+    world.apply_policy(document(options={"writeStatusConfigmap": False}))
+    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.minutes(3)
+    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+    world.minutes(2)
+
+    assert status(world) is None
+    assert events(world, "ConfigMap") == []
+    assert events(world, "Pod") != []
