@@ -39,7 +39,7 @@ test-slow: $(STAMP) ## the long runs
 	$(BIN)/python -m pytest -m "slow" tests $(ARGS)
 
 test-strict: $(STAMP) ## the store's suite on Amazon's DynamoDB Local (needs npm and Java 17)
-	$(BIN)/python -m infra.local.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store $(ARGS)
+	$(BIN)/python -m infra.local.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store tests/unit/local/test_memory_table.py tests/unit/local/test_memory_table_many.py $(ARGS)
 
 package: $(STAMP) ## build/sam.json, build/deployment.zip
 	$(BIN)/python -m infra.aws.package --stage $${STAGE:-prod} --out build

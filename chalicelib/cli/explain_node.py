@@ -1,17 +1,27 @@
-"""`outscaler explain node NAME`: does a node go or stay, and why; its pods, and those that are expected on it."""
+"""`outscaler explain node NAME`: does a node go or stay, why, until when, and what helps; its pods, and those that are
+expected on it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from chalicelib.cli.answers import Answer, Scene, amounts, coded, weakening
+from chalicelib.cli.brake import brake_data, brake_line
 from chalicelib.cli.find import named
+from chalicelib.cli.remedies import due, remedy
 from chalicelib.cli.tables import Table
 from chalicelib.cli.where import on_node, some
+from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
+from chalicelib.model.operation import OPERATION_ANNOTATION, Operation
+from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.pod import Pod
+from chalicelib.model.quantity import format_duration
+from chalicelib.model.reason import Code
 from chalicelib.model.times import format_time
 from chalicelib.plan.explain import sentence
+
+_BRAKES = (Code.DISRUPTION_BRAKE.value, Code.DISRUPTION_LIMIT.value)
 
 
 def answer(scene: Scene, name: str) -> Answer:
@@ -27,16 +37,16 @@ def answer(scene: Scene, name: str) -> Answer:
     if node is None:
         return Answer("node", name, (f"Node {name} is on its way; {len(expected)} pending pods are expected on it.",),
                       {"verdict": "upcoming", "expected": expected}, tables=(_expected(expected),))
-    group = next((each.id for each in snapshot.groups if owns(each, node)), "")
+    group = next((each for each in snapshot.groups if owns(each, node)), None)
     pods = [pod for pod in snapshot.pods if pod.node == name]
     says, data = _fate(scene, node)
     if expected:
         says = (*says, f"{len(expected)} pending pods are expected on it.")
     to: dict[str, str] = data.get("destinations", {})
-    data |= {"group": group, "ready": _is_ready(node), "unschedulable": node.unschedulable,
+    data |= {"group": group.id if group else "", "ready": _is_ready(node), "unschedulable": node.unschedulable,
              "allocatable": dict(sorted(node.allocatable.items())), "taints": [str(taint) for taint in node.taints],
-             "pods": [pod.key for pod in pods], "expected": expected}
-    return Answer("node", name, says, data, _facts(scene, node, group),
+             **_filled(scene, node, group), "pods": [pod.key for pod in pods], "expected": expected}
+    return Answer("node", name, says, data, _facts(scene, node, data),
                   (_pods(scene, pods, to), _expected(expected)), weakening(plan, removal=True, node=name))
 
 
@@ -51,14 +61,36 @@ def _fate(scene: Scene, node: Node) -> tuple[tuple[str, ...], dict[str, Any]]:
             "verdict": "removed", "how": removal.kind, "evict": list(removal.evict),
             "destinations": dict(sorted(removal.destinations.items()))}
     stays = next((each for each in plan.unremovable if each.node == name), None)
+    open_ = next((each for each in scene.case.memory.operations
+                  if each.is_open and any(target.node == name for target in each.targets)), None)
     data: dict[str, Any] = {"verdict": "unneeded" if name in plan.unneeded else "stays"}
-    if stays is not None:
-        data["reason"] = coded(stays.reason)
-        data |= {"holds": stays.pod} if stays.pod else {}
     why = sentence(stays.reason) if stays is not None else "the plan does not mention it"
-    if name in plan.unneeded:
-        return (f"Node {name} is unneeded, and stays for now: {why}.",), data
-    return (f"Node {name} stays: {why}.",), data
+    says = [f"Node {name} is unneeded, and stays for now: {why}." if name in plan.unneeded
+            else f"Node {name} stays: {why}."]
+    if open_ is not None:
+        data |= {"verdict": "leaving", "operation": _operation(open_)}
+        step = f"at step {open_.step or 'look'}, {open_.state.value}"
+        says = [f"Node {name} is being removed: operation {open_.id} is {step}."]
+    if stays is not None:
+        more, found = _held(stays, plan.cluster)
+        says += more if open_ is None else []
+        data |= found
+    return tuple(says), data
+
+
+def _held(stays: NodeVerdict, cluster: str) -> tuple[list[str], dict[str, Any]]:
+    """What holds it, until when, and what helps."""
+    helps, until = remedy(stays.reason, cluster), due(stays.reason)
+    data = {"reason": coded(stays.reason), **({"holds": stays.pod} if stays.pod else {}),
+            **({"until": format_time(until)} if until else {}), **({"remedy": helps} if helps else {})}
+    return [f"What helps: {helps}."] if helps else [], data
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    return {"id": operation.id, "kind": operation.kind.value, "state": operation.state.value,
+            "step": operation.step or "look", "attempt": operation.attempt, "plan": operation.plan,
+            "createdAt": format_time(operation.created_at),
+            **({"deadline": format_time(operation.deadline)} if operation.deadline else {})}
 
 
 def _is_ready(node: Node) -> bool:
@@ -66,13 +98,39 @@ def _is_ready(node: Node) -> bool:
     return ready is not None and ready.status == "True"
 
 
-def _facts(scene: Scene, node: Node, group: str) -> tuple[tuple[str, str], ...]:
-    since = scene.decided.memory.nodes.get(node.name)
+def _filled(scene: Scene, node: Node, group: NodeGroup | None) -> dict[str, Any]:
+    """How much of it is asked for, beside the threshold that counts for it (scale-down.md §4)."""
+    from chalicelib.plan.utilization import Usage
+    from chalicelib.plan.world import observe
+
+    case, own, options = scene.case, group.options if group else GroupOptions(), scene.case.policy.options
+    ignore = own.ignore_daemonsets_utilization
+    usage = Usage(observe(case.snapshot, case.policy, case.memory, case.now))
+    used = usage.of(node, ignore_daemonsets=options.ignore_daemonsets_utilization if ignore is None else ignore)
+    if used is None:
+        return {}
+    mine, default = ((own.scale_down_gpu_utilization_threshold, options.scale_down_gpu_utilization_threshold)
+                     if used.gpu else (own.scale_down_utilization_threshold, options.scale_down_utilization_threshold))
+    return {"utilization": {"resource": used.resource, "share": round(used.share, 4),
+                            "threshold": default if mine is None else mine}}
+
+
+def _facts(scene: Scene, node: Node, data: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    known, now = scene.decided.memory.nodes.get(node.name), scene.case.now
+    since = known.unneeded_since if known is not None else 0.0
+    used, operation = data.get("utilization"), data.get("operation")
     facts = (
-        ("node group", group or "none: it is not autoscaled"),
-        ("ready", "yes" if _is_ready(node) else "no"), ("cordoned", "yes" if node.unschedulable else ""),
-        ("allocatable", amounts(node.allocatable)), ("taints", ", ".join(str(taint) for taint in node.taints)),
-        ("unneeded since", format_time(since.unneeded_since) if since is not None and since.unneeded_since else ""),
+        ("node group", data["group"] or "none: it is not autoscaled"),
+        ("ready", "yes" if data["ready"] else "no"), ("cordoned", "yes" if node.unschedulable else ""),
+        ("allocatable", amounts(node.allocatable)), ("taints", ", ".join(data["taints"])),
+        ("marked by", node.annotations.get(OPERATION_ANNOTATION, "")),
+        ("in use", f"{used['resource']} {used['share']:.0%}, threshold {used['threshold']:.0%}" if used else ""),
+        ("unneeded since", f"{format_time(since)}, for {format_duration(now - since)}" if since else ""),
+        ("held by", data.get("holds", "")), ("until", data.get("until", "")),
+        ("brake", brake_line(brake_data(scene.decided.memory, now))
+         if data.get("reason", {}).get("code") in _BRAKES else ""),
+        ("operation", f"{operation['id']}, since {operation['createdAt']}" if operation else ""),
+        ("given up after", operation.get("deadline", "") if operation else ""),
     )
     return tuple((name, value) for name, value in facts if value)
 

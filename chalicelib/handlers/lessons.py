@@ -19,13 +19,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.memory import FailedRemoval, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.policy import Options
 from chalicelib.plan import backoff
 from chalicelib.plan.patience import granted, retry
 
+_WHY = 300      # characters of a failure that are remembered
 ABANDONED = "Abandoned"
 """The class of an operation that we called off ourselves."""
 BLAMELESS = frozenset({ABANDONED, "Conflict"})
@@ -79,11 +80,21 @@ def _removed(operation: Operation, outcome: Done | Failed, options: Options, now
 
 
 def _not_removed(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
-    del operation, options
-    if isinstance(outcome, Failed) and outcome.cls == ABANDONED:
+    """The node waits the longer the more often its removal failed, so that it is not the first in every pass and holds
+    up all others (demands.md 19)."""
+    if not isinstance(outcome, Failed) or outcome.cls == ABANDONED:
         return None, None
+    why = outcome.message[:_WHY]
+
+    def group(memory: GroupMemory) -> GroupMemory:
+        failed = dict(memory.failed_removals)
+        for target in operation.targets:
+            times = failed[target.node].times + 1 if target.node in failed else 1
+            failed[target.node] = FailedRemoval(now + retry(times, options), times, why)
+        return msgspec.structs.replace(memory, last_failure=now, failed_removals=failed)
+
     return (
-        lambda memory: msgspec.structs.replace(memory, last_failure=now),
+        group,
         lambda memory: msgspec.structs.replace(
             memory, last_scale_down_failure=max(memory.last_scale_down_failure, now)),
     )

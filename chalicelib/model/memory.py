@@ -32,6 +32,14 @@ class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
     attempt: int = 1
 
 
+class FailedRemoval(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node whose removal failed. until: it is not tried before; times: how often in a row; why: the last failure."""
+
+    until: float
+    times: int = 1
+    why: str = ""
+
+
 class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     """Per node group."""
 
@@ -46,6 +54,7 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     erred: tuple[str, ...] = ()                 # instances whose creation error was already counted
     repair_failures: int = 0                    # repairs (discard, shrink) that failed since one came through
     repair_after: float = 0.0                   # none is tried before
+    failed_removals: dict[str, FailedRemoval] = {}      # by node
 
 
 class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -178,6 +178,8 @@ _WORDS: dict[Code, tuple[_Text, _Text | None]] = {
     Code.OUTSIDE_WINDOW: (_fixed("maintenance windows forbid removals now"),
                           lambda r: _p(r, "window") + (
                               f", until {format_time(_n(r, 'until'))}" if "until" in r.params else "")),
+    Code.REMOVAL_FAILED: (_fixed("its removal failed"),
+                          lambda r: f"{_p(r, 'detail')}; tried again after {format_time(_n(r, 'until'))}"),
     Code.NOT_STARTED: (_fixed("node has not started yet"), None),
     Code.PROMISED: (_fixed("pending pods are expected on it"), lambda r: _p(r, "pod")),
     Code.UNEXPECTED: (_fixed("could not be decided"), lambda r: _p(r, "detail")),

@@ -15,6 +15,7 @@ import msgspec
 
 from chalicelib.model.memory import Brake, NodeMemory
 from chalicelib.model.node import Node
+from chalicelib.model.operation import Kind
 from chalicelib.model.reason import Code, Reason
 from chalicelib.plan.brake import Braking
 from chalicelib.plan.cooldown import cooldown, group_cooldown, young
@@ -126,7 +127,10 @@ class _Sieve:
 
     def __init__(self, world: World, memory: Mapping[str, NodeMemory], pause: Reason | None) -> None:
         self.world, self.memory, self.pause = world, memory, pause
-        self.sizes = {facts.id: facts.target - facts.leaving for facts in world.groups.values()}
+        # A target that is being lowered is as low already: what goes beside it is taken from what it leaves.
+        lowered = {op.group: op.to_size for op in world.memory.operations if op.is_open and op.kind is Kind.SHRINK}
+        self.sizes = {facts.id: min(facts.target, lowered.get(facts.id, facts.target)) - facts.leaving
+                      for facts in world.groups.values()}
         self.minima = Minima(world)
 
     def through(self, unit: Sequence[_T], held: dict[str, Reason]) -> list[_T]:
@@ -183,6 +187,15 @@ def _young(sieve: _Sieve, candidate: Removable) -> Reason | None:
     return young(candidate.node, sieve.world.groups[candidate.group].group.options, sieve.world.now)
 
 
+def _failed_before(sieve: _Sieve, candidate: Removable) -> Reason | None:
+    """Its removal failed a while ago: others go first. An instant too far away comes from a clock that was wrong."""
+    world = sieve.world
+    failed = world.groups[candidate.group].memory.failed_removals.get(candidate.node.name)
+    if failed is None or not world.now < failed.until <= world.now + world.options.max_node_group_backoff_duration:
+        return None
+    return Reason.of(Code.REMOVAL_FAILED, until=failed.until, detail=failed.why)
+
+
 def _group_minimum(sieve: _Sieve, candidate: Removable) -> Reason | None:
     """Nodes on their way out and those picked before are gone already (cases.md S5)."""
     least, size = sieve.world.groups[candidate.group].group.min, sieve.sizes[candidate.group]
@@ -204,5 +217,6 @@ def _group_cooldown(sieve: _Sieve, candidate: Removable) -> Reason | None:
 
 
 _CHECKS: tuple[Callable[[_Sieve, Removable], Reason | None], ...] = (
-    _unneeded_for_long, _on_completion, _young, _group_minimum, _cluster_minimum, _paused, _group_cooldown,
+    _unneeded_for_long, _failed_before, _on_completion, _young, _group_minimum, _cluster_minimum, _paused,
+    _group_cooldown,
 )

@@ -15,6 +15,7 @@ from chalicelib.plan.shrink import Shrinkage
 from chalicelib.plan.template import learn
 from chalicelib.plan.world import GroupFacts, World
 
+_FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
 _KEPT = 86_400.0    # seconds for which an instance is remembered whose group is not seen any more
 
 
@@ -42,7 +43,11 @@ def _group(facts: GroupFacts, now: float) -> GroupMemory:
     if facts.group.error:
         return facts.memory
     since, pair = wrong_size(facts, now)
-    return msgspec.structs.replace(facts.memory, target=facts.group.target, size_wrong_since=since, size_wrong=pair)
+    here = {node.name for node in facts.nodes}
+    failed = {name: kept for name, kept in facts.memory.failed_removals.items()
+              if name in here and abs(now - kept.until) < _FAILED}
+    return msgspec.structs.replace(facts.memory, target=facts.group.target, size_wrong_since=since, size_wrong=pair,
+                                   failed_removals=failed)
 
 
 def _all_read(world: World) -> bool:

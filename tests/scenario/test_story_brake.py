@@ -1,0 +1,63 @@
+"""The brake's share: a plan that wants to remove a large part of the cluster at once removes nothing until a person has
+looked (demands.md 25)."""
+
+from __future__ import annotations
+
+from infra.local.controllers import seed
+from tests.scenario.policies import document
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}
+
+
+@story(quick=True, grain=20.0)
+def test_CA_5117_a_mass_removal_waits_for_a_person_survives_restarts_and_goes_on_when_released(
+        world: StoryWorld) -> None:
+    """Somebody deletes the Deployment that fills the cluster."""
+    world.apply_policy(document(options=OPTIONS, maxDisruption={"share": 0.25}))
+    world.seed(seed.machine_deployment("workers", 8, 1, 9))
+    world.minutes(1.5)
+    world.seed(seed.deployment("web", replicas=8, cpu="2500m"))
+    world.minutes(3)
+    assert world.last_known_nodes() == {}
+
+    world.scale("web", 0)
+    world.minutes(20)
+
+    assert world.size("workers") == 8
+    assert world.operations() == ()
+    brake = world.memory().brake
+    assert (brake.wanted, brake.pulled > 0.0) == (7, True)
+    held = {verdict["reason"]["code"] for verdict in world.last_plan()["unremovable"]}
+    assert "DisruptionBrake" in held
+    assert world.last_plan()["paused"]["params"] == {"nodes": 7, "of": 8, "share": 0.25}
+
+    # The Deployment is back on most nodes: what is left is no mass removal, but the brake is a person's to let go.
+    world.scale("web", 7)
+    world.minutes(10)
+    assert world.size("workers") == 8
+
+    world.store.releases.release(world.name, world.clock() + 600.0)
+    world.minutes(6)
+
+    assert world.size("workers") == 7
+    assert world.pods_ready("web") == 7
+    assert world.memory().brake.pulled == 0.0
+    assert {end["state"] for end in world.ended("remove")} == {"succeeded"}
+
+
+@story(quick=True, grain=20.0)
+def test_a_share_that_is_not_exceeded_lets_nodes_go_a_few_at_a_time(world: StoryWorld) -> None:
+    world.apply_policy(document(options=OPTIONS, maxDisruption={"share": 0.25}))
+    world.seed(seed.machine_deployment("workers", 8, 1, 9))
+    world.minutes(1.5)
+    world.seed(seed.deployment("web", replicas=8, cpu="2500m"))
+    world.minutes(3)
+
+    world.scale("web", 6)
+    world.minutes(6)
+
+    assert world.size("workers") == 6
+    assert world.memory().brake.pulled == 0.0
+    assert not any(plan.get("paused", {}).get("code") == "DisruptionBrake" for plan in world.plans())

@@ -1,0 +1,128 @@
+"""Nodes that have joined and are not complete yet count as what they will be (demands.md 20)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.local.controllers import seed
+from infra.local.controllers.capi.controller import Settings
+from infra.local.controllers.capi.nodes import MachineClass
+from infra.local.controllers.manager import Pace
+from infra.local.kube.objects import KubeObject, clone
+from tests.scenario.policies import document
+from tests.scenario.stage import Stage, story
+from tests.scenario.world import StoryWorld
+
+GPU, LABEL = "nvidia.com/gpu", {"cluster-api/accelerator": "t4"}
+PLAIN = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+DRIVERLESS = Pace(machines=Settings(classes={"gpu": MachineClass(PLAIN, labels=LABEL)}))
+"""Machines whose Nodes come without the device that their group promises: a driver has still to be installed."""
+STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/driver"
+
+
+def _gpu_pods(count: int) -> KubeObject:
+    made = seed.deployment("train", replicas=count, cpu="2")
+    resources = made["spec"]["template"]["spec"]["containers"][0]["resources"]
+    resources["requests"][GPU] = "1"
+    resources["limits"] = {GPU: "1"}
+    return made
+
+
+def _groups(world: StoryWorld, **more: Any) -> None:
+    world.seed(seed.machine_deployment("base", 1, 1, 1),
+               seed.machine_deployment("gpu", 0, 0, 5, cpu="8", memory="32Gi", labels=LABEL, **more,
+                                       capacity={"gpu-type": GPU, "gpu-count": "1"}))
+    world.minutes(2)
+
+
+def _joined(world: StoryWorld) -> list[str]:
+    return [name for name in world.nodes() if name.startswith("gpu-")]
+
+
+def _change(world: StoryWorld, name: str, change: Any) -> None:
+    node = clone(world.node(name))
+    change(node)
+    world.kube.update("nodes", node)
+    world.settle()
+
+
+def _gets_its_device(node: KubeObject) -> None:
+    for key in ("capacity", "allocatable"):
+        node["status"][key][GPU] = "1"
+
+
+def _bought(world: StoryWorld) -> list[tuple[int, int]]:
+    return [(end["from"], end["to"]) for end in world.ended("grow")]
+
+
+@story(quick=True, grain=20.0, pace=DRIVERLESS)
+def test_CA_3164_gpu_nodes_without_a_device_for_three_minutes_are_not_bought_again(world: StoryWorld) -> None:
+    world.apply_policy(document())
+    _groups(world)
+    world.seed(_gpu_pods(2))
+    world.step_until(lambda: len(_joined(world)) == 2, limit=300.0)
+
+    world.minutes(3)
+
+    assert all(GPU not in world.node(name)["status"]["allocatable"] for name in _joined(world))
+    assert len(world.pending()) == 2
+    assert _bought(world) == [(0, 2)]
+    last = world.last_plan()
+    assert sorted(last.get("fits_existing", ())) == sorted(world.pending()), "and their pods are not forgotten"
+
+    for name in _joined(world):
+        _change(world, name, _gets_its_device)
+    world.minutes(2)
+
+    assert world.pending() == ()
+    assert _bought(world) == [(0, 2)]
+    assert world.size("gpu") == 2
+    assert not world.ended("remove")
+
+
+@story(quick=True, grain=20.0, pace=DRIVERLESS)
+def test_CA_1659_a_device_that_never_comes_is_waited_for_once_and_then_another_node_is_bought(
+        world: StoryWorld) -> None:
+    """The start-up time is the limit: a broken node must not hold its pod for ever."""
+    world.apply_policy(document(options={"maxNodeStartupTime": "5m"}))
+    _groups(world)
+    world.seed(_gpu_pods(1))
+    world.step_until(lambda: len(_joined(world)) == 1, limit=300.0)
+    world.minutes(4)
+    assert world.size("gpu") == 1
+
+    world.minutes(4)
+
+    assert world.size("gpu") == 2
+
+
+@pytest.mark.parametrize("where", ["declared", "known-prefix"])
+def test_gpu_operator_708_nodes_with_a_startup_taint_are_not_bought_again(stage: Stage, where: str) -> None:
+    key, options = {"declared": ("example.org/not-set-up", {"startupTaint": ["example.org/not-set-up"]}),
+                    "known-prefix": (STARTUP, {})}[where]
+    taint = {"key": key, "value": "", "effect": "NoSchedule"}
+    capacity = {**PLAIN, GPU: "1"}
+    pace = Pace(machines=Settings(classes={"gpu": MachineClass(capacity, labels=LABEL, taints=(taint,))}))
+
+    def tell(world: StoryWorld) -> None:
+        world.apply_policy(document(options=options))
+        _groups(world)
+        world.seed(_gpu_pods(1))
+        world.step_until(lambda: len(_joined(world)) == 1, limit=300.0)
+
+        world.minutes(4)
+
+        assert len(world.pending()) == 1
+        assert _bought(world) == [(0, 1)]
+
+        def finish(node: KubeObject) -> None:
+            node["spec"]["taints"] = [each for each in node["spec"].get("taints", ()) if each["key"] != key]
+
+        _change(world, _joined(world)[0], finish)
+        world.minutes(2)
+        assert world.pending() == ()
+        assert (_bought(world), world.size("gpu")) == ([(0, 1)], 1)
+
+    stage.play(tell, quick=True, grain=20.0, pace=pace)

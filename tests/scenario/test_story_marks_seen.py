@@ -1,0 +1,161 @@
+"""What is seen between the taint and the end of a drain: pods on their way, and budgets that never allow it
+(demands.md 7, 19)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.local.controllers import seed
+from infra.local.kube.faults import Fault
+from infra.local.kube.objects import KubeObject
+from tests.scenario.policies import document, refusal
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}
+SELECTED = "volume.kubernetes.io/selected-node"
+
+
+def _idle_node(world: StoryWorld, **options: Any) -> str:
+    """Two nodes, one of them empty; its name."""
+    world.apply_policy(document(options={**OPTIONS, **options}))
+    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.minutes(1.5)
+    world.seed(seed.deployment("web", replicas=1, cpu="500m"))
+    world.step_until(lambda: bool(world.last_known_nodes()), limit=300)
+    return next(name for name in world.last_known_nodes() if not world.pods_on(name))
+
+
+def _claim(name: str, node: str) -> KubeObject:
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": "default", "annotations": {SELECTED: node}},
+            "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "disks",
+                     "resources": {"requests": {"storage": "10Gi"}}}, "status": {"phase": "Pending"}}
+
+
+@story(quick=True, grain=20.0)
+def test_KK_125491_a_claim_that_is_given_a_volume_on_a_node_keeps_it(world: StoryWorld) -> None:
+    """The scheduler has chosen the node and waits for the volume, which takes minutes; the pod has no node so long."""
+    idle = _idle_node(world)
+    world.seed({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "disks"},
+                "provisioner": "example.org/disks", "volumeBindingMode": "WaitForFirstConsumer"})
+    world.at("taint:called", lambda: world.seed(_claim("data-db-0", idle)))
+
+    world.step_until(lambda: bool(world.ended("remove")), limit=600)
+
+    (failed,) = world.ended("remove")
+    assert (failed["state"], failed["class"]) == ("failed", "NodeNotEmpty")
+    assert "claim default/data-db-0 is being given a volume on it" in failed["message"]
+    assert not world.is_marked(idle)
+    assert len(world.machines("workers")) == 2
+    assert not any("/machines/" in request or "/scale" in request for request in world.writes())
+
+
+@story(quick=True, grain=20.0)
+def test_CA_5790_a_pod_that_is_nominated_to_a_node_keeps_it(world: StoryWorld) -> None:
+    idle = _idle_node(world)
+
+    def nominate() -> None:
+        waiting = world.kube.create("pods", {
+            "metadata": {"name": "soon", "namespace": "default"},
+            "spec": {"schedulerName": "of-somebody-else", "containers": [{"name": "c", "image": "i"}]}})
+        waiting["status"] = {"phase": "Pending", "nominatedNodeName": idle}
+        world.kube.update("pods", waiting)
+
+    world.at("taint:called", nominate)
+
+    world.step_until(lambda: bool(world.ended("remove")), limit=600)
+
+    (failed,) = world.ended("remove")
+    assert (failed["state"], failed["class"]) == ("failed", "NodeNotEmpty")
+    assert "pod default/soon is nominated to run on it" in failed["message"]
+    assert not world.is_marked(idle)
+
+
+def _drainable(world: StoryWorld, *budgets: KubeObject) -> str:
+    """Two nodes with a pod of `web` each and these budgets over it; the name of the node that would go."""
+    world.apply_policy(document(options=OPTIONS))
+    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.minutes(1.5)
+    world.seed(seed.deployment("web", replicas=2, cpu="500m"), *budgets)
+    world.step(30)
+    return world.nodes()[0]
+
+
+def _budget(name: str, **bound: Any) -> KubeObject:
+    made = seed.pdb("web", **bound)
+    return {**made, "metadata": {**made["metadata"], "name": name}}
+
+
+@story(quick=True, grain=20.0)
+def test_KP_2219_a_budget_that_never_allows_is_found_before_any_taint_and_named(world: StoryWorld) -> None:
+    """Five thousand failed drains in seven days, in the report: here there is not one in an hour."""
+    _drainable(world, _budget("never", max_unavailable=0))
+    world.minutes(60)
+
+    assert world.ended("remove") == []
+    assert not [request for request in world.writes() if "/nodes/" in request or "eviction" in request]
+    held = [verdict["reason"]["params"] for verdict in world.last_plan()["unremovable"]]
+    rules = {(params.get("rule") or params.get("was"), params.get("budget")) for params in held}
+    assert any(budget and "never" in budget for _, budget in rules), held
+
+
+@story(quick=True, grain=20.0)
+def test_KP_1776_two_budgets_over_one_pod_evict_nobody(world: StoryWorld) -> None:
+    """The eviction API refuses such pods for good, and names nobody."""
+    _drainable(world, _budget("one", max_unavailable=1), _budget("two", max_unavailable=1))
+    world.minutes(60)
+
+    assert not [request for request in world.writes() if "eviction" in request]
+    assert not any(world.is_marked(name) for name in world.nodes())
+    said = [str(verdict["reason"]) for plan in world.plans_with("unremovable") for verdict in plan["unremovable"]]
+    said += [end["message"] for end in world.ended("remove")]
+    assert any("one" in words and "two" in words for words in said), said[-3:]
+    assert len(world.nodes()) == 2
+
+
+@story(quick=True, grain=20.0)
+def test_KP_2219_a_drain_that_is_refused_every_time_is_given_up_each_time_and_not_tried_in_a_loop(
+        world: StoryWorld) -> None:
+    """The budget has room as far as anybody can read; every eviction is refused all the same."""
+    _drainable(world, _budget("web", max_unavailable=1))
+    full = Fault(**refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."))
+    world.line.ask = lambda method, target: full if target.partition("?")[0].endswith("/eviction") else None
+    marked: list[bool] = []
+    for _ in range(180):
+        world.step(20)
+        marked.append(any(world.is_marked(name) for name in world.nodes()))
+
+    failed = world.ended("remove")
+    assert 2 <= len(failed) <= 12, "no more than one in five minutes"
+    assert {(end["state"], end["class"]) for end in failed} == {("failed", "EvictionBlocked")}
+    assert all("default/web-" in end["message"] and "disruption budget" in end["message"] for end in failed)
+    assert sum(marked) <= len(failed) * 8, "and tainted only for as long as a drain may be refused"
+    assert len(world.nodes()) == 2
+    assert world.pods_ready("web") == 2
+
+
+@story(quick=True, grain=20.0)
+def test_KP_2219_a_node_that_cannot_be_drained_holds_up_no_other(world: StoryWorld) -> None:
+    world.apply_policy(document(options=OPTIONS))
+    world.seed(seed.machine_deployment("workers", 4, 1, 5))
+    world.minutes(1.5)
+    world.seed(seed.deployment("web", replicas=8, cpu="300m"))
+    full = Fault(**refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."))
+    held: list[str] = []
+
+    def refuse(method: str, target: str) -> Fault | None:
+        path = target.partition("?")[0]
+        if not path.endswith("/eviction"):
+            return None
+        pod = world.kube.peek("pods", path.split("/")[-2], "default")
+        node = pod["spec"]["nodeName"] if pod else ""
+        held[:] = held or [node]
+        return full if node == held[0] else None
+
+    world.line.ask = refuse
+    world.minutes(60)
+
+    assert held[0] in world.nodes()
+    assert len(world.nodes()) < 4
+    assert world.pods_ready("web") == 8

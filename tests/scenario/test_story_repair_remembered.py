@@ -1,0 +1,73 @@
+"""Four clocks that run at once, and none of them begins again because a process does (demands.md 1).
+
+The stage plays it in a process that never dies and in one that dies after every function, and compares all plans.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infra.local.controllers import seed
+from infra.local.kube.faults import Fault
+from tests.scenario.policies import document, refusal
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+GROUP = "MachineDeployment/default/{}"
+OPTIONS = {"maxNodeProvisionTime": "8m", "scaleDownUnneededTime": "10m", "scaleDownDelayAfterAdd": "1m"}
+
+
+def _over_time(world: StoryWorld, what: Any) -> set[float]:
+    """What the memories after all passes have of it, where they have any."""
+    found = set()
+    for memory in world.passes:
+        try:
+            found.add(what(memory["shop"]))
+        except KeyError:
+            continue
+    return found
+
+
+@story(quick=True, grain=20.0)
+def test_CA_7873_timers_back_off_requests_and_first_sights_survive_any_restart(world: StoryWorld) -> None:
+    world.apply_policy(document(options=OPTIONS))
+    world.seed(seed.machine_deployment("base", 2, 1, 2),
+               *(seed.machine_deployment(name, 0, 0, 5, labels={"pool": name}) for name in ("full", "lame")))
+    world.minutes(2)
+    world.cluster.capi.fail_next("default/lame", "never-joins", 5)
+    full = Fault(**refusal(403, "exceeded quota: machines"))
+    world.line.ask = lambda method, path: full if method == "PATCH" and "/full/scale" in path else None
+    world.seed(*(seed.deployment(name, replicas=1, cpu="3", nodeSelector={"pool": name}) for name in ("full", "lame")))
+    world.minutes(4)
+
+    memory = world.memory()
+    timers, since = dict(world.last_known_nodes()), world.group_memory(GROUP.format("lame")).request
+    failed = world.group_memory(GROUP.format("full")).backoff
+    assert len(timers) == 2
+    assert since is not None
+    assert failed is not None
+    (machine,) = memory.unregistered
+    seen = memory.unregistered[machine]
+
+    world.minutes(3)                            # nothing has run out yet
+
+    for name, known in timers.items():
+        assert _over_time(world, lambda kept, name=name: kept["nodes"][name]["unneeded_since"]) == {
+            known.unneeded_since}
+    assert _over_time(world, lambda kept: kept["groups"][GROUP.format("lame")]["request"]["since"]) == {since.since}
+    assert _over_time(world, lambda kept: kept["groups"][GROUP.format("full")]["backoff"]["until"]) == {failed.until}
+    assert _over_time(world, lambda kept: kept["unregistered"][machine]) == {seen}
+
+    world.minutes(12)                           # and now everything has, each at its own time
+
+    plans = world.plans()
+    began = min(known.unneeded_since for known in timers.values())
+    removed = [plan["at"] for plan in plans if plan.get("removals")]
+    assert removed
+    assert 600.0 < removed[0] - began <= 660.0
+    given_back = [plan["at"] for plan in plans if any(each["kind"] == "discard" for each in plan.get("repairs", ()))]
+    assert given_back
+    assert 480.0 <= given_back[0] - seen <= 560.0
+    tried = [plan["at"] for plan in plans for up in plan.get("scale_ups", ()) if up["group"] == GROUP.format("full")]
+    assert len(tried) > 1
+    assert 0.0 <= tried[1] - failed.until <= 60.0
