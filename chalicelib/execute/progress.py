@@ -14,6 +14,8 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed, Pending
 
 KEY = f"{OWN}removal"
+TOLD = frozenset({"delete", "poll"})
+"""Steps in which the vendor is told of the nodes, perhaps by an attempt of which nothing else is known."""
 
 
 class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -42,14 +44,15 @@ class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     """The whole removal. wait: of the present step, where it is one wait for all nodes. cursor: the last pod asked in
     this round of evictions; again: the longest pause that its refusals asked for, seconds. looked: when the nodes were
-    last seen to be as they should, epoch seconds. resume, resume_after: where to go on once the roll-back of single
-    nodes is done; undoing: how long that takes."""
+    last seen to be as they should, epoch seconds. ordered: the vendor may have been told something about the nodes.
+    resume, resume_after: where to go on once the roll-back of single nodes is done; undoing: how long that takes."""
 
     nodes: dict[str, NodeProgress] = {}
     wait: Wait = Wait()
     cursor: str = ""
     again: float = 0.0
     looked: float = 0.0
+    ordered: bool = False
     resume: str = ""
     resume_after: float = 0.0
     undoing: Wait = Wait()
@@ -82,9 +85,21 @@ class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def read(operation: Operation) -> Progress:
-    """The progress kept in the operation; an operation that has none yet has all of it before it."""
+    """The progress kept in the operation; an operation that has none yet has all of it before it. What cannot be read
+    raises nothing, for then no step could end it: its nodes are given up, or, once the vendor was told, seen go."""
     text = operation.data.get(KEY)
-    return msgspec.json.decode(text, type=Progress) if text else Progress()
+    if text is None:
+        return Progress()
+    names = sorted({target.node for target in operation.targets})
+    try:
+        known = msgspec.json.decode(text, type=Progress)
+    except (msgspec.MsgspecError, UnicodeError):
+        known = Progress()
+    if sorted(known.nodes) == names:
+        return known
+    lost = NodeProgress() if operation.step in ("poll", "confirm") else NodeProgress(
+        kept="how far its removal had come cannot be read", cls="InvalidRequest")
+    return Progress(dict.fromkeys(names, lost), ordered=True)
 
 
 def stay(operation: Operation, progress: Progress, step: str, after: float, note: str = "") -> Pending:
@@ -95,7 +110,8 @@ def stay(operation: Operation, progress: Progress, step: str, after: float, note
 
 def onward(operation: Operation, progress: Progress, step: str, after: float = 0.0) -> Pending:
     """The next step, after the nodes given up in this one have been rolled back. A new step begins without a clock."""
-    fresh = msgspec.structs.replace(progress, wait=Wait(), cursor="", again=0.0)
+    ordered = progress.ordered or operation.step in TOLD
+    fresh = msgspec.structs.replace(progress, wait=Wait(), cursor="", again=0.0, ordered=ordered)
     if fresh.to_undo or not fresh.live:
         return stay(operation, msgspec.structs.replace(fresh, resume=step, resume_after=after), "undo", 0.0)
     return stay(operation, fresh, step, after)

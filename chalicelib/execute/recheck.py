@@ -66,7 +66,8 @@ def still_ours(progress: Progress, operation: Operation, target: Target, node: N
     """Gives the node up if it is another machine now, or if somebody has said that it is to stay."""
     if target.instance and node.provider_id and node.provider_id != target.instance:
         why = f"another machine has taken its name ({node.provider_id}, planned was {target.instance})"
-        return progress.keep(target.node, "Conflict", why, untouched=True)
+        # It may be between `look` and `taint` that it came: then our mark is on it, and is taken off again.
+        return progress.keep(target.node, "Conflict", why, untouched=node.operation != operation.id)
     if node.operation not in ("", operation.id):
         why = f"operation {node.operation} has marked it meanwhile"
         return progress.keep(target.node, "Conflict", why, untouched=True)

@@ -31,7 +31,8 @@ AGAIN: tuple[type[ActingError], ...] = (
 
 def settle(error: ActingError, operation: Operation, step: str) -> Pending | Failed:
     """The same step again, later; or Failed, for a permanent error or after MAX_TRIES temporary ones."""
-    tries = int(operation.data.get(TRIES, "0")) + 1
+    before = operation.data.get(TRIES, "")
+    tries = (int(before) if before.isascii() and before.isdecimal() and len(before) < 9 else 0) + 1
     asked = float(getattr(error, "retry_after", 0.0) or 0.0)
     if isinstance(error, AGAIN) and tries <= MAX_TRIES:
         data = {**operation.data, TRIES: str(tries)}

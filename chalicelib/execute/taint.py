@@ -14,13 +14,14 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.execute.progress import Progress, onward, read, stay
-from chalicelib.execute.settle import class_of, wait
+from chalicelib.execute.settle import AGAIN, class_of, wait
 from chalicelib.execute.waiting import Wait
 from chalicelib.execute.world import NodeState, World
 from chalicelib.kube.errors import ClusterError, Missing
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.operation import Operation, Target
 from chalicelib.model.outcome import Done, Failed, Outcome
+from chalicelib.providers.errors import ProviderError
 
 FOREIGN_TAINT_TIME = 300.0
 """A taint younger than this is somebody else's deletion in progress (scale-down.md §3)."""
@@ -79,19 +80,21 @@ def taint(operation: Operation, world: World, now: float) -> Outcome:
 def undo(operation: Operation, world: World, now: float) -> Outcome:
     """Take our mark off the nodes given up; then the others go on, or, if there are none, the operation has failed.
 
-    An API that refuses is asked again for UNDO_TIME; after that the taint is left to the next pass, and this is said.
+    What the vendor was told comes back first: a mark that stays there would cost the node its machine later on. An API
+    that refuses is asked again for UNDO_TIME; after that the taint is left to the next pass, and this is said.
     """
     progress = read(operation)
     undoing = progress.undoing.begun(now)
-    trouble: ClusterError | None = None
+    trouble: ClusterError | ProviderError | None = None
     for name in progress.to_undo:
         try:
+            progress = _released(operation, progress, name, world)
             world.cluster.untaint(name, TO_BE_DELETED, operation=operation.id,
                                   uncordon=progress.nodes[name].cordoned)
-        except ClusterError as error:
+        except (ClusterError, ProviderError) as error:
             trouble = error
             if undoing.lasted(now) >= UNDO_TIME:
-                left = f"{progress.nodes[name].kept} (its taint could not be taken off: {class_of(error)})"
+                left = f"{progress.nodes[name].kept} (it could not be given back: {class_of(error)})"
                 progress = progress.change(name, kept=left, undone=True)
             continue
         world.checkpoint("undo:called")
@@ -101,6 +104,28 @@ def undo(operation: Operation, world: World, now: float) -> Outcome:
         again = msgspec.structs.replace(progress, undoing=undoing.longer(now, pause))
         return stay(operation, again, "undo", pause, f"rolling back: {class_of(trouble)}: {trouble}")
     return after_undo(operation, msgspec.structs.replace(progress, undoing=Wait()))
+
+
+def _released(operation: Operation, progress: Progress, name: str, world: World) -> Progress:
+    """What the vendor was told of a node, taken back. A vendor that will not have it, or is not there any more, does
+    not keep the taint on the node; a passing error is raised, to be tried again."""
+    if not progress.ordered:
+        return progress
+    try:
+        world.provider.release(_alone(operation, name))
+    except AGAIN:
+        raise
+    except ProviderError as error:
+        left = f"{progress.nodes[name].kept} (what the provider was told could not be taken back: {error})"
+        return progress.change(name, kept=left)
+    world.checkpoint("undo:released")
+    return progress
+
+
+def _alone(operation: Operation, node: str) -> Operation:
+    """For the provider: about this one node."""
+    targets = tuple(target for target in operation.targets if target.node == node)
+    return msgspec.structs.replace(operation, targets=targets, data={}, step="")
 
 
 def after_undo(operation: Operation, progress: Progress) -> Outcome:

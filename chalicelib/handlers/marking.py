@@ -23,19 +23,25 @@ if TYPE_CHECKING:
 
 TAKEN_OFF = 10
 """Soft taints taken off in a pass where the option switches them off and so sets no number."""
+CLEANING = 15.0
+"""Seconds for hard taints in one pass: hundreds, as another autoscaler may leave behind, take several passes. A
+function that is killed over them would keep its lease and tell nothing."""
 _HOPELESS = (Forbidden, Unauthorized)
 
 
 def apply(marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Callable[[], float]) -> tuple[Mark, ...]:
-    """Write them; those that were written. Hard taints first and all of them; then soft ones, in the given order, with
-    at most max-bulk-soft-taint-count calls and until max-bulk-soft-taint-time seconds are over (options.md §10).
+    """Write them; those that were written. Hard taints first, for at most CLEANING seconds; then soft ones, as given,
+    with at most max-bulk-soft-taint-count calls and until max-bulk-soft-taint-time seconds are over (options.md §10).
 
     Raises nothing: what fails for one node is logged, and the next pass plans it again. A cluster that refuses these
     writes altogether is not asked for the rest.
     """
     written: list[Mark] = []
     try:
-        written += [mark for mark in marks if mark.action == CLEANUP and _write(mark, cluster, clock)]
+        until = clock() + CLEANING
+        for mark in marks:
+            if mark.action == CLEANUP and clock() < until:
+                written += [mark] if _write(mark, cluster, clock) else []
         soft = [mark for mark in marks if mark.action in (UNSOFTEN, SOFTEN)]
         until = clock() + options.max_bulk_soft_taint_time
         for mark in soft[: options.max_bulk_soft_taint_count or TAKEN_OFF]:

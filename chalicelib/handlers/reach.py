@@ -101,6 +101,10 @@ class LateProvider:
         """See Provider."""
         return self._here().remove(operation)
 
+    def release(self, operation: Operation) -> None:
+        """See Provider."""
+        self._here().release(operation)
+
     def shrink_target(self, operation: Operation) -> Outcome:
         """See Provider."""
         return self._here().shrink_target(operation)

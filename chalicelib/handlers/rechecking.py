@@ -19,6 +19,7 @@ from chalicelib.model.policy import Options
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.budgets import BudgetLedger
+from chalicelib.plan.demand import is_expendable
 from chalicelib.plan.drain import assess
 from chalicelib.plan.drain.verdict import Action, Context
 from chalicelib.snapshot.fold import Folder
@@ -52,6 +53,8 @@ class Rules:
             controller_kinds=frozenset(snapshot.controller_kinds),
         )
         for pod in snapshot.pods:
+            if is_expendable(snapshot.cls(pod), self._options):
+                continue    # it dies with its node, as the planner has it
             verdict = assess(pod, snapshot.cls(pod), context)
             if verdict.action is Action.BLOCK and verdict.reason is not None:
                 return Recheck(pod.key, _rule(verdict.reason))

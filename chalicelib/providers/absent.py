@@ -39,6 +39,10 @@ class Absent:
         """Raises InvalidRequest."""
         self._refuse()
 
+    def release(self, operation: Operation) -> None:  # noqa: ARG002 - the protocol's parameter
+        """Raises InvalidRequest."""
+        self._refuse()
+
     def shrink_target(self, operation: Operation) -> Outcome:  # noqa: ARG002 - the protocol's parameter
         """Raises InvalidRequest."""
         self._refuse()

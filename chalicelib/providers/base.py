@@ -57,6 +57,12 @@ class Provider(Protocol):
         refused (Conflict), before any write, if a target has become a node.
         """
 
+    def release(self, operation: Operation) -> None:
+        """Take back what `remove` has prepared at the vendor for operation.targets and not carried out (a mark, a
+        protection taken off), so that nothing of it makes the vendor choose them later; idempotent. A removal that the
+        vendor has taken up already is left as it is. Raises ProviderError.
+        """
+
     def shrink_target(self, operation: Operation) -> Outcome:
         """Lower the target to operation.to_size without deleting a running instance; Failed if that cannot be."""
 

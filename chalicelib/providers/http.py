@@ -30,6 +30,7 @@ T = TypeVar("T")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _CHUNK = 65536
 _LONGEST_MESSAGE = 300
+_LONGEST_ASKED = 3600.0     # seconds; who names a year, or a number without end, is asked again all the same
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -189,17 +190,18 @@ class Http:
 
 
 def retry_after(text: str, now: float) -> float:
-    """A Retry-After header as seconds from now: a whole number of seconds or an HTTP date; 0.0 for anything else."""
+    """A Retry-After header as seconds from now: a whole number of seconds or an HTTP date; 0.0 for anything else. At
+    most an hour: it ends up in rows and messages, where a gateway's nonsense would hold things up for ever."""
     text = text.strip()
     if text.isascii() and text.isdigit():
-        return float(text)
+        return min(_LONGEST_ASKED, float(text))
     try:
         when = parsedate_to_datetime(text)
     except ValueError:
         return 0.0
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return max(0.0, when.timestamp() - now)
+    return min(_LONGEST_ASKED, max(0.0, when.timestamp() - now))
 
 
 def _check_address(url: str) -> None:

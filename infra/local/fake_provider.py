@@ -156,6 +156,9 @@ class InMemoryProvider:
                 self._delete(pool, handle)
             return self._accepted(operation)
 
+    def release(self, operation: Operation) -> None:
+        """See Provider. This cloud removes at once, so there is nothing to take back."""
+
     def shrink_target(self, operation: Operation) -> Outcome:
         """See Provider."""
         with _Call(self, "shrink_target"):

@@ -136,14 +136,23 @@ class Api:
         return decode(_call(self._kube, "GET", self._path(kind, namespace, name, "scale")), Scale)
 
     def set_scale(self, kind: str, namespace: str, name: str, replicas: int, resource_version: str) -> None:
-        """Set the size if nobody changed the resource since resource_version; raises Conflict if somebody did (D13)."""
+        """Set the size if nobody changed the resource since resource_version; raises Conflict if somebody did (D13),
+        Transient where the answer does not say that it was done: a proxy's page with status 200 sets nothing."""
         body = {"metadata": {"resourceVersion": resource_version}, "spec": {"replicas": replicas}}
-        _call(self._kube, "PATCH", self._path(kind, namespace, name, "scale"), body)
+        answer = decode(_call(self._kube, "PATCH", self._path(kind, namespace, name, "scale"), body), Scale)
+        if answer.spec.replicas != replicas:
+            raise Transient(f"{kind} {namespace}/{name}: the API server's answer has another size than was set")
 
     def mark(self, machine: Machine, value: str | None) -> None:
-        """Write the delete-machine annotation, or (None) take it off; only on this very Machine, not on a namesake."""
+        """Write the delete-machine annotation, or (None) take it off; only on this very Machine, not on a namesake.
+
+        Raises Transient where the answer does not say that it was done: whoever lowers the size next relies on it.
+        """
         body = {"metadata": {"uid": machine.metadata.uid, "annotations": {self._keys.delete_machine: value}}}
-        _call(self._kube, "PATCH", self._path(MACHINE, machine.metadata.namespace, machine.metadata.name), body)
+        path = self._path(MACHINE, machine.metadata.namespace, machine.metadata.name)
+        answer = decode(_call(self._kube, "PATCH", path, body), Machine)
+        if answer.mark(self._keys) != value:
+            raise Transient(f"{MACHINE} {machine.handle}: the API server's answer does not have the mark that was set")
 
     def nodes(self) -> list[msgspec.Raw]:
         """The cluster's Nodes, undecoded; asked for only where the caller was not given them."""

@@ -19,12 +19,12 @@ from chalicelib.providers.clusterapi.api import Api, KubeApi, served_kinds, serv
 from chalicelib.providers.clusterapi.change import Context
 from chalicelib.providers.clusterapi.discovery import scope
 from chalicelib.providers.clusterapi.groups import PROVIDER, make_groups
-from chalicelib.providers.clusterapi.remove import remove
+from chalicelib.providers.clusterapi.remove import release, remove
 from chalicelib.providers.clusterapi.resize import grow, shrink
 from chalicelib.providers.clusterapi.settings import PLACE, Settings, read_settings
 from chalicelib.providers.clusterapi.subject import Held
 from chalicelib.providers.clusterapi.world import read_world
-from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
+from chalicelib.providers.errors import Conflict, NotFound, ProviderError, Throttled, Transient
 
 Step = Callable[[Context, Operation], Outcome]
 
@@ -60,6 +60,13 @@ class ClusterApi:
         """Mark the targets' Machines, then lower the size by as many."""
         return self._outcome(remove, operation)
 
+    def release(self, operation: Operation) -> None:
+        """Take our marks off the targets' Machines, unless the size was lowered for them already."""
+        try:
+            release(self._context(), operation)
+        except NotFound:
+            return      # the group is gone, and its Machines with it
+
     def shrink_target(self, operation: Operation) -> Outcome:
         """from_size -> to_size as long as every running machine stays."""
         return self._outcome(shrink, operation)
@@ -68,11 +75,13 @@ class ClusterApi:
         """The change itself again: each of them first reads how far it has come."""
         return self._outcome(_STEPS[operation.kind], operation)
 
+    def _context(self) -> Context:
+        version = served_version(self._kube, self._settings.keys.group, self._settings.version)
+        return Context(Api(self._kube, self._settings.keys, version), self._settings, self._policies, self._now)
+
     def _outcome(self, step: Step, operation: Operation) -> Outcome:
         try:
-            version = served_version(self._kube, self._settings.keys.group, self._settings.version)
-            api = Api(self._kube, self._settings.keys, version)
-            return step(Context(api, self._settings, self._policies, self._now), operation)
+            return step(self._context(), operation)
         except ProviderError as error:
             if isinstance(error, Transient | Throttled | Conflict) and not isinstance(error, Held):
                 raise

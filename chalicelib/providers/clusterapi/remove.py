@@ -73,6 +73,18 @@ def remove(context: Context, operation: Operation) -> Outcome:
     raise conflict
 
 
+def release(context: Context, operation: Operation) -> None:
+    """Take our marks off targets that are not to go any more; where the size was lowered for them already, they go.
+    Raises ProviderError."""
+    stands = _look(context, operation, _handles(operation)).standing
+    if stands.goal >= stands.size:
+        return
+    own = f"{MARK_PREFIX}{operation.id}/"
+    for machine in stands.targets:
+        if (machine.mark(context.settings.keys) or "").startswith(own):
+            context.api.mark(machine, None)
+
+
 def _handles(operation: Operation) -> dict[str, str]:
     """Machine handle -> instance id, of all targets."""
     handles = {}

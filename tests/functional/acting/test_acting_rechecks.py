@@ -137,3 +137,15 @@ def test_the_operations_data_stays_small(stage: Stage) -> None:
     stage.deliver()
     assert stage.now(operation).step == "gone"
     assert len(msgspec.json.encode(stage.now(operation).data)) < 4000
+
+
+def test_an_expendable_pod_dies_with_its_node_whatever_the_rules_say_of_it(stage: Stage) -> None:
+    stage.group(1)
+    stage.pod("cheap", "g-1", priority=-100)
+    pod = stage.kube.get("pods", "cheap", "default")
+    assert pod is not None
+    pod["metadata"]["annotations"] = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
+    stage.kube.update("pods", pod)
+    operation = stage.remove("g-1", evict={})
+    stage.play()
+    assert stage.now(operation).state is State.SUCCEEDED

@@ -219,7 +219,7 @@ def test_a_roll_back_that_never_works_ends_and_says_so() -> None:
     story.cluster.fail_next("untaint", kube.Unavailable("no answer"), times=1000)
     outcome = story.play(remove("g-1"))
     assert isinstance(outcome, Failed)
-    assert "its taint could not be taken off" in outcome.message
+    assert "it could not be given back" in outcome.message
 
 
 def test_a_node_object_that_outlives_its_machine_ends_the_wait_after_five_minutes() -> None:

@@ -1,0 +1,281 @@
+"""What our requests did to the cluster, judged from outside, request by request (the promises of a run).
+
+    size        no group above its maximum or below its minimum by our doing; nothing bought that no operation planned,
+                nor the same operation's machines twice
+    victims     a lowered size takes machines that an operation named, and no other; their nodes carry no pod that the
+                last look saw and that should have been moved
+    evictions   only through the eviction API, and only while the pod's budget has room; no protected pod
+    cordons     a person's cordon stays
+
+The state is taken before and after each changing request, in the same thread: whatever differs is that request's doing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from infra.local.controllers.capi import fields
+from infra.local.controllers.capi.sets import first_to_go
+from infra.local.kube.objects import KubeObject
+from infra.local.kube.request import Response
+from infra.local.kube.store import ObjectStore
+from tests.faults.gate import Process
+from tests.faults.objects import is_protected, marks_of, must_move, taint_of
+
+Json = dict[str, Any]
+OURS = "outscaler/"
+TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A group's bounds from an instant on."""
+
+    since: float
+    least: int
+    most: int
+
+
+class Watch(msgspec.Struct, frozen=True):
+    """A request and the sizes before it."""
+
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    body: bytes
+    sizes: dict[str, int]
+    node: KubeObject | None = None
+    pod: KubeObject | None = None
+
+
+class Audit:
+    """faults: the broken promises, in words. bounds: group -> its bounds over time, kept by whoever changes them.
+
+    planned: id -> (kind, from, to, handles) of an operation, None where there is no such operation.
+    """
+
+    def __init__(self, kube: ObjectStore, clock: Callable[[], float], process: Callable[[], Process | None]) -> None:
+        self._kube, self._clock, self._process = kube, clock, process
+        self.start = clock()
+        self.faults: list[str] = []
+        self.bounds: dict[str, list[Bound]] = {}
+        self.planned: Callable[[str], Json | None] = lambda _: None
+        self.bought: dict[str, int] = {}
+        self.seen: dict[str, tuple[float, frozenset[str]]] = {}     # node -> pods of our last look at it
+        self.tainted: dict[str, bool] = {}                          # node -> whether our last look at it saw our taint
+        self.protected: dict[str, frozenset[str]] = {}              # node -> pods protected when we tainted it
+        self.cordoned_by_users: set[str] = set()
+        self.taken_over: set[str] = set()       # nodes whose taint somebody took off: the cordon is theirs to undo
+        self.counts: dict[str, int] = {}
+        self.leaving: Callable[[], Collection[str]] = tuple         # nodes that open operations remove
+        self.waiting: dict[str, float] = {}     # uid of a pod -> when we last saw it without a node that will stay
+
+    def fault(self, text: str) -> None:
+        """A promise is broken."""
+        self.faults.append(f"at {self._clock() - self.start:.1f}: {text}")
+
+    def count(self, what: str) -> None:
+        """How often something was seen to happen: a run in which nothing happens proves nothing."""
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    def note_bounds(self, group: str, least: int, most: int) -> None:
+        """From now on these bounds are in force."""
+        self.bounds.setdefault(group, []).append(Bound(self._clock(), least, most))
+
+    # -- around a request
+
+    def watch(self, method: str, target: str, body: bytes) -> Watch:
+        """Before the request is carried out."""
+        split = urlsplit(target)
+        parts = split.path.strip("/").split("/")
+        node = pod = None
+        if method == "PATCH" and parts[:3] == ["api", "v1", "nodes"]:
+            node = self._kube.peek("nodes", parts[3])
+        if parts[-1] == "eviction":
+            pod = self._kube.peek("pods", parts[5], parts[3])
+        sizes = {} if method == "GET" else self._sizes()
+        return Watch(method, split.path, parse_qs(split.query), body, sizes, node, pod)
+
+    def saw(self, watch: Watch, made: Response) -> None:
+        """After it; `made` may be an answer that nobody gets."""
+        if watch.method == "GET":
+            self._looked(watch, made)
+            return
+        for group, size in self._sizes().items():
+            if size != watch.sizes.get(group, size):
+                self._resized(group, watch.sizes[group], size)
+        if watch.pod is not None and made.status < 300:
+            self._evicted(watch.pod)
+        elif watch.method == "DELETE" and "/pods/" in watch.path:
+            self.fault(f"a pod was deleted and not evicted: {watch.path}")
+        if watch.node is not None and made.status < 300:
+            self._patched(watch.node)
+
+    def _sizes(self) -> dict[str, int]:
+        return {each["metadata"]["name"]: each["spec"].get("replicas", 0)
+                for each in self._kube.list("machinedeployments", group=fields.GROUP)}
+
+    def _looked(self, watch: Watch, made: Response) -> None:
+        """A list of the pods of one node, or the node."""
+        if watch.path.startswith("/api/v1/nodes/") and made.status == 200:
+            node = json.loads(made.body)
+            self._note_taint(node["metadata"]["name"], node)
+        if watch.path == "/api/v1/pods" and made.status == 200:
+            now = self._clock()
+            homeless = {"", *self.leaving()}
+            self.waiting.update((pod["metadata"]["uid"], now) for pod in self._kube.list("pods")
+                                if pod["spec"].get("nodeName", "") in homeless)
+        for selector in watch.query.get("fieldSelector", ()):
+            name = next((part[14:] for part in selector.split(",") if part.startswith("spec.nodeName=")), "")
+            if name and watch.path == "/api/v1/pods" and made.status == 200:
+                uids = frozenset(each["metadata"]["uid"] for each in json.loads(made.body)["items"])
+                self.seen[name] = (self._clock(), uids)
+
+    def _note_taint(self, name: str, node: KubeObject) -> None:
+        self.tainted[name] = taint_of(node, TO_BE_DELETED) is not None
+
+    # -- sizes
+
+    def _resized(self, group: str, before: int, after: int) -> None:
+        process = self._process()
+        operation = process.operation if process else ""
+        known = self.planned(operation) if operation else None
+        if known is None:
+            self.fault(f"{group} went from {before} to {after} without an operation")
+            return
+        self._within_bounds(group, before, after, process.began if process else 0.0, known["kind"])
+        if after > before:
+            self._grown(group, before, after, operation, known)
+        else:
+            self._shrunk(group, before, after, known)
+
+    def _within_bounds(self, group: str, before: int, after: int, began: float, kind: str) -> None:
+        """Bounds that were in force at any time since the process began are good enough. The minimum does not keep
+        machines that failed to be made (scale-down.md §11)."""
+        history = self.bounds.get(group, [])
+        current = [each for index, each in enumerate(history)
+                   if index + 1 == len(history) or history[index + 1].since >= began]
+        most, least = max(each.most for each in current), min(each.least for each in current)
+        if after > before and after > most:
+            self.fault(f"{group} grew from {before} to {after}, above its maximum of {most}")
+        if after < before and after < least and kind != "discard":
+            self.fault(f"{group} shrank from {before} to {after}, below its minimum of {least}")
+
+    def _grown(self, group: str, before: int, after: int, operation: str, known: Json) -> None:
+        self.count("grown")
+        wanted = (known["kind"], known["from"], known["to"])
+        if wanted != ("grow", before, after):
+            self.fault(f"{group} grew from {before} to {after}, but {operation} is {wanted}")
+        if operation in self.bought:
+            self.fault(f"{operation} bought twice: {self.bought[operation]} machines, and {after - before} again")
+        self.bought[operation] = after - before
+        self._needed(group, after)
+
+    def _needed(self, group: str, after: int) -> None:
+        """Each machine to come needs a pod that waits: however many plans there were, they may not add up to more.
+        Machines that fail are no longer counted on."""
+        machines = [each for each in self._kube.list("machines", group=fields.GROUP)
+                    if (each["metadata"].get("labels") or {}).get(fields.DEPLOYMENT_NAME) == group]
+        settled = sum(1 for each in machines if fields.node_name(each) or fields.FAULT in marks_of(each))
+        pods = sum(1 for at in self.waiting.values() if self._clock() - at < _WAITED)
+        if after - settled > pods:
+            self.fault(f"{group} grew to {after}: {after - settled} machines are to come, and {pods} pods wait")
+
+    def forgive(self) -> None:
+        """A person changed a size: an operation that sets its size once more makes up for that."""
+        self.bought.clear()
+
+    # -- victims
+
+    def _shrunk(self, group: str, before: int, after: int, known: Json) -> None:
+        self.count(f"lowered by {known['kind']}")
+        mine = [each for each in self._kube.list("machines", group=fields.GROUP)
+                if (each["metadata"].get("labels") or {}).get(fields.DEPLOYMENT_NAME) == group]
+        going = first_to_go(mine, "Random")[:max(0, len(mine) - after)]
+        for machine in going:
+            if "deletionTimestamp" not in machine["metadata"]:
+                self._victim(machine, known)
+        if known["kind"] not in ("remove", "discard", "shrink"):
+            self.fault(f"{group} shrank from {before} to {after} by a {known['kind']}")
+
+    def _victim(self, machine: KubeObject, known: Json) -> None:
+        name, mark = machine["metadata"]["name"], marks_of(machine).get(fields.DELETE_MACHINE)
+        node = self._node_of(machine)
+        if known["kind"] == "shrink":
+            if node is not None:
+                self.fault(f"machine {name} has joined and goes because a target was lowered")
+            return
+        if mark is None:
+            self.fault(f"machine {name} goes although nobody marked it")
+            return
+        if not mark.startswith(OURS):
+            return          # a person's wish
+        planned = self.planned(mark.split("/")[1])
+        if planned is None or name not in planned["handles"]:
+            self.fault(f"machine {name} goes by the mark {mark}, of an operation that does not name it")
+        elif node is not None:
+            self._node_goes(node, planned["kind"])
+
+    def _node_of(self, machine: KubeObject) -> KubeObject | None:
+        name = fields.node_name(machine)
+        return self._kube.peek("nodes", name) if name else None
+
+    def _node_goes(self, node: KubeObject, kind: str) -> None:
+        name = node["metadata"]["name"]
+        self.count(f"node gone by {kind}")
+        if kind == "discard":
+            self.fault(f"node {name} has joined and goes as a machine that never did")
+            return
+        if name not in self.tainted:
+            self.fault(f"node {name} goes and was never tainted")
+        elif not self.tainted[name]:
+            self.count("nodes gone though somebody took their taint off")
+        at, uids = self.seen.get(name, (0.0, frozenset()))
+        if not at:
+            self.fault(f"node {name} goes and nobody looked at its pods")
+        left = [pod for pod in self._kube.pods_on(name) if must_move(pod)]
+        known = [pod["metadata"]["name"] for pod in left if pod["metadata"]["uid"] in uids]
+        if known:
+            self.fault(f"node {name} goes with pods {known} that the last look has seen on it")
+        age = self._clock() - at
+        if left and not known:
+            self.count("pods that came after the last look")
+            if age > _STALE_AFTER:
+                self.fault(f"node {name} goes with {len(left)} pods; the last look at it was {age:.0f} s ago")
+
+    # -- pods and nodes
+
+    def _evicted(self, pod: KubeObject) -> None:
+        self.count("evicted")
+        meta, node = pod["metadata"], pod["spec"].get("nodeName", "")
+        holder = self._kube.peek("nodes", node)
+        if holder is not None and taint_of(holder, TO_BE_DELETED) is None:
+            self.count("evicted from a node without our taint")
+        if meta["uid"] in self.protected.get(node, frozenset()) and is_protected(pod):
+            self.fault(f"pod {meta['name']} was protected when {node} was tainted, and was evicted")
+
+    def _patched(self, before: KubeObject) -> None:
+        name = before["metadata"]["name"]
+        after = self._kube.peek("nodes", name)
+        if after is None:
+            return
+        self._note_taint(name, after)
+        if taint_of(before, TO_BE_DELETED) is None and taint_of(after, TO_BE_DELETED) is not None:
+            self.count("tainted")
+            pods = [pod for pod in self._kube.pods_on(name) if is_protected(pod) and must_move(pod)]
+            self.protected[name] = frozenset(pod["metadata"]["uid"] for pod in pods)
+        if taint_of(before, TO_BE_DELETED) is not None and taint_of(after, TO_BE_DELETED) is None:
+            self.count("untainted")
+        lost = before["spec"].get("unschedulable") and not after["spec"].get("unschedulable")
+        if lost and name in self.cordoned_by_users:
+            self.fault(f"node {name} was cordoned by a person, and we uncordoned it")
+
+
+_WAITED = 600.0
+"""Seconds: pods that waited so recently may be the reason for a growth."""
+_STALE_AFTER = 90.0
+"""Seconds: a look at a node's pods that is older says nothing about them."""

@@ -1,0 +1,82 @@
+"""The cluster that every run begins with: three small groups, pods of four shapes, and timers short enough that a run
+sees removals, failures and back-off within an hour of virtual time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from infra.local.controllers import seed
+from infra.local.controllers.capi.controller import Settings
+from infra.local.controllers.capi.machines import MachineTimes
+from infra.local.controllers.kubelet import KubeletTimes
+from infra.local.controllers.manager import Pace
+from infra.local.kube.objects import KubeObject
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A MachineDeployment. least, most: its bounds in the first policy."""
+
+    size: int
+    least: int
+    most: int
+    cpu: str
+    labels: Mapping[str, str] = {}
+    taints: tuple[str, ...] = ()
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What a Deployment's pods ask for."""
+
+    name: str
+    cpu: str
+    spec: Mapping[str, Any] = {}
+
+
+GROUPS = {
+    "small": Group(2, 0, 4, "2"),
+    "large": Group(2, 1, 3, "4"),
+    "batch": Group(0, 0, 2, "4", {"pool": "batch"}, ("pool=batch:NoSchedule",)),
+}
+SHAPES = (
+    Shape("tiny", "250m"),
+    Shape("web", "700m"),
+    Shape("big", "1800m"),
+    Shape("huge", "3500m"),
+    Shape("job", "1500m", {"nodeSelector": {"pool": "batch"},
+                           "tolerations": [{"key": "pool", "operator": "Exists", "effect": "NoSchedule"}]}),
+)
+PACE = Pace(machines=Settings(times=MachineTimes(provision=8.0, join=8.0, delete=5.0)),
+            kubelets=KubeletTimes(boot=5.0, start=2.0, stop=2.0, heartbeat=600.0))
+MAINTENANCE = "people/maintenance"
+"""The taint that people put on nodes; of a kind that says nothing about the nodes to come."""
+OPTIONS: Mapping[str, Any] = {
+    "scaleDownUnneededTime": "40s", "scaleDownUnreadyTime": "2m", "scaleDownDelayAfterAdd": "20s",
+    "scaleDownDelayAfterFailure": "30s", "maxNodeProvisionTime": "3m", "initialNodeGroupBackoffDuration": "60s",
+    "maxNodeGroupBackoffDuration": "4m", "nodeGroupBackoffResetTimeout": "10m", "nodeDeleteDelayAfterTaint": "5s",
+    "maxPodEvictionTime": "45s", "maxGracefulTerminationSec": 20, "nodeDeletionDelayTimeout": "20s",
+    "unremovableNodeRecheckTimeout": "60s", "okTotalUnreadyCount": 10,
+    "scaleDownUtilizationThreshold": 0.8, "maxDrainParallelism": 2, "statusTaint": [MAINTENANCE],
+}
+
+
+def objects() -> list[KubeObject]:
+    """To begin with."""
+    groups = [seed.machine_deployment(name, each.size, each.least, each.most, cpu=each.cpu, labels=each.labels,
+                                      taints=each.taints) for name, each in GROUPS.items()]
+    return [*groups, seed.deployment("web", replicas=3, cpu="700m", memory="128Mi"), seed.pdb("web", max_unavailable=1),
+            seed.deployment("tiny", replicas=3, cpu="250m", memory="128Mi")]
+
+
+def policy(mode: str, bounds: Mapping[str, tuple[int, int]], options: Mapping[str, Any]) -> str:
+    """The document in force. options: on top of OPTIONS. JSON is YAML."""
+    groups = [{"provider": "clusterapi", "id": f"MachineDeployment/default/{name}", "min": least, "max": most}
+              for name, (least, most) in sorted(bounds.items())]
+    return json.dumps({
+        "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": "shop"},
+        "spec": {"mode": mode, "scanInterval": "60s", "providers": {"clusterapi": {"clusterName": "local"}},
+                 "kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"}, "options": {**OPTIONS, **options},
+                 "nodeGroups": groups}})

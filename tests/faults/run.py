@@ -1,0 +1,87 @@
+"""Plays seeds: `python -m tests.faults.run --seeds 0-99 [--steps 200] [--jobs 2] [-v]`.
+
+For every broken seed the report tells what was promised, every step, and the command that plays it again; -v tells the
+runs that came through as well. The exit code is 1 if any was broken. Nothing is made smaller here: hypothesis does that
+(stateful.py), for what it finds itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from random import Random
+
+import msgspec
+
+from tests.faults.ending import finish
+from tests.faults.machine import Broken, Machine
+from tests.faults.rules import any_step
+
+STEPS = 200
+
+
+class Played(msgspec.Struct, frozen=True):
+    """One seed. broken: the report, empty if all promises were kept. counts: what was seen to happen."""
+
+    seed: int
+    broken: str
+    counts: dict[str, int]
+    trace: tuple[str, ...]
+
+
+def play(seed: int, steps: int = STEPS) -> Played:
+    """One seed from beginning to end."""
+    dice = Random(seed)
+    with Machine(seed) as machine:
+        broken = ""
+        try:
+            for _ in range(steps):
+                machine.take(any_step, dice)
+            finish(machine)
+        except Broken as error:
+            broken = str(error)
+        except Exception as error:      # the emulation itself: as much a finding as any other
+            broken = machine.report([f"{type(error).__name__}: {error}"])
+        again = f"seed {seed}; again: python -m tests.faults.run --seeds {seed} --steps {steps} -v\n"
+        return Played(seed, broken and again + broken, machine.world.audit.counts, tuple(machine.world.trace))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="python -m tests.faults.run")
+    parser.add_argument("--seeds", default="0-9", help="one, or first-last")
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
+    parser.add_argument("-v", "--verbose", action="store_true", help="tell every run")
+    given = parser.parse_args(arguments)
+    first, _, last = given.seeds.partition("-")
+    seeds = range(int(first), int(last or first) + 1)
+    broken, counts, began = list[int](), Counter[str](), time.monotonic()
+    for played in _all(seeds, given.steps, given.jobs):
+        counts.update(played.counts)
+        if played.broken:
+            broken.append(played.seed)
+            print(f"--- {played.broken if given.verbose else ' | '.join(played.broken.splitlines()[:2])}", flush=True)
+        elif given.verbose:
+            print("\n".join([f"--- seed {played.seed}", *played.trace]))
+    seconds = time.monotonic() - began
+    print(f"seeds {given.seeds}: {len(broken)} of {len(seeds)} broken {broken[:50]} in {seconds:.0f} s; "
+          f"seen: {dict(sorted(counts.items()))}")
+    return 1 if broken else 0
+
+
+def _all(seeds: Iterable[int], steps: int, jobs: int) -> Iterator[Played]:
+    if jobs == 1:
+        yield from map(partial(play, steps=steps), seeds)
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from pool.map(partial(play, steps=steps), seeds, chunksize=5)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""The same rules as a state machine of hypothesis, which shrinks what it breaks to the shortest story."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import hypothesis.strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+
+from tests.faults import rules, users
+from tests.faults.ending import finish
+from tests.faults.machine import Machine
+
+
+class Faults(RuleBasedStateMachine):
+    """One run; at its end all faults stop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.machine = Machine()
+        self.machine.__enter__()
+        self.broken = True      # until the last step has come through
+
+    def take(self, chosen: rules.Rule, dice: Random) -> None:
+        """One step, and a while after it: hypothesis knows no weights, and it is time that makes things happen."""
+        self.broken = True
+        self.machine.take(chosen, dice)
+        self.machine.take(rules.while_, dice)
+        self.broken = False
+
+    def teardown(self) -> None:
+        """The end, unless a step has broken a promise already."""
+        try:
+            if not self.broken:
+                finish(self.machine)
+        finally:
+            self.machine.__exit__(None, None, None)
+
+
+def _method(chosen: rules.Rule) -> Callable[[Faults, Any], None]:
+    def step(self: Faults, dice: Any) -> None:
+        self.take(chosen, dice)
+
+    step.__name__ = chosen.__name__
+    return step
+
+
+def _of_users(chosen: rules.Rule) -> rules.Rule:
+    """A user's rule whose refusal by the API is an answer."""
+    def ruled(m: Machine, dice: Random) -> str:
+        return users.refusable(chosen, m, dice)
+
+    ruled.__name__ = chosen.__name__
+    return ruled
+
+
+_WEATHER = [chosen for _, chosen in rules.RULES if chosen is not rules.a_user]
+for _chosen in [*_WEATHER, *(_of_users(chosen) for _, chosen in users.RULES)]:
+    setattr(Faults, _chosen.__name__, rule(dice=st.randoms(use_true_random=False))(_method(_chosen)))

@@ -1,0 +1,194 @@
+"""The judge of the fault test is not blind: each promise, broken on purpose, is seen to be broken."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chalicelib.handlers import ticking
+from infra.local.controllers.capi import fields
+from infra.local.kube.objects import clone
+from tests.faults.ending import finish, restless
+from tests.faults.gate import Process
+from tests.faults.machine import HARD, Broken, Machine
+from tests.faults.run import play
+
+SCALE = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machinedeployments/{}/scale"
+MERGE = {"Content-Type": "application/merge-patch+json"}
+
+
+class Culprit:
+    """A function of ours that does what it should not."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine, self.audit = machine, machine.world.audit
+        self.kube = machine.world.kube
+        machine.world.process = Process("act_clusterapi", "op", machine.world.clock())
+
+    def planned(self, kind: str, before: int = 0, after: int = 0, *handles: str) -> None:
+        """The operation that it works on."""
+        known = {"kind": kind, "from": before, "to": after, "handles": list(handles)}
+        self.audit.planned = lambda _: known
+
+    def request(self, method: str, path: str, body: Any = None) -> None:
+        """One request, past the gate."""
+        api = self.machine.world.server.api
+        headers = {**MERGE, "Authorization": f"Bearer {api.authority.user('admin').token}"}
+        answer = api.handle(method, path, headers, json.dumps(body).encode() if body else b"")
+        assert answer.status < 300, answer.body
+
+    def scale(self, group: str, size: int) -> None:
+        self.request("PATCH", SCALE.format(group), {"spec": {"replicas": size}})
+
+    def mark(self, machine: str, mark: str) -> None:
+        found = self.kube.get("machines", machine, "default", fields.GROUP)
+        assert found is not None
+        found["metadata"].setdefault("annotations", {})[fields.DELETE_MACHINE] = mark
+        self.kube.update("machines", found, fields.GROUP)
+
+    def machines(self, group: str) -> list[str]:
+        return [each["metadata"]["name"] for each in self.kube.list("machines", "default", fields.GROUP)
+                if each["metadata"]["labels"][fields.DEPLOYMENT_NAME] == group]
+
+    def faults(self, words: str) -> list[str]:
+        return [fault for fault in self.audit.faults if words in fault]
+
+
+@pytest.fixture
+def culprit() -> Iterator[Culprit]:
+    with Machine() as machine:
+        yield Culprit(machine)
+
+
+def test_growth_above_the_maximum_is_seen(culprit: Culprit) -> None:
+    culprit.planned("grow", 2, 5)
+    culprit.scale("small", 5)
+    assert culprit.faults("above its maximum of 4")
+
+
+def test_growth_that_nobody_planned_is_seen(culprit: Culprit) -> None:
+    culprit.audit.planned = lambda _: None
+    culprit.scale("small", 3)
+    assert culprit.faults("without an operation")
+
+
+def test_growth_by_more_than_planned_is_seen(culprit: Culprit) -> None:
+    culprit.planned("grow", 2, 3)
+    culprit.scale("small", 4)
+    assert culprit.faults("small grew from 2 to 4, but op is")
+
+
+def test_a_second_purchase_is_seen(culprit: Culprit) -> None:
+    culprit.planned("grow", 2, 3)
+    culprit.scale("small", 3)
+    found = culprit.kube.get("machinedeployments", "small", "default", fields.GROUP)
+    assert found is not None
+    found["spec"]["replicas"] = 2
+    culprit.kube.update("machinedeployments", found, fields.GROUP)
+    assert not culprit.faults("bought twice")
+    culprit.scale("small", 3)
+    assert culprit.faults("op bought twice")
+
+
+def test_a_size_below_the_minimum_is_seen(culprit: Culprit) -> None:
+    culprit.planned("remove", 2, 0)
+    culprit.scale("large", 0)
+    assert culprit.faults("below its minimum of 1")
+
+
+def test_a_machine_that_nobody_marked_is_seen_to_go(culprit: Culprit) -> None:
+    culprit.planned("remove", 2, 1)
+    culprit.scale("large", 1)
+    assert culprit.faults("although nobody marked it")
+
+
+def test_a_mark_of_another_operation_is_seen(culprit: Culprit) -> None:
+    victim = culprit.machines("large")[0]
+    culprit.mark(victim, "outscaler/op/1")
+    culprit.planned("remove", 2, 1, "another")
+    culprit.scale("large", 1)
+    assert culprit.faults(f"machine {victim} goes by the mark")
+
+
+def test_pods_that_the_last_look_saw_are_seen_on_a_node_that_goes(culprit: Culprit) -> None:
+    pod = next(each for each in culprit.kube.list("pods", "default") if each["spec"].get("nodeName"))
+    node = pod["spec"]["nodeName"]
+    group = node.split("-")[0]
+    culprit.request("GET", f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}")
+    culprit.mark(node, "outscaler/op/1")
+    culprit.planned("remove", 2, 1, node)
+    culprit.scale(group, 1)
+    assert culprit.faults(f"node {node} goes with pods")
+
+
+def test_a_node_that_goes_untainted_is_seen(culprit: Culprit) -> None:
+    node = culprit.machine.world.nodes()[0]
+    culprit.audit.tainted.clear()
+    culprit.mark(node, "outscaler/op/1")
+    culprit.planned("remove", 2, 1, node)
+    culprit.scale(node.split("-")[0], 1)
+    assert culprit.faults(f"node {node} goes and was never tainted")
+
+
+def test_a_machine_for_which_no_pod_waits_is_seen(culprit: Culprit) -> None:
+    culprit.audit.waiting.clear()
+    culprit.planned("grow", 2, 3)
+    culprit.scale("small", 3)
+    assert culprit.faults("1 machines are to come, and 0 pods wait")
+
+
+def test_a_pod_that_is_deleted_and_not_evicted_is_seen(culprit: Culprit) -> None:
+    pod = culprit.kube.list("pods", "default")[0]["metadata"]["name"]
+    culprit.request("DELETE", f"/api/v1/namespaces/default/pods/{pod}")
+    assert culprit.faults("deleted and not evicted")
+
+
+def test_a_person_s_cordon_that_we_lift_is_seen(culprit: Culprit) -> None:
+    name = culprit.machine.world.nodes()[0]
+    culprit.audit.cordoned_by_users.add(name)
+    node = culprit.kube.get("nodes", name)
+    assert node is not None
+    node["spec"]["unschedulable"] = True
+    culprit.kube.update("nodes", node)
+    culprit.request("PATCH", f"/api/v1/nodes/{name}", {"spec": {"unschedulable": None}})
+    assert culprit.faults("cordoned by a person")
+
+
+def test_what_is_left_behind_is_seen(culprit: Culprit) -> None:
+    node = clone(culprit.kube.list("nodes")[0])
+    node["spec"]["taints"] = [{"key": HARD, "value": "1", "effect": "NoSchedule"}]
+    node["spec"]["unschedulable"] = True
+    culprit.kube.update("nodes", node)
+    machine = next(name for name in culprit.machines("small"))
+    culprit.mark(machine, "outscaler/over/1")
+    name = node["metadata"]["name"]
+    assert {f"node {name} still carries our taint",
+            f"node {name} is cordoned, and no person did it",
+            f"machine {machine} still carries our mark"} <= set(restless(culprit.machine))
+
+
+def test_a_pod_that_waits_without_a_reason_is_seen(culprit: Culprit) -> None:
+    culprit.kube.create("pods", {"metadata": {"name": "alone", "namespace": "default"}, "spec": {
+        "containers": [{"name": "main", "image": "x", "resources": {"requests": {"cpu": "1500m"}}}]}})
+    waiting = [each for each in restless(culprit.machine) if "alone" in each]
+    assert waiting == ["pod alone waits although group small (2 of 4) could take it",
+                       "pod alone waits although group large (2 of 3) could take it"] or len(waiting) == 2
+
+
+def test_an_operation_that_never_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All messages to executors are lost, and nobody sends them again."""
+    monkeypatch.setattr(ticking, "sweep", lambda cluster, rt: ())
+    with Machine() as machine:
+        machine.world.queues.tamper = lambda message: () if message.queue.startswith("act") else (message,)
+        machine.world.step(180.0)
+        machine.world.queues.tamper = machine.world.weather.tamper
+        with pytest.raises(Broken, match=r"operation \S+ is (planned|waiting|running)"):
+            finish(machine)
+
+
+def test_a_seed_is_one_run() -> None:
+    """The same steps, requests and instants, however often it is played."""
+    assert play(7, 60) == play(7, 60)

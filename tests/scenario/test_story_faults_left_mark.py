@@ -1,0 +1,30 @@
+"""Found by the fault test (tests/faults): a removal that was given up between the Machine's mark and the lower size."""
+
+from __future__ import annotations
+
+from infra.local.controllers import seed
+from infra.local.controllers.capi import fields
+from infra.local.kube.faults import Fault
+from tests.scenario.policies import document, refusal
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+
+@story(grain=10.0)
+def test_a_removal_that_is_given_up_leaves_no_mark_on_the_machine(world: StoryWorld) -> None:
+    """The API takes the mark, and refuses every change of a size. The removal fails and the node is given back; whoever
+    lowers the group's size by hand next month loses this very node if the mark is still there."""
+    world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
+    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.server.faults.add(Fault(method="PATCH", path="/scale", times=-1, **refusal(503, "no webhook answers")))
+    world.step_until(lambda: bool(world.ended("remove")), limit=1800.0)
+    world.apply_policy(document(mode="shadow"))
+    world.server.faults.clear()
+
+    world.minutes(10)
+
+    assert {end["state"] for end in world.ended("remove")} <= {"failed", "abandoned"}
+    assert not any(world.is_marked(name) for name in world.nodes())
+    marks = [each["metadata"].get("annotations", {}).get(fields.DELETE_MACHINE)
+             for each in world.kube.list("machines", "default", fields.GROUP)]
+    assert marks == [None, None]

@@ -1,0 +1,33 @@
+"""Found by the fault test (tests/faults, seed 1029): something else answers 200 in the API server's place."""
+
+from __future__ import annotations
+
+from infra.local.controllers import seed
+from infra.local.controllers.capi import fields
+from infra.local.kube.faults import Fault
+from infra.local.kube.objects import clone
+from tests.scenario.policies import document
+from tests.scenario.stage import story
+from tests.scenario.world import StoryWorld
+
+PAGE = Fault(method="PATCH", path="/machines/", status=200, body=b"<html>a proxy's page</html>")
+
+
+@story(grain=10.0)
+def test_a_mark_that_a_proxy_swallowed_costs_no_other_machine_its_life(world: StoryWorld) -> None:
+    """The mark was never set, but 200 was the answer. A size lowered on its strength takes whichever machine it likes:
+    here one whose node a person has protected."""
+    world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
+    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.minutes(1.5)
+    protected, _ = sorted(world.nodes())
+    node = clone(world.node(protected))
+    node["metadata"]["annotations"]["cluster-autoscaler.kubernetes.io/scale-down-disabled"] = "true"
+    world.kube.update("nodes", node)
+    world.server.faults.add(PAGE)
+
+    world.minutes(8)
+
+    assert protected in world.nodes()
+    machines = world.kube.list("machines", "default", fields.GROUP)
+    assert [each["metadata"]["name"] for each in machines] == [protected]

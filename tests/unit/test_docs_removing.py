@@ -1,0 +1,94 @@
+"""The worked examples of docs/decisions.md about removing: its numbers are the planner's. The table of checks is in the
+order of the code."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+
+from chalicelib.model.memory import Brake, Memory, NodeMemory
+from chalicelib.model.policy import MaxDisruption, Options
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.explain import sentence
+from chalicelib.plan.patience import retry
+from chalicelib.plan.removal.timers import paused, unneeded
+from tests.builders import NOW, cluster
+from tests.unit.plan.machines import world_of
+from tests.unit.plan.picks import Pool, goes, why
+from tests.unit.test_docs import DECISIONS, rows
+
+TEXT = DECISIONS.read_text("utf-8")
+MINUTE = 60.0
+
+
+def test_every_code_of_the_checks_is_listed_and_belongs_to_nodes() -> None:
+    codes = [code for row in rows(DECISIONS, "Which nodes go now") for code in re.findall(r"`(\w+)`", row[2])]
+    assert [Code(code) for code in codes] == [
+        Code.NOT_UNNEEDED_LONG_ENOUGH, Code.NOT_UNREADY_LONG_ENOUGH, Code.REMOVAL_FAILED,
+        Code.BLOCKED_BY_ON_COMPLETION_POD, Code.NODE_COOLDOWN, Code.GROUP_MIN_SIZE, Code.MINIMAL_RESOURCE_LIMIT,
+        Code.SCALE_DOWN_DISABLED,
+        Code.CLUSTER_UNHEALTHY, Code.WAITING_FOR_MORE, Code.OUTSIDE_WINDOW, Code.IN_COOLDOWN, Code.IN_COOLDOWN,
+        Code.ATOMIC_FAILED, Code.DISRUPTION_BRAKE, Code.DISRUPTION_LIMIT, Code.PARALLELISM]
+
+
+def test_the_repairs_are_listed_in_their_order() -> None:
+    assert [Code(row[0].strip("`")) for row in rows(DECISIONS, "Repair")] == [
+        Code.CREATION_FAILED, Code.LONG_UNREGISTERED, Code.SCALE_UP_TIMED_OUT, Code.SIZE_ABOVE_REALITY]
+
+
+def test_the_waits_of_repairs_that_fail() -> None:
+    [told] = re.findall(r"tried again after ([\d, ]+), then (\d+) minutes", TEXT)
+    assert [float(each) for each in (*told[0].split(","), told[1])] == [
+        retry(failures, Options()) / MINUTE for failures in (1, 2, 3, 4)]
+
+
+def test_the_hourly_example() -> None:
+    at = {"12:00": NOW - 50 * MINUTE, "12:45": NOW - 5 * MINUTE, "13:00": NOW + 10 * MINUTE}
+    before = Memory(brake=Brake(((at["12:00"], 2, 0), (at["12:45"], 1, 0))))
+    picked = Pool().group("g", 3).pick(before, brake=MaxDisruption(nodes_per_hour=5))
+    assert len(goes(picked)) == 2
+    room = Reason.of(Code.DISRUPTION_LIMIT, what="nodes per hour", limit=5, until=at["13:00"])
+    assert picked.held == {"g-e02": room}
+
+
+def test_the_example_of_the_share() -> None:
+    pool = Pool().group("g", 30, others=10)
+    picked = pool.pick(brake=MaxDisruption(share=0.25))
+    assert goes(picked) == []
+    assert why(picked) == {Code.DISRUPTION_BRAKE}
+    assert "30 of 40 nodes at once, share 25%" in sentence(picked.held["g-e00"])
+    on = Memory(brake=picked.brake)
+    assert goes(pool.pick(on, only=["g-e00"], brake=MaxDisruption(share=0.25))) == []
+    released = msgspec.structs.replace(on, released_until=NOW + 3600)
+    assert len(goes(pool.pick(released, brake=MaxDisruption(share=0.25)))) == Options().max_scale_down_parallelism
+
+
+def test_the_example_of_a_timer_that_stands_still() -> None:
+    ten, build = NOW - 30 * MINUTE, cluster().node("n").group("g")
+    node = build.snapshot().nodes[0]
+    known = NodeMemory(unneeded_since=ten, confirmed_at=ten)
+    for minute in range(1, 31):
+        now = ten + minute * MINUTE
+        if 6 < minute <= 26:
+            after = paused(known, now)
+            assert after is not None
+            known = after
+        else:
+            known = unneeded(node, known, world_of(build, now=now), None)
+    assert (NOW - known.unneeded_since) / MINUTE == 10
+
+
+@pytest.mark.parametrize(("in_a", "in_b", "healthy", "frozen"), [
+    (4, 0, True, {"a1", "a2"}), (5, 4, True, {"a1", "a2"}), (5, 5, False, {"a1", "a2"}),
+])
+def test_the_example_of_health(in_a: int, in_b: int, *, healthy: bool, frozen: set[str]) -> None:
+    build = cluster()
+    for name, zone, count, bad in (("a1", "a", 4, in_a - in_a // 2), ("a2", "a", 4, in_a // 2), ("b", "b", 12, in_b)):
+        for number in range(count):
+            build.node(f"{name}-{number}", group=name, zone=zone, ready=number >= bad)
+        build.group(name)
+    world = world_of(build)
+    assert world.health.healthy is healthy
+    assert {name for name, facts in world.groups.items() if facts.frozen} == frozen
