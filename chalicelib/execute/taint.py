@@ -89,6 +89,8 @@ def undo(operation: Operation, world: World, now: float) -> Outcome:
     for name in progress.to_undo:
         try:
             progress = _released(operation, progress, name, world)
+            if not progress.nodes[name].kept:
+                continue
             world.cluster.untaint(name, TO_BE_DELETED, operation=operation.id,
                                   uncordon=progress.nodes[name].cordoned)
         except (ClusterError, ProviderError) as error:
@@ -107,12 +109,15 @@ def undo(operation: Operation, world: World, now: float) -> Outcome:
 
 
 def _released(operation: Operation, progress: Progress, name: str, world: World) -> Progress:
-    """What the vendor was told of a node, taken back. A vendor that will not have it, or is not there any more, does
-    not keep the taint on the node; a passing error is raised, to be tried again."""
+    """What the vendor was told of a node, taken back. Where it has taken the removal up, the node goes after all: its
+    taint stays, and its end is seen through. A vendor that will not answer for good does not keep the taint on the
+    node; a passing error is raised, to be tried again."""
     if not progress.ordered:
         return progress
     try:
-        world.provider.release(_alone(operation, name))
+        if not world.provider.release(_alone(operation, name)):
+            going = progress.change(name, kept="", cls="", code="")
+            return msgspec.structs.replace(going, resume="confirm", resume_after=0.0)
     except AGAIN:
         raise
     except ProviderError as error:

@@ -26,7 +26,8 @@ TAKEN_OFF = 10
 CLEANING = 15.0
 """Seconds for hard taints in one pass: hundreds, as another autoscaler may leave behind, take several passes. A
 function that is killed over them would keep its lease and tell nothing."""
-_HOPELESS = (Forbidden, Unauthorized)
+_REFUSALS = 3
+"""Nodes in a row whose marks may not be written, after which nobody's may: one alone may be an admission webhook's."""
 
 
 def apply(marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Callable[[], float]) -> tuple[Mark, ...]:
@@ -36,20 +37,25 @@ def apply(marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Call
     Raises nothing: what fails for one node is logged, and the next pass plans it again. A cluster that refuses these
     writes altogether is not asked for the rest.
     """
+    hard = [mark for mark in marks if mark.action == CLEANUP]
+    soft = [mark for mark in marks if mark.action in (UNSOFTEN, SOFTEN)]
     written: list[Mark] = []
-    try:
-        until = clock() + CLEANING
-        for mark in marks:
-            if mark.action == CLEANUP and clock() < until:
-                written += [mark] if _write(mark, cluster, clock) else []
-        soft = [mark for mark in marks if mark.action in (UNSOFTEN, SOFTEN)]
-        until = clock() + options.max_bulk_soft_taint_time
-        for mark in soft[: options.max_bulk_soft_taint_count or TAKEN_OFF]:
-            if clock() >= until:
+    refused = 0
+    for some, seconds in ((hard, CLEANING),
+                          (soft[: options.max_bulk_soft_taint_count or TAKEN_OFF], options.max_bulk_soft_taint_time)):
+        until = clock() + seconds
+        for mark in some:
+            if clock() >= until or refused >= _REFUSALS:
                 break
-            written += [mark] if _write(mark, cluster, clock) else []
-    except _HOPELESS as refusal:
-        logger.error("nodes may not be marked", detail=str(refusal), left=len(marks) - len(written))
+            try:
+                written += [mark] if _write(mark, cluster, clock) else []
+                refused = 0
+            except Unauthorized as refusal:
+                refused = _REFUSALS
+                logger.error("nodes may not be marked", detail=str(refusal), left=len(marks) - len(written))
+            except Forbidden as refusal:
+                refused += 1
+                logger.error("node may not be marked", node=mark.node, action=mark.action, detail=str(refusal))
     return tuple(written)
 
 
@@ -59,7 +65,7 @@ def _write(mark: Mark, cluster: Cluster, clock: Callable[[], float]) -> bool:
         changed = _WRITERS[mark.action](mark, cluster, clock())
     except Missing:
         return False
-    except _HOPELESS:
+    except (Forbidden, Unauthorized):
         raise
     except ClusterError as error:
         logger.warning("node not marked", node=mark.node, action=mark.action, error=type(error).__name__,

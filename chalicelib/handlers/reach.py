@@ -101,9 +101,9 @@ class LateProvider:
         """See Provider."""
         return self._here().remove(operation)
 
-    def release(self, operation: Operation) -> None:
+    def release(self, operation: Operation) -> bool:
         """See Provider."""
-        self._here().release(operation)
+        return self._here().release(operation)
 
     def shrink_target(self, operation: Operation) -> Outcome:
         """See Provider."""

@@ -26,6 +26,7 @@ from chalicelib.model.secret import Secret
 
 # A Status may quote a whole rejected object; more than this helps nobody in a journal line.
 _LONGEST_MESSAGE = 300
+_LONGEST_ASKED = 3600   # seconds; whoever names a year is asked again all the same
 _BEARER = re.compile(r"(?i)\bbearer[\s:]+[^\s\"']+")
 _JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")
 
@@ -122,7 +123,7 @@ def from_answer(status: int, body: bytes, headers: Mapping[str, str], secrets: t
     parsed = _parse(body, headers)
     message = clean(parsed.message or f"HTTP {status}, which is not an answer of a Kubernetes API server", secrets)
     details = parsed.details or Details()
-    retry_after = max(_seconds(headers.get("Retry-After", "")), float(details.retry_after_seconds))
+    retry_after = max(_seconds(headers.get("Retry-After", "")), float(min(_LONGEST_ASKED, details.retry_after_seconds)))
     if 300 <= status < 400:
         where = "the endpoint answered with a redirect, which is not followed: give the API server's own address"
         return Unavailable(where, status=status, lasting=True)
@@ -152,4 +153,4 @@ def _parse(body: bytes, headers: Mapping[str, str]) -> _Status:
 
 def _seconds(text: str) -> float:
     """Retry-After in seconds; the date form, which API servers do not send, counts as none."""
-    return float(text) if text.isascii() and text.isdigit() else 0.0
+    return min(float(_LONGEST_ASKED), float(text)) if text.isascii() and text.isdigit() else 0.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from chalicelib.model.group import InstanceState
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node
 from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, Kind
 from chalicelib.model.plan import Mark
@@ -47,12 +48,15 @@ def _ours(node: Node, world: World) -> bool:
 def _cleanups(nodes: list[Node], world: World) -> Iterator[Mark]:
     """Hard taints that nobody is coming for. One with our note is given back at once when its operation is over, and
     uncordoned if the note says that the cordon is ours. One of another program is left until it must have been
-    forgotten; then its cordon goes too, as upstream does it."""
+    forgotten; then its cordon goes too, as upstream does it. A node whose machine the vendor is still removing keeps
+    its mark, also after our operation has stopped waiting for it: pods that came to it now would die with it."""
     opened = frozenset(operation.id for operation in world.memory.operations if operation.is_open)
+    going = frozenset(name for facts in world.groups.values() for machine in facts.group.instances
+                      if machine.state is InstanceState.DELETING for name in (machine.id, machine.node) if name)
     for node in nodes:
         taint = node.taint(TO_BE_DELETED)
         noted = node.annotations.get(OPERATION_ANNOTATION, "")
-        if taint is None or noted in opened:
+        if taint is None or noted in opened or node.name in going or node.provider_id in going:
             continue
         if noted:
             yield Mark(node.name, CLEANUP, cordoned=node.annotations.get(CORDONED_ANNOTATION) == "true")

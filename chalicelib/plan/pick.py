@@ -127,9 +127,10 @@ class _Sieve:
 
     def __init__(self, world: World, memory: Mapping[str, NodeMemory], pause: Reason | None) -> None:
         self.world, self.memory, self.pause = world, memory, pause
-        # A target that is being lowered is as low already: what goes beside it is taken from what it leaves.
+        # A target that is being lowered is as low already, and one that is being raised may never be: what goes beside
+        # either is taken from what is sure to be there.
         lowered = {op.group: op.to_size for op in world.memory.operations if op.is_open and op.kind is Kind.SHRINK}
-        self.sizes = {facts.id: min(facts.target, lowered.get(facts.id, facts.target)) - facts.leaving
+        self.sizes = {facts.id: min(facts.group.target, lowered.get(facts.id, facts.target)) - facts.leaving
                       for facts in world.groups.values()}
         self.minima = Minima(world)
 

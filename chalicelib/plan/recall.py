@@ -69,8 +69,10 @@ def _unregistered(world: World) -> dict[str, float]:
 
 
 def _paused(world: World, shrinkage: Shrinkage) -> dict[str, NodeMemory]:
-    """Nodes whose group is missing from what was read, so that nobody could judge them: their timers pause."""
-    if _all_read(world):
+    """Nodes whose group is missing from what was read, or whose machine is missing from a list that is shorter than the
+    vendor's own target, so that nobody could judge them: their timers pause."""
+    short = any(len({i.id for i in facts.group.instances}) < facts.group.target for facts in world.groups.values())
+    if _all_read(world) and not short:
         return {}
     unjudged = {node.name: world.memory.nodes[node.name] for node in world.snapshot.nodes
                 if node.name in world.memory.nodes and node.name not in world.group_of

@@ -39,7 +39,7 @@ class Absent:
         """Raises InvalidRequest."""
         self._refuse()
 
-    def release(self, operation: Operation) -> None:  # noqa: ARG002 - the protocol's parameter
+    def release(self, operation: Operation) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Raises InvalidRequest."""
         self._refuse()
 

@@ -57,10 +57,10 @@ class Provider(Protocol):
         refused (Conflict), before any write, if a target has become a node.
         """
 
-    def release(self, operation: Operation) -> None:
+    def release(self, operation: Operation) -> bool:
         """Take back what `remove` has prepared at the vendor for operation.targets and not carried out (a mark, a
-        protection taken off), so that nothing of it makes the vendor choose them later; idempotent. A removal that the
-        vendor has taken up already is left as it is. Raises ProviderError.
+        protection taken off), so that nothing of it makes the vendor choose them later; idempotent. False: the vendor
+        has taken the removal up, so that nothing can be taken back and the machines go. Raises ProviderError.
         """
 
     def shrink_target(self, operation: Operation) -> Outcome:

@@ -9,6 +9,7 @@ make the save Stale: the pass loads again and plans again, and nothing that the 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Sequence
 
 from chalicelib.model.memory import GroupMemory, Memory
@@ -29,12 +30,18 @@ class Memories:
         self._table, self._staging, self._clock = table, staging, clock
 
     def load(self, cluster: str) -> Memory:
-        """Everything that is remembered, with the operations still open. A cluster never seen has an empty Memory."""
+        """Everything that is remembered, with the operations still open. A cluster never seen has an empty Memory.
+
+        Raises StoreError, also for rows that this release cannot read: forgetting them would act on half a memory.
+        """
         for _ in range(TRIES):
             try:
                 memory, adoptions = to_memory(self._staging.view(cluster, MEMORY))
             except Torn:
                 continue
+            except (ValueError, zlib.error) as error:
+                raise StoreError(f"{cluster}: what is remembered cannot be read ({error}); run the release that wrote "
+                                 "it, or delete the cluster's rows of memory and start anew") from error
             for adoption in adoptions:
                 adopt(self._table, cluster, adoption)
             return memory

@@ -156,8 +156,10 @@ class InMemoryProvider:
                 self._delete(pool, handle)
             return self._accepted(operation)
 
-    def release(self, operation: Operation) -> None:
-        """See Provider. This cloud removes at once, so there is nothing to take back."""
+    def release(self, operation: Operation) -> bool:
+        """See Provider. This cloud removes at once: what was told has happened, or it never came."""
+        pool = self.pools.get(operation.group)
+        return pool is not None and all((target.handle or target.node) in pool.machines for target in operation.targets)
 
     def shrink_target(self, operation: Operation) -> Outcome:
         """See Provider."""

@@ -60,12 +60,12 @@ class ClusterApi:
         """Mark the targets' Machines, then lower the size by as many."""
         return self._outcome(remove, operation)
 
-    def release(self, operation: Operation) -> None:
-        """Take our marks off the targets' Machines, unless the size was lowered for them already."""
+    def release(self, operation: Operation) -> bool:
+        """Take our marks off the targets' Machines; False where the size was lowered for them already."""
         try:
-            release(self._context(), operation)
+            return release(self._context(), operation)
         except NotFound:
-            return      # the group is gone, and its Machines with it
+            return False    # the group is gone, and its Machines with it
 
     def shrink_target(self, operation: Operation) -> Outcome:
         """from_size -> to_size as long as every running machine stays."""

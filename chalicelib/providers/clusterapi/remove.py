@@ -73,16 +73,18 @@ def remove(context: Context, operation: Operation) -> Outcome:
     raise conflict
 
 
-def release(context: Context, operation: Operation) -> None:
-    """Take our marks off targets that are not to go any more; where the size was lowered for them already, they go.
-    Raises ProviderError."""
+def release(context: Context, operation: Operation) -> bool:
+    """Take our marks off targets that are not to go any more; False where the size was lowered for them already, or
+    where none of them lives any more. Raises ProviderError."""
     stands = _look(context, operation, _handles(operation)).standing
-    if stands.goal >= stands.size:
-        return
+    marked = all(each.mark(context.settings.keys) is not None for each in stands.targets)
+    if marked and stands.goal >= stands.size:
+        return False
     own = f"{MARK_PREFIX}{operation.id}/"
     for machine in stands.targets:
         if (machine.mark(context.settings.keys) or "").startswith(own):
             context.api.mark(machine, None)
+    return True
 
 
 def _handles(operation: Operation) -> dict[str, str]:

@@ -249,3 +249,25 @@ def test_every_step_says_when_and_none_waits() -> None:
         if not isinstance(outcome, Pending):
             break
         assert story.now - before == outcome.after
+
+
+def test_a_vendor_that_has_taken_the_removal_up_and_is_slow_is_seen_through_past_the_deadline() -> None:
+    """Untainted, the node would get pods that die with its machine."""
+    story = Story(polls=10_000)
+    story.group(2)
+    story.provider.on_delete = None
+    outcome = story.play(remove("g-1"))
+    assert outcome == Done({"removed": 1, "nodes": "g-1", "unconfirmed": "g-1"})
+    assert not kept(story, "g-1"), "its mark stays, and the next pass looks whether the vendor still removes it"
+    assert kept(story, "g-2")
+
+
+def test_a_vendor_that_refused_gives_the_node_back() -> None:
+    story = Story()
+    story.group(1)
+    operation = story.play_until(remove("g-1"), "delete")
+    story.provider.fail_next("remove", errors.Unauthorized("no"))
+    outcome = story.play(operation)
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Unauthorized"
+    assert kept(story, "g-1")

@@ -150,9 +150,17 @@ def test_one_nodes_trouble_is_its_own(scene: Scene) -> None:
     assert scene.apply(Mark("a", "cleanup"), Mark("b", "cleanup")) == ["b"]
 
 
-def test_a_cluster_that_lets_nobody_mark_is_asked_once(scene: Scene) -> None:
-    for name in ("a", "b", "c"):
+def test_a_cluster_that_lets_nobody_mark_is_asked_three_times(scene: Scene) -> None:
+    for name in ("a", "b", "c", "d", "e"):
         scene.node(name)
     scene.server.faults.add(Fault(method="PATCH", path="/api/v1/nodes/", status=403, times=9))
-    assert scene.apply(soften("a"), soften("b"), soften("c")) == []
-    assert scene.writes() == 1
+    assert scene.apply(*(soften(name) for name in "abcde")) == []
+    assert scene.writes() == 3
+
+
+def test_one_node_that_may_not_be_marked_holds_up_no_other(scene: Scene) -> None:
+    """As an admission webhook may have it."""
+    for name in ("a", "b", "c"):
+        scene.node(name)
+    scene.server.faults.add(Fault(method="PATCH", path="/api/v1/nodes/a", status=403, times=9))
+    assert [mark.node for mark in scene.apply(soften("a"), soften("b"), soften("c"))] == ["b", "c"]

@@ -1,0 +1,27 @@
+"""What an audit found in marking: taking off hundreds of old taints must not outlive the function."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import pytest
+
+from chalicelib.handlers import marking
+from chalicelib.model.plan import Mark
+from chalicelib.model.policy import Options
+from chalicelib.plan.marks import CLEANUP
+
+
+def test_hundreds_of_old_taints_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marking, "remove_taint", lambda *_, **__: True)
+    seconds = count(1_800_000_000)
+    nowhere: Any = None
+
+    def clock() -> float:
+        return float(next(seconds))     # every look at it takes a second
+
+    marks = tuple(Mark(f"n{number:03d}", CLEANUP) for number in range(500))
+    written = marking.apply(marks, nowhere, Options(), clock)
+    assert 1 <= len(written) <= marking.CLEANING
+    assert written == marks[: len(written)]

@@ -1,0 +1,54 @@
+"""What an audit found in decisions: removals beside a target that is being lowered, a list that came back empty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.memory import Memory, NodeMemory
+from chalicelib.model.node import TO_BE_DELETED, Taint
+from chalicelib.model.operation import OPERATION_ANNOTATION, Kind, Operation
+from tests.builders import NOW, ClusterBuilder
+
+
+def test_removals_beside_a_shrink_leave_the_minimum_of_what_it_leaves() -> None:
+    cluster = ClusterBuilder()
+    for name in ("a", "b", "c", "d"):
+        cluster.node(name, group="g")
+    cluster.group("g", min=3, target=6)
+    lowering = Operation(id="o", cluster="test", provider="test", group="g", kind=Kind.SHRINK, plan="p",
+                         created_at=NOW - 10.0, from_size=6, to_size=4)
+    plan = cluster.plan(Memory(operations=(lowering,)), unneeded=9999.0)
+    assert [removal.node for removal in plan.removals] == ["a"]
+    assert {v.reason.code.value for v in plan.unremovable} == {"NodeGroupMinSizeReached"}
+
+
+def test_a_list_of_machines_that_came_back_empty_wipes_no_timer() -> None:
+    cluster = ClusterBuilder().node("a", group="g").node("b", group="g").group("g")
+    known = Memory(nodes={name: NodeMemory(unneeded_since=NOW - 500.0, confirmed_at=NOW - 60.0) for name in "ab"})
+    cluster.groups[0] = msgspec.structs.replace(cluster.groups[0], instances=())
+    paused = NodeMemory(unneeded_since=NOW - 440.0, confirmed_at=NOW)
+    assert cluster.decide(known)[1].nodes == {"a": paused, "b": paused}
+
+
+def test_a_node_whose_machine_is_still_being_removed_keeps_the_mark_of_an_operation_that_is_over() -> None:
+    mark: dict[str, Any] = {"taints": (Taint(TO_BE_DELETED, "NoSchedule", str(int(NOW) - 700)),),
+            "annotations": {OPERATION_ANNOTATION: "remove-of-old"}, "unschedulable": True}
+    cluster = ClusterBuilder().node("a", group="g", **mark).node("b", group="g", **mark).group("g")
+    going, staying = cluster.groups[0].instances
+    cluster.groups[0] = msgspec.structs.replace(
+        cluster.groups[0], instances=(msgspec.structs.replace(going, state=InstanceState.DELETING), staying))
+    assert [(each.node, each.action) for each in cluster.plan().marks] == [("b", "cleanup")]
+
+
+def test_removals_beside_a_growth_that_may_fail_leave_the_minimum() -> None:
+    cluster = ClusterBuilder()
+    for name in ("a", "b", "c", "d"):
+        cluster.node(name, group="g", unschedulable=True)
+    cluster.group("g", min=3)
+    growing = Operation(id="o", cluster="test", provider="test", group="g", kind=Kind.GROW, plan="p",
+                        created_at=NOW - 10.0, from_size=4, to_size=8)
+    plan = cluster.plan(Memory(operations=(growing,)), unneeded=9999.0)
+    assert [removal.node for removal in plan.removals] == ["a"]

@@ -1,0 +1,21 @@
+"""What an audit found: a row of memory that nobody can read is an error that names cluster and remedy, no traceback."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.store.errors import StoreError
+from chalicelib.store.tables import BRAKE, GROUPS, NODES, BlobRow, MemoryRow
+from tests.unit.store.support import Bench
+
+
+@pytest.mark.parametrize("row", [
+    lambda cluster: MemoryRow(cluster, f"{GROUPS}g", text='{"size_wrong":[1]}', version="v"),
+    lambda cluster: MemoryRow(cluster, BRAKE, text="{", version="v"),
+    lambda cluster: BlobRow(cluster, f"{NODES}000", blob=b"rubbish", version="v", parts=1),
+])
+def test_memory_that_cannot_be_read_says_so(bench: Bench, row: object) -> None:
+    assert callable(row)
+    bench.store.table.write(bench.store.table.put(row(bench.cluster)))
+    with pytest.raises(StoreError, match=f"{bench.cluster}: what is remembered cannot be read"):
+        bench.load()
