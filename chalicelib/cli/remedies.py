@@ -89,6 +89,7 @@ _ADVICE: Mapping[Code, _Advice] = MappingProxyType({
     Code.DISRUPTION_LIMIT: _more,
     Code.DISRUPTION_BRAKE: _release,
     Code.OUTSIDE_WINDOW: _always("nothing but time; spec.maintenanceWindows says when"),
+    Code.GROUP_GROWING: _always("nothing but a moment: its group is being made larger"),
     Code.REMOVAL_FAILED: _always("mend what is named; it is tried again later, and the later the more often it failed"),
     Code.NOT_STARTED: _always("nothing but time; maxNodeStartupTime says how long a node may take to be ready"),
     Code.PROMISED: _always("nothing: it is needed for that pod"),

@@ -97,6 +97,7 @@ class Code(StrEnum):
     DISRUPTION_LIMIT = "MaxDisruption"                    # what, limit, until
     DISRUPTION_BRAKE = "DisruptionBrake"                  # nodes, of, share
     OUTSIDE_WINDOW = "MaintenanceWindow"                  # window, until
+    GROUP_GROWING = "NodeGroupGrowing"
     REMOVAL_FAILED = "RemovalFailed"                      # until, detail
     NOT_STARTED = "NotStarted"
     PROMISED = "PromisedToPendingPods"                    # pod

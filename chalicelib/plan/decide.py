@@ -40,6 +40,7 @@ def decide(snapshot: Snapshot, policy: Policy, memory: Memory, now: float, seed:
     floor = build(world, pending.nominated, columns)
     watch = Watch(clock)
     growth = grow(world, floor, pending, seed, watch)
-    shrinkage = shrink(world, floor, assume_unneeded_for, pending.hold, watch)
+    shrinkage = shrink(world, floor, assume_unneeded_for, pending.hold, watch,
+                       [scale_up.group for scale_up in growth.scale_ups])
     plan = intend(world, pending, growth, shrinkage, repair(world), seed)
     return plan, recall(world, shrinkage)

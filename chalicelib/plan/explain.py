@@ -178,6 +178,7 @@ _WORDS: dict[Code, tuple[_Text, _Text | None]] = {
     Code.OUTSIDE_WINDOW: (_fixed("maintenance windows forbid removals now"),
                           lambda r: _p(r, "window") + (
                               f", until {format_time(_n(r, 'until'))}" if "until" in r.params else "")),
+    Code.GROUP_GROWING: (_fixed("its node group is being grown just now"), None),
     Code.REMOVAL_FAILED: (_fixed("its removal failed"),
                           lambda r: f"{_p(r, 'detail')}; tried again after {format_time(_n(r, 'until'))}"),
     Code.NOT_STARTED: (_fixed("node has not started yet"), None),

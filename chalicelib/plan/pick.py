@@ -8,7 +8,7 @@ check that fails is a node's verdict. A zero-or-max group is one unit: all of it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import msgspec
@@ -64,10 +64,12 @@ class Picked(msgspec.Struct, Generic[_T], frozen=True):
 
 
 def pick(world: World, candidates: Sequence[_T], memory: Mapping[str, NodeMemory],
-         hold: Reason | None = None) -> Picked[_T]:
+         hold: Reason | None = None, grown: Collection[str] = ()) -> Picked[_T]:
     """Choose. candidates: in the order they were found, which decides among equals, so that one found before goes
-    first. memory: the next memory of every candidate, with its timer. hold: why none goes in this pass."""
-    sieve, braking, parallelism = _Sieve(world, memory, _pause(world, hold)), Braking(world), Parallelism(world)
+    first. memory: the next memory of every candidate, with its timer. hold: why none goes in this pass. grown: groups
+    that this pass makes larger."""
+    sieve = _Sieve(world, memory, _pause(world, hold), frozenset(grown))
+    braking, parallelism = Braking(world), Parallelism(world)
     held: dict[str, Reason] = {}
     wanted = [fit for unit in _units(world, candidates) if (fit := sieve.through(unit, held))]
     stop, pulled = braking.pull(sum(len(unit) for unit in wanted))
@@ -125,8 +127,9 @@ def _units(world: World, candidates: Iterable[_T]) -> list[list[_T]]:
 class _Sieve:
     """The first sieve, with what is left of sizes and minima after those that have passed."""
 
-    def __init__(self, world: World, memory: Mapping[str, NodeMemory], pause: Reason | None) -> None:
-        self.world, self.memory, self.pause = world, memory, pause
+    def __init__(self, world: World, memory: Mapping[str, NodeMemory], pause: Reason | None,
+                 grown: frozenset[str]) -> None:
+        self.world, self.memory, self.pause, self.grown = world, memory, pause, grown
         # A target that is being lowered is as low already, and one that is being raised may never be: what goes beside
         # either is taken from what is sure to be there.
         lowered = {op.group: op.to_size for op in world.memory.operations if op.is_open and op.kind is Kind.SHRINK}
@@ -197,6 +200,13 @@ def _failed_before(sieve: _Sieve, candidate: Removable) -> Reason | None:
     return Reason.of(Code.REMOVAL_FAILED, until=failed.until, detail=failed.why)
 
 
+def _growing(sieve: _Sieve, candidate: Removable) -> Reason | None:
+    """An increase that is not recorded yet may be asked for once more after a crash, if the size is what it was before.
+    A removal in between would make it so, and a machine would be bought twice (tests/faults, seed 190)."""
+    growing = candidate.group in sieve.grown or sieve.world.groups[candidate.group].growing
+    return Reason.of(Code.GROUP_GROWING) if growing else None
+
+
 def _group_minimum(sieve: _Sieve, candidate: Removable) -> Reason | None:
     """Nodes on their way out and those picked before are gone already (cases.md S5)."""
     least, size = sieve.world.groups[candidate.group].group.min, sieve.sizes[candidate.group]
@@ -218,6 +228,6 @@ def _group_cooldown(sieve: _Sieve, candidate: Removable) -> Reason | None:
 
 
 _CHECKS: tuple[Callable[[_Sieve, Removable], Reason | None], ...] = (
-    _unneeded_for_long, _failed_before, _on_completion, _young, _group_minimum, _cluster_minimum, _paused,
+    _unneeded_for_long, _failed_before, _on_completion, _young, _growing, _group_minimum, _cluster_minimum, _paused,
     _group_cooldown,
 )

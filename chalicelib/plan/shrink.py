@@ -7,7 +7,7 @@ Timers run whether or not anything may be removed just now; every node that stay
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import msgspec
 
@@ -50,9 +50,10 @@ class _Sorted(msgspec.Struct, frozen=True):
 
 
 def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None, hold: Reason | None = None,
-           watch: Watch | None = None) -> Shrinkage:
+           watch: Watch | None = None, grown: Collection[str] = ()) -> Shrinkage:
     """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least so many seconds. hold:
-    why none goes in this pass, though timers run. watch: for scaleDownSimulationTimeout; without it there is none."""
+    why none goes in this pass, though timers run. watch: for scaleDownSimulationTimeout; without it there is none.
+    grown: groups that this pass makes larger."""
     budgets = BudgetLedger(world.snapshot.budgets, world.snapshot.classes)
     before = _sort(world, floor, budgets)
     started, limit = (watch.spent() if watch else 0.0), world.options.scale_down_simulation_timeout
@@ -66,7 +67,7 @@ def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None,
     for candidate in found.candidates:
         name = candidate.node.name
         memory[name] = unneeded(candidate.node, world.memory.nodes.get(name, NodeMemory()), world, assume_unneeded_for)
-    picked = pick(world, found.candidates, memory, hold)
+    picked = pick(world, found.candidates, memory, hold, grown)
     verdicts.update({name: NodeVerdict(name, reason) for name, reason in picked.held.items()})
     free = {candidate.node.name for candidate in found.candidates}
     going = {candidate.node.name for candidate in picked.chosen}

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.policy import Window
-from chalicelib.plan.windows import never_allowed
 from chalicelib.policy.options import Read, check_options, check_prices
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.report import Path, Report
@@ -97,7 +96,11 @@ def _windows_open(draft: Draft, report: Report) -> None:
     """A cluster in which nothing is ever removed is seldom what somebody wants."""
     path = (*SPEC, "maintenanceWindows")
     given = draft.spec.get("maintenance_windows", ())
-    if given and not report.has_problem_under(path) and never_allowed(tuple(Window(**window) for window in given)):
+    if not given or report.has_problem_under(path):
+        return
+    from chalicelib.plan.windows import never_allowed  # as policy/windows.py has it
+
+    if never_allowed(tuple(Window(**window) for window in given)):
         report.warn(path, "no removal is ever allowed: the windows that forbid removals cover those that allow them")
 
 

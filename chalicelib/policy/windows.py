@@ -1,4 +1,8 @@
-"""spec.maintenanceWindows: when removals are allowed, as plan/windows.py understands it."""
+"""spec.maintenanceWindows: when removals are allowed, as plan/windows.py understands it.
+
+That module is imported where it is used: it brings cron and time zones, which functions that only look up a policy
+without windows shall not pay for.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,6 @@ from typing import Any
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import format_duration
-from chalicelib.plan.windows import check_cron, check_zone, shortest_gap
 from chalicelib.policy.parsers import UNSET, Kind, choice, duration, scalar, text
 from chalicelib.policy.report import Path, Report, quote
 from chalicelib.policy.schema import Field, Section, read_section
@@ -21,6 +24,8 @@ def _cron(given: str) -> str:
     if len(given) > _LONGEST_CRON:
         raise BadInput("", f"{quote(given)} is longer than {_LONGEST_CRON} characters",
                        "write it shorter, or as several windows")
+    from chalicelib.plan.windows import check_cron
+
     cron = " ".join(given.split())
     check_cron(cron)
     return cron
@@ -29,6 +34,8 @@ def _cron(given: str) -> str:
 def _zone(given: str) -> str:
     if not given[:1].isupper():     # the database's own names are; others exist on some machines and not on others
         raise BadInput("", f"{quote(given)} is not a time zone", "write it like Europe/Zurich or UTC")
+    from chalicelib.plan.windows import check_zone
+
     check_zone(given)
     return given
 
@@ -71,6 +78,8 @@ def read_windows(node: Node, path: Path, report: Report) -> Any:
 def _ends_before_it_opens_again(window: dict[str, Any], path: Path, report: Report) -> None:
     if "cron" not in window or "duration" not in window:
         return
+    from chalicelib.plan.windows import shortest_gap
+
     gap, lasts = shortest_gap(window["cron"]), window["duration"]
     if lasts > gap:
         most = format_duration(gap)

@@ -132,6 +132,9 @@ ROWS = (
     Row(Code.REMOVAL_FAILED, ("removal failed (pod shop/x cannot be evicted; tried again after", "mend what is named"),
         args=LONG, verdict="unneeded", until="2026-11-21T07:25:54Z", memory={"groups": {"g": {"failed_removals": {
             "n-0": {"until": AT + 300, "why": "pod shop/x cannot be evicted"}}}}}),
+    Row(Code.GROUP_GROWING, ("being grown just now", "nothing but a moment"), args=LONG, verdict="unneeded",
+        memory={"operations": [{**OPERATION, "id": "grow-1", "kind": "grow", "targets": [], "from_size": 3,
+                                "to_size": 4}]}),
     Row(Code.NOT_STARTED, ("has not started yet", "maxNodeStartupTime"), first={"ready": False, "created": NOW}),
     Row(Code.PROMISED, ("pending pods are expected on it (shop/wants)", "needed for that pod"),
         pods=(pod("wants", "1500m"),), holds="shop/wants"),

@@ -65,7 +65,7 @@ class Holding:
             verdict, names = self._verdict(pod)
             if verdict is not None and verdict is not MOVABLE:
                 if verdict.reason is not None:
-                    return blocked(node, pod, verdict.reason)
+                    return self._spent(node, asked) or blocked(node, pod, verdict.reason)
                 if verdict.action is Action.WAIT:
                     waits_for = pod.key
                 continue
@@ -77,6 +77,12 @@ class Holding:
             for name in names:
                 used[name] = used.get(name, 0) + 1
         return Moves(node, self._world.group_of[node.name], tuple(moving), tuple(asked), used, waits_for)
+
+    def _spent(self, node: Node, asked: list[tuple[Pod, tuple[str, ...]]]) -> NodeVerdict | None:
+        """The first pod that holds a node speaks for it, as upstream has it; here that may be one whose budget has
+        nothing left from the beginning."""
+        return next((blocked(node, pod, Reason.of(Code.NOT_ENOUGH_PDB, budget=name))
+                     for pod, names in asked for name in names if self._budgets.left(name) < 1), None)
 
     def _verdict(self, pod: Pod) -> tuple[Verdict | None, tuple[str, ...]]:
         """What the rules before the budgets say (None: the budgets decide), and the budgets that moving it uses."""

@@ -27,15 +27,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The whole run; the exit code."""
     args = _arguments(argv)
     # A function that dies is logged as a failure, and told here as what it is.
-    logging.getLogger(logger.name).setLevel(logging.CRITICAL)
-    warnings.simplefilter("ignore")
+    quiet = logging.getLogger(logger.name)
+    level = quiet.level
+    quiet.setLevel(logging.CRITICAL)
     lines: list[str] = []
 
     def put(line: str) -> None:
         lines.append(line)
         sys.stdout.write(f"{line}\n")
 
-    code = tell(args.nodes, args.seed, put)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code = tell(args.nodes, args.seed, put)
+    finally:
+        quiet.setLevel(level)
     if args.record is not None:
         args.record.write_text(recorded(args.record.read_text("utf-8"), lines), "utf-8")
     return code

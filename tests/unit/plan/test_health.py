@@ -275,7 +275,8 @@ def test_a_back_off_is_told_with_its_end_error_and_code() -> None:
     failed = Backoff(duration=300, until=NOW + 60, last_failed=NOW - 240, cls="OutOfStock", code="X1", message="none")
     told = group_verdict(cluster().group("g").plan(Memory(groups={"g": GroupMemory(backoff=failed)}))).backoff
     assert told is not None
-    assert (told.code, told.params) == (Code.GROUP_BACKOFF, {"until": NOW + 60, "error": "none", "code": "X1"})
+    assert (told.code, told.params) == (Code.GROUP_BACKOFF, {
+        "until": NOW + 60, "error": "none", "code": "X1", "class": "OutOfStock"})
 
 
 def test_a_group_whose_vendor_says_what_cannot_be_is_left_alone() -> None:
