@@ -1,4 +1,5 @@
-"""Remove machines that never became nodes (scale-down.md §11): there is nothing to drain and nothing to roll back.
+"""Remove machines that never became nodes (scale-down.md §11): there is nothing to drain, and nothing to roll back
+but what the vendor was told.
 
 A machine may have joined since it was planned. Then it is no longer what was meant, and it stays, with all the others
 of the operation: the next pass knows which of them are still meant. Nodes are looked for by the names that the plan
@@ -8,12 +9,18 @@ vendors. A provider that can find a machine's node by other means looks again it
 
 from __future__ import annotations
 
-from chalicelib.execute.grow import poll
+import msgspec
+
+from chalicelib.execute import grow
 from chalicelib.execute.recipe import Recipe
-from chalicelib.execute.vendor import ask
+from chalicelib.execute.settle import AGAIN
+from chalicelib.execute.vendor import OWN, ask
 from chalicelib.execute.world import World
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Failed, Outcome
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.errors import ProviderError
+
+_FAILURE = f"{OWN}failure"
 
 
 def delete(operation: Operation, world: World, now: float) -> Outcome:
@@ -26,7 +33,35 @@ def delete(operation: Operation, world: World, now: float) -> Outcome:
                 return Failed("Conflict", f"instance {target.instance} has joined as node {name} meanwhile")
     outcome = ask(world.provider.remove, operation)
     world.checkpoint("discard:called")
-    return outcome
+    return give_up(operation, outcome) if isinstance(outcome, Failed) else outcome
 
 
-DISCARD = Recipe(steps=(("delete", delete), ("poll", poll)))
+def poll(operation: Operation, world: World, now: float) -> Outcome:
+    """Where the deletion stands."""
+    outcome = grow.poll(operation, world, now)
+    return give_up(operation, outcome) if isinstance(outcome, Failed) else outcome
+
+
+def give_up(operation: Operation, failure: Failed) -> Outcome:
+    """What the vendor was told comes back first: a mark that stays would cost a machine its life later on."""
+    if operation.step == "release":
+        return failure
+    return Pending(0.0, "release", {**operation.data, _FAILURE: msgspec.json.encode(failure).decode()})
+
+
+def release(operation: Operation, world: World, now: float) -> Outcome:
+    """Take it back; then the discarding has failed, unless the vendor had taken it up already."""
+    del now
+    text = operation.data.get(_FAILURE, "")
+    failure = msgspec.json.decode(text, type=Failed) if text else Failed("InvalidRequest", "it was given up")
+    plain = msgspec.structs.replace(operation, data={}, step="")
+    try:
+        return failure if world.provider.release(plain) else Done({"removed": len(operation.targets)})
+    except AGAIN:
+        raise
+    except ProviderError:
+        return failure      # it will not have it for good: there is nobody who could be told
+
+
+DISCARD = Recipe(steps=(("delete", delete), ("poll", poll), ("release", release)), give_up=give_up,
+                 bounded=frozenset({"release"}), beyond=frozenset({"poll", "release"}))

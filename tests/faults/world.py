@@ -33,6 +33,10 @@ from tests.faults.weather import API, QUEUE, TABLE, Io, Strike, Weather
 _TABLE_READS = frozenset({"get_item", "batch_get_item", "query", "scan"})
 
 
+_LOG = (tuple(logging.getLogger(logger.name).handlers), logging.getLogger(logger.name).level)
+"""How the functions' log was before any of these worlds: they are not always closed in the order they were opened."""
+
+
 class FaultWorld(LocalWorld):
     """weather: what goes wrong; audit: what was done; trace: what happened, in words; process: who is running."""
 
@@ -70,7 +74,6 @@ class FaultWorld(LocalWorld):
     def start(self) -> None:
         """See LocalWorld. The log is listened to and goes nowhere else."""
         base = logging.getLogger(logger.name)
-        self._log = (base.handlers, base.level)
         base.handlers = [_Listener(self.audit)]
         base.setLevel(logging.ERROR)
         super().start()
@@ -78,8 +81,8 @@ class FaultWorld(LocalWorld):
     def close(self) -> None:
         """See LocalWorld."""
         base = logging.getLogger(logger.name)
-        base.handlers = self._log[0]
-        base.setLevel(self._log[1])
+        base.handlers, level = list(_LOG[0]), _LOG[1]
+        base.setLevel(level)
         super().close()
 
     def new_runtime(self) -> Runtime:

@@ -65,7 +65,7 @@ class ClusterApi:
         try:
             return release(self._context(), operation)
         except NotFound:
-            return False    # the group is gone, and its Machines with it
+            return True     # the group is gone: there is nothing to take back, and nobody left to choose a Machine
 
     def shrink_target(self, operation: Operation) -> Outcome:
         """from_size -> to_size as long as every running machine stays."""
