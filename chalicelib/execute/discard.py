@@ -21,6 +21,7 @@ from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.providers.errors import ProviderError
 
 _FAILURE = f"{OWN}failure"
+_SPARED = "Conflict"
 
 
 def delete(operation: Operation, world: World, now: float) -> Outcome:
@@ -30,7 +31,8 @@ def delete(operation: Operation, world: World, now: float) -> Outcome:
     for target in operation.targets:
         for name in sorted({target.node, target.handle.rpartition("/")[2]} - {""}):
             if world.cluster.node(name) is not None:
-                return Failed("Conflict", f"instance {target.instance} has joined as node {name} meanwhile")
+                joined = f"instance {target.instance} has joined as node {name} meanwhile"
+                return give_up(operation, Failed(_SPARED, joined))
     outcome = ask(world.provider.remove, operation)
     world.checkpoint("discard:called")
     return give_up(operation, outcome) if isinstance(outcome, Failed) else outcome
@@ -50,17 +52,26 @@ def give_up(operation: Operation, failure: Failed) -> Outcome:
 
 
 def release(operation: Operation, world: World, now: float) -> Outcome:
-    """Take it back; then the discarding has failed, unless the vendor had taken it up already."""
+    """Take it back; then the discarding has failed, unless the vendor had taken it up already. Where a machine was to
+    be spared it has failed in any case."""
     del now
-    text = operation.data.get(_FAILURE, "")
-    failure = msgspec.json.decode(text, type=Failed) if text else Failed("InvalidRequest", "it was given up")
+    failure = _why(operation)
     plain = msgspec.structs.replace(operation, data={}, step="")
     try:
-        return failure if world.provider.release(plain) else Done({"removed": len(operation.targets)})
+        given_back = world.provider.release(plain)
     except AGAIN:
         raise
     except ProviderError:
         return failure      # it will not have it for good: there is nobody who could be told
+    return failure if given_back or failure.cls == _SPARED else Done({"removed": len(operation.targets)})
+
+
+def _why(operation: Operation) -> Failed:
+    """The failure that it was given up for. One that cannot be read must not keep the operation from its end."""
+    try:
+        return msgspec.json.decode(operation.data.get(_FAILURE, ""), type=Failed)
+    except (msgspec.MsgspecError, UnicodeError):
+        return Failed("InvalidRequest", "why it was given up cannot be read any more")
 
 
 DISCARD = Recipe(steps=(("delete", delete), ("poll", poll), ("release", release)), give_up=give_up,

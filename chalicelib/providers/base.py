@@ -60,7 +60,7 @@ class Provider(Protocol):
     def release(self, operation: Operation) -> bool:
         """Take back what `remove` has prepared at the vendor for operation.targets and not carried out (a mark, a
         protection taken off), so that nothing of it makes the vendor choose them later; idempotent. False: the vendor
-        has taken the removal up, so that nothing can be taken back and the machines go. Raises ProviderError.
+        has taken the removal of all of them up, so that nothing can be taken back. Raises ProviderError.
         """
 
     def shrink_target(self, operation: Operation) -> Outcome:

@@ -159,7 +159,7 @@ class InMemoryProvider:
     def release(self, operation: Operation) -> bool:
         """See Provider. This cloud removes at once: what was told has happened, or it never came."""
         pool = self.pools.get(operation.group)
-        return pool is None or all((target.handle or target.node) in pool.machines for target in operation.targets)
+        return pool is None or any((target.handle or target.node) in pool.machines for target in operation.targets)
 
     def shrink_target(self, operation: Operation) -> Outcome:
         """See Provider."""
