@@ -24,7 +24,8 @@ from chalicelib.model.errors import BadInput
 
 preload(__name__)
 
-app = Chalice(app_name="outscaler")
+# Chalice's own set-up would raise the level of the logger of this name, which is ours, to ERROR.
+app = Chalice(app_name="outscaler", configure_logs=False)
 for _module in (tick, reconcile, act):
     app.register_blueprint(_module.blueprint)
 

@@ -1,0 +1,23 @@
+"""What the functions log is not for the framework to silence: an operator's first question is answered from it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import contextlib, io, sys
+from chalicelib.handlers.log import logger
+with contextlib.redirect_stdout(io.StringIO()):
+    import app
+logger.info("reconciled", cluster="shop")
+"""
+
+
+def test_a_line_is_logged_even_where_the_app_was_made_with_another_output() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, timeout=60,
+                          env={"AWS_DEFAULT_REGION": "eu-west-1", "PATH": ""}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert '"reconciled"' in done.stdout and done.stdout.count("\n") == 1
