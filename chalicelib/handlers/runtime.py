@@ -10,6 +10,7 @@ The rooms are imported when they are first used: the webhook needs no HTTP clien
 from __future__ import annotations
 
 import os
+import random
 import sys
 import time
 import uuid
@@ -21,7 +22,7 @@ from chalicelib.dispatch.send import Sender, SqsSender
 from chalicelib.handlers.policies import read
 from chalicelib.handlers.webhook.doors import Document, Doors
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Policy
+from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.secret import SecretUnavailable
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ SECRET_KEPT_FOR = 60.0
 
 ReadSecret = Callable[[str], str]
 Connect = Callable[[Policy], "Cluster"]
+Reach = Callable[[KubernetesAccess], "Cluster"]
 Build = Callable[[Policy, "Cluster", ReadSecret], Sequence["Provider"]]
 
 
@@ -77,18 +79,29 @@ def build(
     connect: Connect | None = None,
     providers: Build | None = None,
     owner: Callable[[], str] | None = None,
+    reach: Reach | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    chance: Callable[[], float] = random.random,
 ) -> Runtime:
-    """A runtime of these parts; what is left out is what Lambda uses."""
+    """A runtime of these parts; what is left out is what Lambda uses.
 
-    def connected(policy: Policy) -> Cluster:
+    reach: how any cluster is reached, by the way to it; a provider may need another than the policy's own. sleep and
+    chance (uniform in [0, 1)): how clients of clusters and vendors wait, and what spreads them.
+    """
+
+    def reached(access: KubernetesAccess) -> Cluster:
         from chalicelib.kube.connect import connect as to_cluster
 
-        return to_cluster(policy.kubernetes, read_secret, clock=clock)
+        return to_cluster(access, read_secret, clock=clock, sleep=sleep, jitter=chance)
+
+    to = reach or reached
 
     def registered(policy: Policy, cluster: Cluster, secret: ReadSecret) -> Sequence[Provider]:
+        from chalicelib.providers.means import Means
         from chalicelib.providers.registry import providers as for_policy
 
-        return for_policy(policy, cluster, secret, clock)
+        means = Means(connect=to, sleep=sleep, chance=chance, pacer=store.paces, shelf=store.shelf)
+        return for_policy(policy, cluster, secret, clock, means)
 
     def current(name: str) -> Document | None:
         stored = store.policies.current(name)
@@ -99,7 +112,7 @@ def build(
         store=store,
         sender=sender,
         read_secret=read_secret,
-        connect=connect or connected,
+        connect=connect or (lambda policy: to(policy.kubernetes)),
         providers=providers or registered,
         owner=owner or _new_owner,
         doors=Doors(current=current, load=read, read_secret=read_secret, clock=clock),

@@ -26,13 +26,15 @@ class InstanceError(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One machine. id equals Node.provider_id once it has joined; handle is what the provider removes it by."""
+    """One machine. id equals Node.provider_id once it has joined; handle is what the provider removes it by. held: why
+    the provider will not remove it just now (a person protects it there), empty where it would."""
 
     id: str
     state: InstanceState = InstanceState.RUNNING
     error: InstanceError | None = None
     handle: str = ""
     node: str = ""
+    held: str = ""
 
 
 class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -62,6 +64,8 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     instances: tuple[Instance, ...] = ()
     template: Node | None = None
     template_error: str = ""
+    template_volumes: dict[str, int] = {}   # CSI driver -> most volumes a new node attaches; 0: as many as one likes
+    template_devices: dict[str, int] = {}   # DRA driver -> devices a new node publishes
     error: str = ""
     options: GroupOptions = GroupOptions()
     priority: int = 0

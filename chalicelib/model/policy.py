@@ -120,7 +120,11 @@ class Prices(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 class KubernetesAccess(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """How to reach the cluster: a kubeconfig in a secret or a file, or an EKS cluster by name."""
+    """How to reach the cluster: a kubeconfig in a secret or a file, or an EKS cluster by name.
+
+    in_cluster_kubeconfig_secret: where upstream's autoscaler would run, if that is somewhere else (clusterapi.md §1.1);
+    the way in where there is no other. context: of kubeconfig_secret or kubeconfig_file.
+    """
 
     kubeconfig_secret: str = ""
     kubeconfig_file: str = ""
@@ -128,6 +132,12 @@ class KubernetesAccess(msgspec.Struct, frozen=True, omit_defaults=True, rename="
     eks_cluster: str = ""
     region: str = ""
     allow_insecure_tls: bool = False
+    in_cluster_kubeconfig_secret: str = ""
+
+    @property
+    def has_own_way(self) -> bool:
+        """Whether one of the first three ways is named."""
+        return bool(self.kubeconfig_secret or self.kubeconfig_file or self.eks_cluster)
 
 
 class Webhook(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

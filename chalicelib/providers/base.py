@@ -16,8 +16,9 @@ from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome
-from chalicelib.model.policy import GroupPolicy
+from chalicelib.model.policy import GroupPolicy, KubernetesAccess
 from chalicelib.model.snapshot import Gap
+from chalicelib.providers.means import Means
 
 
 class Observation(msgspec.Struct, frozen=True):
@@ -74,7 +75,7 @@ class Connection(msgspec.Struct, frozen=True):
     """What a provider is built from: the cluster, its group bounds and its own settings as checked by the policy.
 
     read_secret: secret name -> text, raises OutscalerError. kube: the workload cluster's client, for providers that
-    live in a Kubernetes API themselves (Cluster API); typed there.
+    live in a Kubernetes API themselves (Cluster API); typed there. access: how that client was told to get there.
     """
 
     cluster: str
@@ -83,3 +84,5 @@ class Connection(msgspec.Struct, frozen=True):
     read_secret: Callable[[str], str]
     kube: object | None
     now: Callable[[], float]
+    access: KubernetesAccess = KubernetesAccess()
+    means: Means = Means()

@@ -28,6 +28,7 @@ from chalicelib.providers.statuses import class_for
 T = TypeVar("T")
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_METADATA = frozenset({"100.100.100.200"})      # a vendor's metadata service: on the machine's own link, never with TLS
 _CHUNK = 65536
 _LONGEST_MESSAGE = 300
 _LONGEST_ASKED = 3600.0     # seconds; who names a year, or a number without end, is asked again all the same
@@ -109,7 +110,7 @@ class Http:
 
     def send(self, call: Call) -> Answer:
         """The answer, with a status below 300 and no HTML. Raises ProviderError, or BadInput for an address without TLS
-        that is not on this machine."""
+        that is neither on this machine nor its vendor's metadata service."""
         _check_address(call.url)
         attempts = self._limits.attempts if call.safe else 1
         for attempt in range(1, attempts + 1):
@@ -208,6 +209,6 @@ def _check_address(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme == "https" and parts.hostname:
         return
-    if parts.scheme == "http" and parts.hostname in _LOOPBACK:
-        return      # the emulators of this repository
+    if parts.scheme == "http" and parts.hostname in _LOOPBACK | _METADATA:
+        return      # the emulators of this repository, and what an instance is told about itself
     raise BadInput("endpoint", f"{parts.scheme}://{parts.hostname or ''} is not an https address", "write https://…")

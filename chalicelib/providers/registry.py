@@ -7,10 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.errors import BadInput, BadInputs, OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.providers.absent import Absent
 from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.means import Means
 
 
 def _clusterapi(connection: Connection) -> Provider:
@@ -19,8 +20,16 @@ def _clusterapi(connection: Connection) -> Provider:
     return make(connection)
 
 
-_AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType({"clusterapi": _clusterapi})
-_PLANNED = frozenset({"alicloud", "cherryservers", "exoscale", "huaweicloud"})
+def _alicloud(connection: Connection) -> Provider:
+    from chalicelib.providers.alicloud.provider import build as make
+
+    return make(connection)
+
+
+_AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType(
+    {"alicloud": _alicloud, "clusterapi": _clusterapi}
+)
+_PLANNED = frozenset({"cherryservers", "exoscale", "huaweicloud"})
 
 
 def names() -> tuple[str, ...]:
@@ -37,15 +46,38 @@ def build(name: str, connection: Connection) -> Provider:
     return make(connection)
 
 
+def mistakes(policy: Policy) -> tuple[BadInput, ...]:
+    """What the providers would refuse of a policy, told while somebody looks (which settings go together is known to
+    the provider alone). Nothing is read or sent; a provider that is not in this version has no say."""
+    found: list[BadInput] = []
+    for name in sorted(policy.providers.keys() & _AVAILABLE.keys()):
+        groups = tuple(group for group in policy.node_groups if group.provider == name)
+        connection = Connection(policy.name, policy.providers[name], groups, _unread, object(), lambda: 0.0,
+                                policy.kubernetes)
+        try:
+            build(name, connection)
+        except BadInputs as several:
+            found.extend(several.problems)
+        except BadInput as mistake:
+            found.append(mistake)
+    return tuple(found)
+
+
+def _unread(name: str) -> str:
+    raise OutscalerError(f"secret {name} is not read here")
+
+
 def providers(
-    policy: Policy, kube: object | None, read_secret: Callable[[str], str], now: Callable[[], float]
+    policy: Policy, kube: object | None, read_secret: Callable[[str], str], now: Callable[[], float],
+    means: Means | None = None,
 ) -> tuple[Provider, ...]:
     """All providers that a policy names, by name, for one pass. One that cannot be built stands in for itself
     (absent.py) and stops no other."""
-    made = []
+    made, means = [], means or Means()
     for name, settings in sorted(policy.providers.items()):
         groups = tuple(group for group in policy.node_groups if group.provider == name)
-        made.append(_built(name, Connection(policy.name, settings, groups, read_secret, kube, now)))
+        made.append(_built(name, Connection(policy.name, settings, groups, read_secret, kube, now, policy.kubernetes,
+                                            means)))
     return tuple(made)
 
 

@@ -14,9 +14,11 @@ from chalicelib.store.journal import KEPT, Journal
 from chalicelib.store.leases import Leases
 from chalicelib.store.memory import Memories
 from chalicelib.store.operations import Operations
+from chalicelib.store.paces import Paces
 from chalicelib.store.policies import Policies
 from chalicelib.store.release import Releases
 from chalicelib.store.schedule import Schedule
+from chalicelib.store.shelf import Shelf
 from chalicelib.store.staging import Staging
 
 
@@ -27,7 +29,7 @@ class Store:
     sleep, chance: how retries wait and what spreads them. client: a botocore client to be used instead of a new one.
     wrap: put between the store and that client, for injecting faults. journal_kept: seconds.
 
-    Methods raise StoreError (errors.py); storing a policy may also raise BadInput.
+    Methods raise StoreError (errors.py); storing a policy may also raise BadInput. paces and shelf never raise.
     """
 
     def __init__(
@@ -48,3 +50,5 @@ class Store:
         self.claims = Claims(self.table, clock)
         self.schedule = Schedule(self.table, clock)
         self.debounce = Debounce(self.table, clock)
+        self.paces = Paces(self.table, clock)
+        self.shelf = Shelf(self.table, clock)

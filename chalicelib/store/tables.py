@@ -23,9 +23,11 @@ give names to conditions; sending is client.py's business.
                           seen#<kind>#<digest>         SeenRow: debounce, first use of a signature
     !policies             <cluster>                    PolicyRow: the version in force
     !claims               <provider>#<group>           ClaimRow: the one cluster that a node group belongs to
+    !paces                <account and API>            PaceRow: how often a vendor was called lately
+    !shelf                <what it is>                 ShelfRow: a vendor's answer that seldom changes, compressed
 
 All that a pass must know begins with `memory`: one strongly consistent query reads it, and the head comes first.
-`!` cannot begin a cluster's name, so the two common partitions meet no cluster's own.
+`!` cannot begin a cluster's name, so the common partitions meet no cluster's own.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from pynamodb.models import Model
 
 PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE = "cluster", "item", "expires_at"
 
-POLICIES, CLAIMS = "!policies", "!claims"
+POLICIES, CLAIMS, PACES, SHELF = "!policies", "!claims", "!paces", "!shelf"
 LEASE, HEAD, MEMORY = "lease", "memory", "memory"
 GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
     "memory#group#", "memory#nodes#", "memory#operation#", "memory#template#", "memory#unregistered#"
@@ -193,3 +195,18 @@ class SeenRow(Row):
 
     until = InstantAttribute()
     by = UnicodeAttribute(null=True)
+
+
+class PaceRow(Row):
+    """A budget of calls. arrival: when it is untouched again (paces.py). held_until: the vendor asked for a pause."""
+
+    arrival = InstantAttribute(null=True)
+    held_until = InstantAttribute(null=True)
+
+
+class ShelfRow(Row):
+    """Something that is kept from `since` until `until`."""
+
+    blob = BinaryAttribute(null=True, legacy_encoding=False)
+    since = InstantAttribute(default=0.0)
+    until = InstantAttribute(default=0.0)

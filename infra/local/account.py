@@ -16,7 +16,7 @@ from chalicelib.kube.client import Cluster
 from chalicelib.kube.connect import connect
 from chalicelib.kube.secrets import SecretReader
 from chalicelib.kube.transport import Dial, open_line
-from chalicelib.model.policy import Policy
+from chalicelib.model.policy import KubernetesAccess
 from chalicelib.store import Store
 from infra.local.aws import REGION
 from infra.local.aws_faults import Faults
@@ -53,16 +53,20 @@ class Account:
         services = self._services
         secrets = Secrets(SecretReader(Mortal(services.secrets, life)), self._clock)
 
-        def connected(policy: Policy) -> Cluster:
+        def reached(access: KubernetesAccess) -> Cluster:
             life.check()
-            return connect(policy.kubernetes, secrets, clock=self._clock, sleep=self._clock.advance,
-                           jitter=lambda: 0.5, dial=self._dial)
+            return connect(access, secrets, clock=self._clock, sleep=self._clock.advance, jitter=_even, dial=self._dial)
 
         store = self._store(Mortal(self.faults.wrap(services.dynamodb), life))
         made = build(clock=self._clock, store=store, sender=Mortal(sender, life), read_secret=secrets,
-                     connect=connected, owner=owner)
+                     reach=reached, owner=owner, sleep=self._clock.advance, chance=_even)
         return dataclasses.replace(made, checkpoint=life.checkpoint, emit=emit)
 
     def _store(self, client: Any) -> Store:
         return Store(self._services.table, clock=self._clock, client=client, region=REGION,
-                     endpoint=self._services.endpoint, sleep=self._clock.advance, chance=lambda: 0.5)
+                     endpoint=self._services.endpoint, sleep=self._clock.advance, chance=_even)
+
+
+def _even() -> float:
+    """Chance as it is here: the same every time."""
+    return 0.5

@@ -21,13 +21,17 @@ ROOT = Path(__file__).resolve().parents[3]
 ANY = Operation("o", "prod", "p", "g", Kind.GROW, "plan", 0.0)
 
 
+ALICLOUD = {"region": "cn-hangzhou", "nodes": "0:5:asg-1", "credentialsSecret": "key"}
+
+
 def connection(kube: object | None = None, **settings: str) -> Connection:
     return Connection("test", settings, (), lambda name: name, kube, lambda: 0.0)
 
 
 def test_a_provider_is_built_by_its_name() -> None:
-    assert names() == ("clusterapi",)
+    assert names() == ("alicloud", "clusterapi")
     assert build("clusterapi", connection(kube=object())).name == "clusterapi"
+    assert build("alicloud", connection(**ALICLOUD)).name == "alicloud"
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,24 @@ def test_settings_and_connection_are_checked_before_anything_is_asked() -> None:
         build("clusterapi", connection())
     with pytest.raises(BadInput, match="autoDiscovery"):
         build("clusterapi", connection(kube=object(), autoDiscovery="asg:x"))
+    with pytest.raises(BadInput, match="no scaling group"):
+        build("alicloud", connection(region="cn-hangzhou", credentialsSecret="key"))
+
+
+def test_alicloud_is_built_without_asking_anybody() -> None:
+    def read_secret(name: str) -> str:
+        raise AssertionError(name)
+
+    assert build("alicloud", Connection("test", ALICLOUD, (), read_secret, None, lambda: 0.0)).name == "alicloud"
+
+
+def test_alicloud_loads_no_package_of_the_vendor() -> None:
+    code = (
+        "import sys, chalicelib.providers.alicloud.provider; "
+        "print([m for m in sys.modules if m.startswith(('alibabacloud', 'Tea', 'boto', 'chalicelib.providers.c'))])"
+    )
+    found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
 
 
 def test_a_policys_providers_get_their_own_settings_and_groups() -> None:
@@ -59,6 +81,7 @@ def test_a_policys_providers_get_their_own_settings_and_groups() -> None:
 @pytest.mark.parametrize(("name", "settings", "why"), [
     ("exoscale", {}, "provider exoscale: providers.exoscale: 'exoscale' is not available in this version"),
     ("clusterapi", {"autoDiscovery": "asg:x"}, "provider clusterapi: .*autoDiscovery"),
+    ("alicloud", {}, "provider alicloud: providers.alicloud.region: is missing"),
 ])
 def test_one_that_cannot_be_built_stands_in_for_itself_and_says_why(
     name: str, settings: dict[str, str], why: str
@@ -77,7 +100,8 @@ def test_one_that_cannot_be_built_stands_in_for_itself_and_says_why(
 def test_the_registry_loads_no_provider_and_no_http() -> None:
     code = (
         "import sys, chalicelib.providers.registry; "
-        "print([m for m in sys.modules if m.startswith(('chalicelib.providers.clusterapi', 'requests', 'urllib3'))])"
+        "packages = ('chalicelib.providers.alicloud', 'chalicelib.providers.clusterapi', 'requests', 'urllib3'); "
+        "print([m for m in sys.modules if m.startswith(packages)])"
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -1,0 +1,97 @@
+"""What a provider is given besides its settings: the table's budget and shelf, patience, and other clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+
+from chalicelib.handlers.runtime import Runtime, build
+from chalicelib.kube.client import Cluster
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import KubernetesAccess, Policy
+from chalicelib.providers import registry
+from chalicelib.providers.base import Provider
+from chalicelib.providers.means import Means
+from chalicelib.store import Store
+from infra.local.account import Account
+from infra.local.aws import create_table
+from infra.local.controllers.clock import ManualClock
+from infra.local.dynamodb.client import MemoryClient
+from infra.local.dynamodb.tables import Tables
+from infra.local.kube.server import ApiServer
+from infra.local.kube.store import ObjectStore
+from infra.local.mortality import Killed, Life
+from infra.local.services import QuickServices
+
+WAY = KubernetesAccess(kubeconfig_secret="management")
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[Means]:
+    """The means that the registry was handed, in order."""
+    seen: list[Means] = []
+
+    def providers(policy: Policy, kube: object, secret: object, now: object, means: Means) -> Sequence[Provider]:
+        del policy, kube, secret, now
+        seen.append(means)
+        return ()
+
+    monkeypatch.setattr(registry, "providers", providers)
+    return seen
+
+
+def _store(clock: ManualClock) -> Store:
+    client = MemoryClient(Tables())
+    create_table(client, "t")
+    return Store("t", clock=clock, client=client, region="eu-west-1")
+
+
+def _asked(rt: Runtime) -> None:
+    rt.providers(Policy(name="c"), cast(Cluster, None), rt.read_secret)
+
+
+def test_providers_share_the_tables_budget_and_shelf(given: list[Means]) -> None:
+    clock, slept = ManualClock(1000.0), list[float]()
+    store = _store(clock)
+    made = build(clock=clock, store=store, sender=cast(Any, None), read_secret=str, sleep=slept.append,
+                 chance=lambda: 0.25)
+    _asked(made)
+    (means,) = given
+    assert means.pacer is store.paces
+    assert means.shelf is store.shelf
+    means.sleep(2.0)
+    assert (slept, means.chance()) == ([2.0], 0.25)
+
+
+def test_another_cluster_is_reached_with_the_same_secrets_and_patience(given: list[Means]) -> None:
+    clock = ManualClock(1000.0)
+    with ApiServer(ObjectStore(clock)) as server:
+        made = build(clock=clock, store=_store(clock), sender=cast(Any, None),
+                     read_secret={"management": server.kubeconfig()}.__getitem__, sleep=clock.advance)
+        _asked(made)
+        there = cast(Cluster, given[0].connect(WAY))
+        assert b'"Namespace' in there.request("GET", "/api/v1/namespaces")
+        with pytest.raises(BadInput, match="no way to the cluster"):
+            given[0].connect(KubernetesAccess())
+
+
+def test_in_the_emulated_account_waiting_is_virtual_and_ends_with_the_function(given: list[Means]) -> None:
+    clock, lines = ManualClock(1000.0), list[str]()
+    account, life = Account(QuickServices(), clock), Life(lambda place: place == "here")
+    account.create()
+    with ApiServer(ObjectStore(clock)) as server:
+        account.put_secret("management", server.kubeconfig())
+        made = account.runtime(cast(Any, object()), life, str, lines.append)
+        _asked(made)
+        means = given[0]
+        means.sleep(30.0)
+        assert (clock.now(), means.chance()) == (1030.0, 0.5)
+        assert b'"Namespace' in cast(Cluster, means.connect(WAY)).request("GET", "/api/v1/namespaces")
+        with pytest.raises(Killed):
+            made.checkpoint("here")
+        with pytest.raises(Killed):
+            means.connect(WAY)
+        with pytest.raises(Killed):
+            means.shelf.get("anything")

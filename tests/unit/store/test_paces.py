@@ -1,0 +1,264 @@
+"""One budget of calls for all functions: never more than burst + rate · time, whoever asks, in whatever order."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+from functools import partial
+from itertools import pairwise
+
+import pytest
+
+from chalicelib.providers.means import Pace, Pacer
+from chalicelib.store import Store
+from chalicelib.store.paces import DIFFERENCE, LONGEST_HOLD
+from chalicelib.store.tables import PACES, PaceRow
+from infra.local.aws import create_table
+from infra.local.aws_faults import Faults, busy, lost_answer
+from infra.local.controllers.clock import ManualClock
+from infra.local.dynamodb.client import MemoryClient
+from infra.local.dynamodb.tables import Tables
+from tests.unit.store.support import START, Bench, Counter, all_at_once
+
+
+def _at(bench: Bench, instant: float) -> Bench:
+    """The same table, by another clock."""
+    return dataclasses.replace(bench, clock=ManualClock(instant), _store=None)
+
+
+def _pace(bench: Bench, rate: float = 2.0, burst: int = 10) -> Pace:
+    return Pace(f"vendor/{bench.cluster}/region/api", rate, burst)
+
+
+def test_a_burst_is_granted_at_once_and_then_the_rate(bench: Bench) -> None:
+    pacer: Pacer = bench.store.paces
+    pace = _pace(bench)
+    assert [pacer.take(pace, 5), pacer.take(pace, 5)] == [0.0, 0.0]
+    assert pacer.take(pace, 1) == pytest.approx(0.5)
+    bench.clock.advance(0.5)
+    assert pacer.take(pace, 1) == 0.0
+    assert pacer.take(pace, 4) == pytest.approx(2.0)
+    bench.clock.advance(1000)
+    assert pacer.take(pace, 10) == 0.0
+    assert pacer.take(pace, 1) > 0
+
+
+def test_whoever_waited_as_long_as_was_said_gets_his_calls(bench: Bench) -> None:
+    pacer, pace = bench.store.paces, _pace(bench, rate=3.0, burst=4)
+    for lot in (4, 1, 2, 3, 4, 1):
+        bench.clock.advance(pacer.take(pace, lot) and pacer.take(pace, lot) + 1e-3)
+        bench.clock.advance(4 / 3)
+        assert pacer.take(pace, 1) == 0.0
+
+
+def test_budgets_are_apart(bench: Bench) -> None:
+    pacer, one = bench.store.paces, _pace(bench)
+    other = Pace(one.key + "/another", 2.0, 10)
+    assert pacer.take(one, 10) == 0.0
+    assert pacer.take(other, 10) == 0.0
+    assert pacer.take(one, 1) > 0
+
+
+def test_it_costs_one_write_two_at_contention_and_none_where_it_is_refused(bench: Bench) -> None:
+    pacer, pace = bench.store.paces, _pace(bench)
+    costs = []
+    for lot in (5, 5, 1):
+        with Counter(bench) as counter:
+            pacer.take(pace, lot)
+        costs.append((len(counter.requests), counter.items_read))
+    assert costs == [(1, 0), (2, 0), (1, 0)]
+
+
+def test_a_lot_larger_than_the_burst_waits_for_a_full_bucket_and_is_paid_afterwards(bench: Bench) -> None:
+    pacer, pace = bench.store.paces, _pace(bench, rate=1.0, burst=2)
+    assert pacer.take(pace, 1) == 0.0
+    assert pacer.take(pace, 5) == pytest.approx(1.0)
+    bench.clock.advance(1.0)
+    assert pacer.take(pace, 5) == 0.0
+    assert pacer.take(pace, 1) == pytest.approx(4.0)
+
+
+def test_a_pause_that_the_vendor_asked_for_holds_everybody(bench: Bench) -> None:
+    pace = _pace(bench)
+    bench.store.paces.hold(pace, 7.0)
+    other = bench.fresh().paces
+    assert other.take(pace, 1) == pytest.approx(7.0)
+    other.hold(pace, 2.0)
+    assert other.take(pace, 1) == pytest.approx(7.0)
+    bench.clock.advance(7.0)
+    assert other.take(pace, 1) == 0.0
+
+
+def test_a_pause_is_kept_also_for_a_budget_in_use_and_lasts_an_hour_at_most(bench: Bench) -> None:
+    pacer, pace = bench.store.paces, _pace(bench)
+    assert pacer.take(pace, 3) == 0.0
+    pacer.hold(pace, 10 * LONGEST_HOLD)
+    assert pacer.take(pace, 3) == pytest.approx(LONGEST_HOLD)
+    bench.clock.advance(LONGEST_HOLD)
+    assert pacer.take(pace, 3) == 0.0
+
+
+@pytest.mark.parametrize("seconds", [0.0, -5.0, math.nan])
+def test_a_pause_that_is_none_holds_nobody(bench: Bench, seconds: float) -> None:
+    bench.store.paces.hold(_pace(bench), seconds)
+    assert bench.store.paces.take(_pace(bench), 1) == 0.0
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, math.inf, math.nan, 5e-324])
+def test_a_rate_that_is_none_sets_no_limit(bench: Bench, rate: float) -> None:
+    pace = _pace(bench, rate=rate)
+    assert bench.store.paces.take(pace, 1) == 0.0
+    bench.store.paces.hold(pace, 0.0)
+
+
+def test_no_calls_cost_nothing(bench: Bench) -> None:
+    with Counter(bench) as counter:
+        assert bench.store.paces.take(_pace(bench), 0) == 0.0
+    assert not counter.requests
+
+
+def test_a_clock_that_goes_back_waits_for_the_difference_and_not_longer(bench: Bench) -> None:
+    pace = _pace(bench)
+    assert bench.store.paces.take(pace, 10) == 0.0
+    behind = _at(bench, START - 30.0)
+    assert behind.store.paces.take(pace, 1) == pytest.approx(30.5)
+    behind.clock.advance(30.5)
+    assert behind.store.paces.take(pace, 1) == 0.0
+
+
+def test_a_row_that_no_honest_clock_wrote_stops_nobody(bench: Bench) -> None:
+    pace, ahead = _pace(bench), _at(bench, START + 86_400 * 365)
+    ahead.store.paces.take(pace, 1)
+    ahead.store.paces.hold(pace, 600.0)
+    pacer = bench.store.paces
+    assert pacer.take(pace, 1) == pytest.approx(0.5)        # thrown away, and an empty bucket in its place
+    bench.clock.advance(0.5)
+    assert pacer.take(pace, 1) == 0.0
+    assert pacer.take(pace, 1) > 0.0
+    pacer.hold(pace, 3.0)
+    assert pacer.take(pace, 1) == pytest.approx(3.0)
+
+
+def test_a_table_that_does_not_answer_is_no_limit(bench: Bench) -> None:
+    pace = _pace(bench)
+    bench.faults.instead("update_item", lost_answer(), lost_answer(), busy("ResourceNotFoundException"))
+    bench.store.paces.hold(pace, 60.0)
+    assert [bench.store.paces.take(pace, 10), bench.store.paces.take(pace, 10)] == [0.0, 0.0]
+    assert bench.store.paces.take(pace, 10) == 0.0          # and nothing had been booked
+
+
+def test_a_booking_whose_answer_got_lost_counts(bench: Bench) -> None:
+    pacer, pace = bench.store.paces, _pace(bench)
+    bench.faults.after("update_item", lost_answer())
+    assert pacer.take(pace, 10) == 0.0
+    assert pacer.take(pace, 1) > 0
+
+
+def test_somebody_quicker_between_two_writes_is_counted(bench: Bench) -> None:
+    pacer, pace = bench.store.paces, _pace(bench, burst=10)
+    other = bench.fresh(faults=Faults()).paces
+    assert pacer.take(pace, 1) == 0.0
+    bench.faults.before("update_item", lambda: None, lambda: other.take(pace, 9))
+    assert pacer.take(pace, 1) == pytest.approx(0.5)
+
+
+def test_a_row_is_left_to_dynamodb_once_nobody_draws_from_it(bench: Bench) -> None:
+    pace = _pace(bench)
+    bench.store.paces.take(pace, 10)
+    row = bench.store.table.get(PaceRow, PACES, pace.key)
+    assert row is not None
+    assert START + 5 < row.expires_at < START + 5 + 2 * 3600
+
+
+def test_a_key_that_is_too_long_for_the_table_is_kept_all_the_same(bench: Bench) -> None:
+    pace = Pace("x" * 5000 + bench.cluster, 1.0, 1)
+    assert bench.store.paces.take(pace, 1) == 0.0
+    assert bench.store.paces.take(pace, 1) == pytest.approx(1.0)
+
+
+def test_threads_at_once_get_the_burst_and_no_more(bench: Bench) -> None:
+    pace = _pace(bench, rate=0.001, burst=8)
+    stores = [bench.fresh() for _ in range(4)]
+
+    def draw(store: Store) -> int:
+        return sum(store.paces.take(pace, 1) == 0.0 for _ in range(6))
+
+    granted = all_at_once([partial(draw, store) for store in stores])
+    counts = [each for each in granted if isinstance(each, int)]
+    assert len(counts) == 4
+    assert sum(counts) == 8
+
+
+class _Callers:
+    """Functions with clocks of their own before one table, each of whose writes another may come before."""
+
+    def __init__(self, seed: int, skew: float) -> None:
+        self.random, self.now = random.Random(seed), START
+        self.client = MemoryClient(Tables())
+        create_table(self.client, "t")
+        self.pace = Pace("vendor", self.random.choice([0.3, 1.0, 3.0, 7.0]), self.random.choice([1, 3, 10]))
+        self.granted: list[tuple[float, int]] = []
+        self.depth = 0
+        self.paces = [self._made(self.random.uniform(-skew, skew)) for _ in range(5)]
+
+    def _made(self, off: float) -> Pacer:
+        faults = Faults()
+        store = Store("t", clock=lambda: self.now + off, client=self.client, wrap=faults.wrap, region="eu-west-1")
+        play = faults.play
+
+        def interleaved(method: str, call: object, arguments: dict[str, object]) -> object:
+            if self.depth < 3 and self.random.random() < 0.3:
+                self.take()
+            return play(method, call, arguments)    # type: ignore[arg-type]
+
+        faults.play = interleaved   # type: ignore[method-assign]
+        return store.paces
+
+    def take(self) -> None:
+        self.depth += 1
+        calls = self.random.randint(1, self.pace.burst)
+        if self.random.choice(self.paces).take(self.pace, calls) == 0.0:
+            self.granted.append((self.now, calls))
+        self.depth -= 1
+
+    def run(self, steps: int) -> None:
+        for _ in range(steps):
+            self.take()
+            self.now += self.random.choice([0.0, 0.0, 0.01, 0.3, 2.0, 30.0])
+
+    def most_above_the_rate(self) -> float:
+        """The largest number of calls in any stretch of time, less what the rate gives in it."""
+        best = level = 0.0
+        for (before, _), (at, calls) in pairwise([(START, 0), *self.granted]):
+            level = max(0.0, level - (at - before) * self.pace.rate) + calls
+            best = max(best, level)
+        return best
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_over_any_interleaving_no_more_than_burst_and_rate_is_granted(seed: int) -> None:
+    callers = _Callers(seed, skew=0.0)
+    callers.run(120)
+    assert len(callers.granted) > 5
+    assert callers.most_above_the_rate() <= callers.pace.burst + 1e-6
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_clocks_that_differ_cost_no_more_than_the_rate_in_their_difference(seed: int) -> None:
+    skew = 5.0
+    assert 2 * skew < DIFFERENCE
+    callers = _Callers(seed, skew)
+    callers.run(120)
+    assert len(callers.granted) > 5
+    assert callers.most_above_the_rate() <= callers.pace.burst + callers.pace.rate * 2 * skew + 1e-6
+
+
+def test_the_clock_of_the_tests_is_virtual() -> None:
+    """The budget asks the clock it was given, and no other."""
+    client = MemoryClient(Tables())
+    create_table(client, "t")
+    clock = ManualClock(1_000.0)
+    store = Store("t", clock=clock, client=client, region="eu-west-1")
+    assert store.paces.take(Pace("k", 1.0, 1), 1) == 0.0
+    assert store.paces.take(Pace("k", 1.0, 1), 1) == 1.0

@@ -1,0 +1,96 @@
+"""What is kept is found again for as long as it was meant to be, and nothing that goes wrong with it is told."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+
+import pytest
+
+from chalicelib.providers.means import Shelf
+from chalicelib.store.tables import SHELF, ShelfRow
+from infra.local.aws_faults import busy, lost_answer
+from infra.local.controllers.clock import ManualClock
+from tests.unit.store.support import START, Bench, Counter
+
+DAY = 86_400.0
+TYPES = b'[{"InstanceTypeId":"ecs.g7.large","CpuCoreCount":2,"MemorySize":8.0}]' * 400
+
+
+def test_what_was_put_there_is_found_again_by_another_function(bench: Bench) -> None:
+    shelf: Shelf = bench.store.shelf
+    shelf.put(f"types/{bench.cluster}", TYPES, DAY)
+    assert bench.fresh().shelf.get(f"types/{bench.cluster}") == TYPES
+    assert bench.fresh().shelf.get(f"types/{bench.cluster}/other") is None
+
+
+def test_it_is_kept_compressed_in_one_row(bench: Bench) -> None:
+    with Counter(bench) as counter:
+        bench.store.shelf.put(bench.cluster, TYPES, DAY)
+        bench.store.shelf.get(bench.cluster)
+    assert (counter.items_written, counter.items_read) == (1, 1)
+    row = bench.store.table.get(ShelfRow, SHELF, bench.cluster)
+    assert row is not None
+    assert len(row.blob) < len(TYPES) / 10
+
+
+def test_time_is_compared_and_not_left_to_dynamodb(bench: Bench) -> None:
+    bench.store.shelf.put(bench.cluster, TYPES, 100.0)
+    bench.clock.advance(99.9)
+    assert bench.store.shelf.get(bench.cluster) == TYPES
+    bench.clock.advance(0.1)
+    assert bench.store.shelf.get(bench.cluster) is None
+    row = bench.store.table.get(ShelfRow, SHELF, bench.cluster)
+    assert row is not None
+    assert START + 100 < row.expires_at < START + 100 + 2 * 3600
+
+
+def test_what_a_clock_far_ahead_has_put_there_is_not_believed(bench: Bench) -> None:
+    ahead, behind = (dataclasses.replace(bench, clock=ManualClock(START + by), _store=None) for by in (10 * DAY, -5.0))
+    ahead.store.shelf.put(bench.cluster, TYPES, DAY)
+    assert bench.store.shelf.get(bench.cluster) is None
+    bench.store.shelf.put(bench.cluster, TYPES, DAY)
+    assert behind.store.shelf.get(bench.cluster) == TYPES
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
+def test_a_time_that_is_none_keeps_nothing(bench: Bench, seconds: float) -> None:
+    bench.store.shelf.put(bench.cluster, TYPES, seconds)
+    assert bench.store.shelf.get(bench.cluster) is None
+
+
+def test_what_is_too_large_for_a_row_is_not_kept(bench: Bench) -> None:
+    noise = random.Random(1).randbytes(400_000)
+    bench.store.shelf.put(bench.cluster, noise, DAY)
+    assert bench.store.shelf.get(bench.cluster) is None
+    bench.store.shelf.put(bench.cluster, bytes(9 * 2**20), DAY)
+    assert bench.store.shelf.get(bench.cluster) is None
+    bench.store.shelf.put(bench.cluster, noise[:290_000], DAY)
+    assert bench.store.shelf.get(bench.cluster) == noise[:290_000]
+
+
+@pytest.mark.parametrize("damage", ["cut", "rubbish", "missing"])
+def test_a_row_that_cannot_be_read_counts_as_none(bench: Bench, damage: str) -> None:
+    bench.store.shelf.put(bench.cluster, TYPES, DAY)
+    row = bench.store.table.get(ShelfRow, SHELF, bench.cluster)
+    assert row is not None
+    row.blob = {"cut": row.blob[:-20], "rubbish": b"<html>", "missing": None}[damage]
+    bench.store.table.write(bench.store.table.put(row))
+    assert bench.store.shelf.get(bench.cluster) is None
+
+
+def test_a_table_that_does_not_answer_keeps_nothing_and_says_nothing(bench: Bench) -> None:
+    bench.faults.instead("put_item", lost_answer())
+    bench.store.shelf.put(bench.cluster, TYPES, DAY)
+    bench.faults.instead("get_item", busy("AccessDeniedException"))
+    assert bench.store.shelf.get(bench.cluster) is None
+    assert bench.store.shelf.get(bench.cluster) is None
+    bench.store.shelf.put(bench.cluster, TYPES, DAY)
+    assert bench.store.shelf.get(bench.cluster) == TYPES
+
+
+def test_a_key_that_is_too_long_for_the_table_is_kept_all_the_same(bench: Bench) -> None:
+    key = "k" * 3000 + bench.cluster
+    bench.store.shelf.put(key, b"", DAY)
+    assert bench.store.shelf.get(key) == b""
