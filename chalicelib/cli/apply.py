@@ -10,11 +10,11 @@ import argparse
 import difflib
 import time
 
-from chalicelib.cli.documents import place_of, read_document
+from chalicelib.cli.documents import load_document, place_of, read_document
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.remote import add_table_argument, open_store
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.load import digest, load
+from chalicelib.policy.load import digest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 if it is in force now, or was already."""
     text = read_document(args.file)
-    policy, warnings = load(text, place=place_of(args.file))
+    policy, warnings = load_document(text, place_of(args.file))
     for warning in warnings:
         warn(warning)
     from chalicelib.store import JournalEntry

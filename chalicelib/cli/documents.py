@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.policy import Policy
+from chalicelib.policy.load import load
 from chalicelib.policy.yaml_marks import MAX_BYTES
 
 STDIN = "-"
@@ -14,6 +16,20 @@ STDIN = "-"
 def place_of(path: str) -> str:
     """What messages call it."""
     return "stdin" if path == STDIN else path
+
+
+def load_document(text: str, place: str) -> tuple[Policy, tuple[str, ...]]:
+    """The policy and the warnings, with the providers asked as well; raises BadInputs with every mistake."""
+    from chalicelib.providers.registry import mistakes
+
+    policy, warnings = load(text, place=place)
+    if found := mistakes(policy):
+        raise BadInputs(tuple(BadInput(f"{place}: {_path(each.place)}", each.problem, each.remedy) for each in found))
+    return policy, warnings
+
+
+def _path(place: str) -> str:
+    return place if place.startswith("spec.") else f"spec.{place}"
 
 
 def read_document(path: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from chalicelib.cli import saved_memory, whatif
+from chalicelib.cli.live import live
 from chalicelib.cli.output import warn
 from chalicelib.cli.policy_groups import with_bounds
 from chalicelib.model.errors import BadInput
@@ -49,6 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
     source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
     parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
+    parser.add_argument("--management-kubeconfig", metavar="FILE", type=Path,
+                        help="the cluster that Cluster API's objects are in, if the policy has one of its own")
     parser.add_argument("--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json")
     parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers")
     parser.add_argument("--memory", metavar="FILE", type=Path, help="what is remembered, as --save-memory wrote it")
@@ -63,8 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read(args: argparse.Namespace) -> Case:
     """Read everything; raises BadInput."""
-    if args.snapshot is not None and args.context is not None:
-        raise BadInput("--context", "belongs to --kubeconfig, and --snapshot is given", "take it out")
+    for argument, given in (("--context", args.context), ("--management-kubeconfig", args.management_kubeconfig)):
+        if args.snapshot is not None and given is not None:
+            raise BadInput(argument, "belongs to --kubeconfig, and --snapshot is given", "take it out")
     policy = _policy(args)
     now = _now(args)
     memory = saved_memory.read(args.memory) if args.memory is not None else Memory()
@@ -144,33 +148,7 @@ def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
         snapshot = files.read(args.snapshot, node_groups=args.node_groups, cluster=policy.name, taken_at=now,
                               namespace=policy.options.namespace)
     else:
-        snapshot = _live(args, policy, now)
+        snapshot = live(args, policy, now)
         if args.node_groups is None:        # the providers have laid the policy's bounds over their own
             return snapshot
     return with_bounds(snapshot, policy.node_groups, place=args.policy.name if args.policy else "--policy", warn=warn)
-
-
-def _live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
-    """A snapshot of a live cluster; groups come from --node-groups, or from the policy's providers."""
-    from chalicelib.kube.connect import connect
-    from chalicelib.model.policy import KubernetesAccess
-    from chalicelib.providers.registry import providers as for_policy
-    from chalicelib.snapshot import files, live
-    from chalicelib.snapshot.observe import observe
-
-    access = KubernetesAccess(kubeconfig_file=str(args.kubeconfig), context=args.context or "",
-                              allow_insecure_tls=policy.kubernetes.allow_insecure_tls)
-    kube = connect(access, _no_secrets, clock=time.time)
-    if args.node_groups is not None:
-        return live.take(policy.name, kube, lambda nodes: (files.groups(args.node_groups, nodes), ()), now,
-                         namespace=policy.options.namespace)
-    if not policy.providers:
-        raise BadInput("--kubeconfig", "says nothing about node groups",
-                       "add --node-groups FILE, or --policy FILE with providers")
-    providers = for_policy(policy, kube, _no_secrets, time.time)
-    return live.take(policy.name, kube, lambda nodes: observe(providers, nodes), now,
-                     namespace=policy.options.namespace)
-
-
-def _no_secrets(name: str) -> str:
-    raise BadInput(f"secret {name}", "is not read from here", "name files instead of secrets when planning by hand")

@@ -11,12 +11,11 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli.documents import place_of, read_document
+from chalicelib.cli.documents import load_document, place_of, read_document
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.tables import Table
 from chalicelib.cli.text import one_line
 from chalicelib.model.errors import BadInput, BadInputs
-from chalicelib.policy.load import load
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -51,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 def _verdict(file: str) -> Verdict:
     place = place_of(file)
     try:
-        policy, warnings = load(read_document(file), place=place)
+        policy, warnings = load_document(read_document(file), place)
     except OSError as error:
         return Verdict(place, problems=(BadInput(place, error.strerror or str(error)),))
     except BadInputs as error:

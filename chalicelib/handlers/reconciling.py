@@ -190,9 +190,11 @@ def _world_key(policy: Policy, operation: Operation) -> str:
     """A group's name in the world: within the place that the provider's settings point at."""
     settings = policy.providers.get(operation.provider, {})
     access = policy.kubernetes
-    place = settings.get("kubeconfigSecret") or settings.get("zone") or settings.get("region") or (
-        access.kubeconfig_secret or access.kubeconfig_file or access.eks_cluster)
-    return f"{place}#{operation.group}"
+    inside = access.in_cluster_kubeconfig_secret
+    management = inside if settings.get("cloudConfigAuthoritative") == "true" else ""
+    places = (*map(settings.get, ("kubeconfigSecret", "kubeconfigFile", "zone", "region")), management,
+              access.kubeconfig_secret, access.kubeconfig_file, access.eks_cluster, inside)
+    return f"{next(filter(None, places), '')}#{operation.group}"
 
 
 def _without(snapshot: Snapshot, foreign: dict[str, str]) -> Snapshot:

@@ -85,10 +85,13 @@ class Cluster:
         body: object | None = None,
         content_type: str = "application/json",
         timeout: tuple[float, float] = _TIMEOUT,
+        attempts: int = _ATTEMPTS,
     ) -> bytes:
-        """The answer's body. body: bytes as they are, anything else as JSON; timeout: (connect, read) in seconds."""
+        """The answer's body. body: bytes as they are, anything else as JSON; timeout: (connect, read) in seconds, per
+        attempt; attempts: of a read, 1 for what can be done without."""
         payload = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-        return self._persist(Call(method.upper(), path, dict(query or {}), payload, content_type, timeout), bytes)
+        call = Call(method.upper(), path, dict(query or {}), payload, content_type, timeout)
+        return self._persist(call, bytes, attempts)
 
     def get(self, path: str, *, query: Mapping[str, str] | None = None) -> bytes:
         """One object, or one List that is known to be short; complete JSON, read again if it was cut."""
@@ -145,9 +148,9 @@ class Cluster:
 
         return self._persist(Call("GET", path, query, None, "", _TIMEOUT), read_head)
 
-    def _persist(self, call: Call, read: Callable[[bytes], T]) -> T:
+    def _persist(self, call: Call, read: Callable[[bytes], T], attempts: int = _ATTEMPTS) -> T:
         """One call, reads repeated as the module says. read turns the body into the result or raises DecodeError."""
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, attempts + 1):
             try:
                 body = self._authorised(call)
             except (Unavailable, TooMany) as error:
@@ -159,7 +162,7 @@ class Cluster:
                     problem = Unavailable(f"{call.path}: the answer is cut short or not what was asked for", status=200)
             lasting = isinstance(problem, Unavailable) and problem.lasting
             hopeless = lasting or problem.retry_after > _LONGEST_RETRY_AFTER
-            if call.method not in _SAFE or hopeless or attempt == _ATTEMPTS:
+            if call.method not in _SAFE or hopeless or attempt == attempts:
                 raise problem
             if problem.retry_after:
                 self._sleep(problem.retry_after)

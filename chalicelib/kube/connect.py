@@ -1,7 +1,7 @@
 """From the policy's `kubernetes` section to a connection: a kubeconfig in a secret or a file, or an EKS cluster.
 
 There is no default place. A Lambda function has no home directory and no service account of its own, so "in-cluster"
-means nothing here, and a policy that names no way in is wrong.
+is one more kubeconfig in a secret, named by the policy, and a policy that names no way in is wrong.
 """
 
 from __future__ import annotations
@@ -55,18 +55,22 @@ def connect(
 
 def _login(access: KubernetesAccess, read_secret: Callable[[str], str], clock: Callable[[], float]) -> Login:
     given = [name for name in ("kubeconfig_secret", "kubeconfig_file", "eks_cluster") if getattr(access, name)]
-    if len(given) != 1:
+    # Upstream's rule: what is named, else in-cluster (clusterapi.md §1.1).
+    secret = access.kubeconfig_secret or access.in_cluster_kubeconfig_secret
+    if len(given) > 1 or not (given or secret):
         problem = "names no way to the cluster" if not given else "names more than one way to the cluster"
-        raise BadInput(_PLACE, problem, "give exactly one of kubeconfigSecret, kubeconfigFile, eksCluster")
+        raise BadInput(_PLACE, problem, "give exactly one of kubeconfigSecret, kubeconfigFile, eksCluster, or "
+                       "inClusterKubeconfigSecret alone")
     if access.eks_cluster:
         return _eks(access, clock)
     if access.kubeconfig_file:
         return KubeconfigLogin(lambda _fresh: _from_file(access))
-    return KubeconfigLogin(lambda fresh: _from_secret(access, read_secret, fresh=fresh))
+    return KubeconfigLogin(lambda fresh: _from_secret(secret, access, read_secret, fresh=fresh))
 
 
-def _from_secret(access: KubernetesAccess, read_secret: Callable[[str], str], *, fresh: bool) -> Credential:
-    name = access.kubeconfig_secret
+def _from_secret(
+    name: str, access: KubernetesAccess, read_secret: Callable[[str], str], *, fresh: bool
+) -> Credential:
     text = read_secret.fresh(name) if fresh and isinstance(read_secret, FreshReader) else read_secret(name)
     return from_kubeconfig(
         text, context=access.context, place=f"kubeconfig secret {name}", allow_insecure_tls=access.allow_insecure_tls

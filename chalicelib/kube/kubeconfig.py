@@ -109,7 +109,7 @@ def _document(text: str, place: str) -> Mapping[str, Any]:
 
 def _context(document: Mapping[str, Any], wanted: str, place: str) -> tuple[str, Mapping[str, Any]]:
     name = wanted or _text(document, "current-context", place, required=False)
-    asked_at = "the policy's kubernetes.context" if wanted else f"{place}: current-context"
+    asked_at = "the policy's context" if wanted else f"{place}: current-context"
     if not name:
         known = ", ".join(_names(document, "contexts")) or "none"
         raise BadInput(asked_at, "names no context", f"name one of the contexts: {known}")

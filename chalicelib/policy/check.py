@@ -43,8 +43,21 @@ def _one_way_in(draft: Draft, report: Report) -> None:
     if len(ways) > 1:
         report.problem((*path, ways[1]), f"there is another way to the cluster already: {ways[0]}",
                        f"keep one of {known}")
-    elif not ways and not report.has_problem_under(path):
+    elif not ways and "in_cluster_kubeconfig_secret" not in draft.kubernetes and not report.has_problem_under(path):
         report.problem(path, "does not say how to reach the cluster", f"add one of {known}")
+
+
+_OF_EVERY_KUBECONFIG = frozenset({"allow_insecure_tls"})
+
+
+def _another_kubeconfig(draft: Draft) -> bool:
+    """Whether the document names a kubeconfig beside the one of the cluster itself."""
+    settings = (draft.providers or {}).get("clusterapi", {})
+    return "in_cluster_kubeconfig_secret" in (draft.kubernetes or {}) or _names_management(settings)
+
+
+def _names_management(settings: dict[str, str]) -> bool:
+    return "kubeconfigSecret" in settings or "kubeconfigFile" in settings
 
 
 def _access_details(draft: Draft, report: Report) -> None:
@@ -52,7 +65,7 @@ def _access_details(draft: Draft, report: Report) -> None:
     path = (*SPEC, "kubernetes")
     if "eks_cluster" in given:
         for attribute, key in (("context", "context"), ("allow_insecure_tls", "allowInsecureTls")):
-            if given.get(attribute):
+            if given.get(attribute) and not (attribute in _OF_EVERY_KUBECONFIG and _another_kubeconfig(draft)):
                 report.problem((*path, key), "belongs to a kubeconfig, and eksCluster needs none", f"take {key} out")
     elif "region" in given and not report.has_problem_under(path):
         report.problem((*path, "region"), "belongs to eksCluster",
@@ -130,6 +143,26 @@ def _one_way_to_discover(draft: Draft, report: Report) -> None:
                            "put it into the specs of autoDiscovery, or take autoDiscovery out")
 
 
+def _management(draft: Draft, report: Report) -> None:
+    """The way to the management cluster: one, and where a setting wants another than this cluster's, there is one."""
+    settings, access = (draft.providers or {}).get("clusterapi", {}), draft.kubernetes or {}
+    path = (*SPEC, "providers", "clusterapi")
+    if "kubeconfigSecret" in settings and "kubeconfigFile" in settings:
+        report.problem((*path, "kubeconfigFile"), "there is another way to the management cluster already: "
+                       "kubeconfigSecret", "keep one of the two")
+    if _names_management(settings) or report.has_problem_under((*SPEC, "kubernetes")):
+        return
+    if "context" in settings and not report.has_problem_under(path):
+        report.problem((*path, "context"), "belongs to a kubeconfig of the management cluster, and none is named here",
+                       "add kubeconfigSecret, or write the context into spec.kubernetes")
+    own = any(attribute in access for attribute in ACCESS_WAYS)
+    if settings.get("cloudConfigAuthoritative") == "true" and own and "in_cluster_kubeconfig_secret" not in access:
+        report.problem((*path, "cloudConfigAuthoritative"), "keeps spec.kubernetes for the workload cluster, and "
+                       "nothing else says where the management cluster is",
+                       "name its kubeconfig in spec.kubernetes.inClusterKubeconfigSecret or in kubeconfigSecret here, "
+                       "or take cloudConfigAuthoritative out")
+
+
 def _mode_given(draft: Draft, report: Report) -> None:
     if "mode" not in draft.spec and not report.has_problem_under((*SPEC, "mode")):
         report.warn(SPEC, "mode is not given, so it is shadow: planned and explained, nothing is changed")
@@ -152,5 +185,5 @@ def _prices(draft: Draft, report: Report) -> None:
 
 CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
     _one_way_in, _access_details, _bounds, _ids_once, _rules_once, _windows_once, _windows_open,
-    _groups_have_providers, _group_ids, _one_way_to_discover, _mode_given, _options, _prices,
+    _groups_have_providers, _group_ids, _one_way_to_discover, _management, _mode_given, _options, _prices,
 )

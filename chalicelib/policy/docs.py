@@ -125,7 +125,8 @@ def reference() -> str:
     parts = [
         _HEAD,
         _fields("The document", ROOT), _fields("metadata", METADATA), _fields("spec", SPEC),
-        _fields("spec.kubernetes", KUBERNETES, "Exactly one of kubeconfigSecret, kubeconfigFile and eksCluster."),
+        _fields("spec.kubernetes", KUBERNETES, "Exactly one of kubeconfigSecret, kubeconfigFile and eksCluster, or "
+                "inClusterKubeconfigSecret alone."),
         _fields("spec.nodeGroups[]", NODE_GROUP, "Ids are unique over all providers."),
         _fields("spec.prices", PRICES, _PRICES_NOTE),
         _fields("spec.maxDisruption", MAX_DISRUPTION, _BRAKE_NOTE),

@@ -48,6 +48,9 @@ KUBERNETES = Section(fields=(
           "Kubeconfig file; for commands and the local emulation."),
     Field("eksCluster", text("an EKS cluster's name", r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"), "eks_cluster",
           "EKS cluster, reached with the function's own AWS identity."),
+    Field("inClusterKubeconfigSecret", SECRET, "in_cluster_kubeconfig_secret",
+          "What upstream calls in-cluster, which a Lambda function is not: the way to this cluster where none of the "
+          "above is given, else to the management cluster of clusterapi (its cloudConfigAuthoritative)."),
     Field("context", _PLAIN_NAME, "context", "Context of the kubeconfig; its current one if not given."),
     Field("region", text("an AWS region", r"[a-z]{2}(-[a-z]+)+-[0-9]", "something like eu-central-2"), "region",
           "AWS region of the EKS cluster; the function's own if not given."),

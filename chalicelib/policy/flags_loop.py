@@ -44,8 +44,8 @@ GROUPS = (
         elsewhere("cluster-name", "The cluster's name.", "metadata.name"),
         elsewhere("cloud-provider", "The provider's name.", "it as a key of spec.providers"),
         elsewhere("cloud-config", "The provider's configuration file.", "its settings under spec.providers"),
-        boolean("clusterapi-cloud-config-authoritative", "false", "Which kubeconfig the management cluster has.",
-                "a management cluster of its own is not available in this version"),
+        elsewhere("clusterapi-cloud-config-authoritative", "Which kubeconfig the management cluster has.",
+                  "spec.providers.clusterapi.cloudConfigAuthoritative"),
     )),
     Group("Which groups exist", (
         elsewhere("nodes", "One group as <min>:<max>:<id>.",

@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.quantity import parse_amount
-from chalicelib.policy.parsers import DNS_LABEL, SECRET, UNSET, Kind, Read, choice, scalar, text, wrong
+from chalicelib.policy.alicloud import ALICLOUD, GROUP_ID
+from chalicelib.policy.parsers import DNS_LABEL, SECRET, UNSET, Kind, choice, scalar, text, wrong
+from chalicelib.policy.provider_kinds import DURATION_TEXT, YES_OR_NO, amount, lines_of
 from chalicelib.policy.report import Path, Report, closest, quote
 from chalicelib.policy.schema import LIKE_A_SECRET, Field, Section, entries_of, read_section
-from chalicelib.policy.yaml_marks import Mapping, Node, Scalar, Sequence
+from chalicelib.policy.yaml_marks import Mapping, Node, Scalar
 
 _LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z")
@@ -90,31 +91,6 @@ def _pattern(value: str) -> str:
 _PATTERN = scalar(_pattern, r"a regular expression, such as ^team\.")
 
 
-def lines_of(item: Read) -> Read:
-    """One value or a list of them, as one text with a line per value."""
-
-    def read(node: Node, path: Path, report: Report) -> Any:
-        if not isinstance(node, Sequence):
-            return item(node, path, report)
-        found = [item(each, (*path, index), report) for index, each in enumerate(node.items)]
-        return UNSET if any(value is UNSET for value in found) else "\n".join(found)
-
-    return read
-
-
-def amount(resource: str, example: str) -> Kind:
-    """A Kubernetes quantity of a resource, 0 or more, kept as it is written."""
-
-    def parse(value: str) -> str:
-        try:
-            parse_amount(resource, value)
-        except BadInput as error:
-            raise BadInput("", error.problem, f"write it like {example}") from None
-        return value
-
-    return Kind("quantity", scalar(parse, f"a quantity, such as {example}"))
-
-
 _CLUSTER_API = Section(fields=(
     Field("namespace", DNS_LABEL, "namespace",
           "Namespace of the MachineDeployments, MachineSets and MachinePools; all if not given."),
@@ -138,16 +114,31 @@ _CLUSTER_API = Section(fields=(
           "The same for ephemeral storage."),
     Field("syncMachineLabels", Kind("list of regular expressions", lines_of(_PATTERN), str.split), "syncMachineLabels",
           "Further labels that Cluster API was told to copy to Nodes (its --additional-sync-machine-labels)."),
-), refused={
-    # The provider cannot use it yet: refused while somebody looks, and not at the next tick.
-    "kubeconfigSecret": ("a management cluster of its own is not available in this version",
-                         "take it out, and run Cluster API in the cluster itself (clusterctl move)"),
-})
+    Field("kubeconfigSecret", SECRET, "kubeconfigSecret",
+          "Secret with the kubeconfig of the management cluster (upstream: --cloud-config), if that is another one."),
+    Field("kubeconfigFile", text("a file's path"), "kubeconfigFile",
+          "The same as a file; for commands and the local emulation."),
+    Field("context", text("a name without spaces", r"[^\s\x00-\x1f\x7f]{1,256}"), "context",
+          "Context of the management cluster's kubeconfig; its current one if not given."),
+    Field("cloudConfigAuthoritative", YES_OR_NO, "cloudConfigAuthoritative",
+          "The management cluster is never the one of spec.kubernetes; without a kubeconfig here it is that of "
+          "spec.kubernetes.inClusterKubeconfigSecret (upstream: --clusterapi-cloud-config-authoritative).",
+          default="false"),
+    Field("allowPoolShrink", YES_OR_NO, "allowPoolShrink",
+          "Remove nodes from MachinePools without Machines by lowering the size; which machine goes is then chosen by "
+          "the infrastructure, so another node than the drained one may be lost.", default="false"),
+    Field("zoneFromFailureDomain", YES_OR_NO, "zoneFromFailureDomain",
+          "A new node's zone is the resource's failureDomain, unless an annotation or a real node says otherwise.",
+          default="true"),
+    Field("stuckAfter", DURATION_TEXT, "stuckAfter",
+          "A Machine whose infrastructure fails for so long (conditions) counts as failed; never if not given."),
+))
 
 PROVIDERS = {
     table.name: table
     for table in (
-        ProviderTable("alicloud", available=False),
+        ProviderTable("alicloud", available=True, section=ALICLOUD, group_id=GROUP_ID,
+                      group_example="asg-bp18p2yfxow2dloq0001"),
         ProviderTable("cherryservers", available=False),
         ProviderTable("clusterapi", available=True, section=_CLUSTER_API,
                       group_id=r"(MachineDeployment|MachineSet|MachinePool)/[^/]+/[^/]+\Z",

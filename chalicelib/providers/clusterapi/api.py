@@ -5,6 +5,7 @@ The client's package and this one may not know each other, so it is met as a Pro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
@@ -12,14 +13,20 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from chalicelib.model.errors import OutscalerError
+from chalicelib.providers.clusterapi.clusters import Cluster
 from chalicelib.providers.clusterapi.keys import Keys
 from chalicelib.providers.clusterapi.wire import Machine, Resource, Scale
-from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient
+from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient, Unauthorized
 from chalicelib.providers.statuses import class_for
 
 MERGE_PATCH = "application/merge-patch+json"
 DEPLOYMENT, SET, POOL, MACHINE = "MachineDeployment", "MachineSet", "MachinePool", "Machine"
-PLURALS = {DEPLOYMENT: "machinedeployments", SET: "machinesets", POOL: "machinepools", MACHINE: "machines"}
+CLUSTER = "Cluster"
+PLURALS = {
+    DEPLOYMENT: "machinedeployments", SET: "machinesets", POOL: "machinepools", MACHINE: "machines",
+    CLUSTER: "clusters",
+}
+_VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
 
 T = TypeVar("T")
 
@@ -76,28 +83,38 @@ class _ServedList(msgspec.Struct):
     resources: list[_Served] | None = None
 
 
-def served_version(kube: KubeApi, group: str, wanted: str) -> str:
-    """The version to speak: the wanted one as it is, else the one the server prefers (clusterapi.md §1.2).
+class Served(msgspec.Struct, frozen=True):
+    """What the API group offers: the version to speak, and the kinds that it has, None where nobody asked."""
 
-    Raises InvalidRequest where the server has no such group.
+    version: str
+    kinds: frozenset[str] | None = None
+
+
+def discover(kube: KubeApi, group: str, wanted: str, *, kinds: bool = True) -> Served:
+    """The version to speak, the wanted one or else the one the server prefers, and its kinds (clusterapi.md §1.2).
+
+    kinds False saves a call where only the version is asked for. A wanted version is looked up all the same: with one
+    that is not served every object would seem to be gone. Raises InvalidRequest where group or version is not served.
     """
-    if wanted:
-        return wanted
+    version = wanted or _preferred(kube, group)
+    return Served(version, _kinds(kube, group, version) if kinds or wanted else None)
+
+
+def _preferred(kube: KubeApi, group: str) -> str:
     try:
         found = decode(_call(kube, "GET", f"/apis/{group}"), _Group)
     except NotFound:
         raise InvalidRequest(
-            f"this cluster does not serve the API group {group}; install Cluster API here, or name the group it uses "
-            "in providers.clusterapi.group"
+            f"this cluster does not serve the API group {group}; install Cluster API there, name the group it uses in "
+            "providers.clusterapi.group, or the cluster it is in with providers.clusterapi.kubeconfigSecret"
         ) from None
     version = found.preferred_version.version or next((v.version for v in found.versions or ()), "")
-    if not version:
-        raise InvalidRequest(f"the API group {group} serves no version")
+    if not _VERSION.match(version):
+        raise InvalidRequest(f"the API group {group} serves no version" + (f" but {version[:40]!r}" if version else ""))
     return version
 
 
-def served_kinds(kube: KubeApi, group: str, version: str) -> frozenset[str]:
-    """The kinds that group and version serve; raises InvalidRequest where that version is not served."""
+def _kinds(kube: KubeApi, group: str, version: str) -> frozenset[str]:
     try:
         found = decode(_call(kube, "GET", f"/apis/{group}/{version}"), _ServedList)
     except NotFound:
@@ -109,10 +126,13 @@ def served_kinds(kube: KubeApi, group: str, version: str) -> frozenset[str]:
 
 
 class Api:
-    """The calls of one API group and version. Every method raises ProviderError and nothing else."""
+    """The calls of one API group and version. Every method raises ProviderError and nothing else.
 
-    def __init__(self, kube: KubeApi, keys: Keys, version: str) -> None:
-        self._kube, self._keys = kube, keys
+    kube: the management cluster; workload: the cluster of the Nodes, where that is another one.
+    """
+
+    def __init__(self, kube: KubeApi, keys: Keys, version: str, workload: KubeApi | None = None) -> None:
+        self._kube, self._keys, self._workload = kube, keys, workload or kube
         self._base = f"/apis/{keys.group}/{version}"
 
     def _path(self, kind: str, namespace: str, *rest: str) -> str:
@@ -130,6 +150,13 @@ class Api:
     def machine(self, namespace: str, name: str) -> Machine:
         """One Machine."""
         return decode(_call(self._kube, "GET", self._path(MACHINE, namespace, name)), Machine)
+
+    def cluster_paused(self, namespace: str, name: str) -> bool:
+        """Whether the Cluster's spec pauses all that belongs to it (D29); False where that may not be read."""
+        try:
+            return decode(_call(self._kube, "GET", self._path(CLUSTER, namespace, name)), Cluster).paused
+        except (NotFound, Unauthorized):
+            return False
 
     def scale(self, kind: str, namespace: str, name: str) -> Scale:
         """The live size, with the version that a change of it must still find."""
@@ -155,13 +182,13 @@ class Api:
             raise Transient(f"{MACHINE} {machine.handle}: the API server's answer does not have the mark that was set")
 
     def nodes(self) -> list[msgspec.Raw]:
-        """The cluster's Nodes, undecoded; asked for only where the caller was not given them."""
-        return self._all("/api/v1/nodes")
+        """The workload cluster's Nodes, undecoded; asked for only where the caller was not given them."""
+        return self._all("/api/v1/nodes", self._workload)
 
-    def _all(self, path: str) -> list[msgspec.Raw]:
+    def _all(self, path: str, kube: KubeApi | None = None) -> list[msgspec.Raw]:
         items: list[msgspec.Raw] = []
         with _translated("LIST", path):
-            for page in self._kube.list_pages(path):
+            for page in (kube or self._kube).list_pages(path):
                 if page.first:
                     items = []
                 items.extend(decode(page.body, _List).items or ())

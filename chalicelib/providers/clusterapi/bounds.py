@@ -16,6 +16,7 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.keys import Keys
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_LONGEST, _SHOWN = 19, 40       # digits of what Go's parser takes; characters of a wrong text that are repeated
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -47,6 +48,7 @@ def _annotation(annotations: Mapping[str, str], key: str, place: str) -> int | N
     if text is None:
         return None
     # int() would also take spaces, underscores and other scripts' digits; Go's parser, which users know, does not.
-    if not _INTEGER.match(text):
-        raise BadInput(place, f"annotation {key} is {text!r}", "write a whole number in digits")
+    # And a text of a million digits must not cost the other groups theirs.
+    if not _INTEGER.match(text) or len(text) > _LONGEST:
+        raise BadInput(place, f"annotation {key} is {text[:_SHOWN]!r}", "write a whole number in digits")
     return int(text)

@@ -1,7 +1,7 @@
-"""What a new node will offer, from the capacity annotations (clusterapi.md §5).
+"""What a new node will offer: the infrastructure's word first, the capacity annotations over it (clusterapi.md §5).
 
-One unreadable amount makes the whole capacity unusable, as upstream has it: half a machine in a plan is worse
-than none.
+One unreadable annotation makes the whole capacity unusable, as upstream has it: half a machine in a plan is worse
+than none. What the infrastructure object says wrongly costs that entry alone, for nobody here can mend it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,27 @@ from chalicelib.providers.clusterapi.keys import CAPACITY
 
 DEFAULT_PODS = 110
 _QUANTITIES = {"cpu": CPU, "memory": MEMORY, "ephemeral-disk": EPHEMERAL}
-_INTEGER = re.compile(r"[+-]?[0-9]+\Z")
+_NEEDED = (("cpu", CPU), ("memory", MEMORY))
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}\Z")
 
 
 class Capacity(msgspec.Struct, frozen=True):
-    """amounts: cpu in millicores, memory and storage in bytes, the rest in pieces. problem: why no node can be made."""
+    """amounts: cpu in millicores, memory and storage in bytes, the rest in pieces. devices: the gpu-count, 0 for none.
+    problem: why no node can be made."""
 
     amounts: dict[str, int]
+    devices: int = 0
     problem: str = ""
     warnings: tuple[str, ...] = ()
 
 
+def suffices(capacity: Capacity) -> bool:
+    """Whether the annotations alone make a node, or spoil it: then the infrastructure object is not asked (D9)."""
+    return bool(capacity.problem) or all(resource in capacity.amounts for _, resource in _NEEDED)
+
+
 def read_capacity(annotations: Mapping[str, str]) -> Capacity:
-    """The capacity that the annotations give; with a problem where cpu and memory do not both come out of it.
+    """What the annotations give, with a problem where one of them cannot be read.
 
     Absent, empty and zero are all "not given"; a negative amount is left out with a warning (D16).
     """
@@ -39,17 +47,27 @@ def read_capacity(annotations: Mapping[str, str]) -> Capacity:
     try:
         for name, resource in _QUANTITIES.items():
             amounts[resource] = _positive(_quantity(annotations, name, resource), name, warnings)
-        if kind := annotations.get(CAPACITY + "gpu-type", ""):
-            amounts[kind] = _positive(_whole(annotations, "gpu-count"), "gpu-count", warnings)
-        amounts[PODS] = _positive(_whole(annotations, "maxPods"), "maxPods", warnings) or DEFAULT_PODS
+        devices = _positive(_whole(annotations, "gpu-count"), "gpu-count", warnings)
+        if kind := _gpu_type(annotations):
+            amounts[kind] = devices
+        amounts[PODS] = _positive(_whole(annotations, "maxPods"), "maxPods", warnings)
     except BadInput as bad:
-        return Capacity({}, str(bad), tuple(warnings))
-    amounts = {resource: amount for resource, amount in amounts.items() if amount}
-    missing = [name for name, resource in (("cpu", CPU), ("memory", MEMORY)) if resource not in amounts]
-    if missing:
-        wanted = " and ".join(CAPACITY + name for name in missing)
-        return Capacity(amounts, f"nothing says what a new node would offer; set {wanted}", tuple(warnings))
-    return Capacity(amounts, "", tuple(warnings))
+        return Capacity({}, 0, str(bad), tuple(warnings))
+    return Capacity({name: amount for name, amount in amounts.items() if amount}, devices, "", tuple(warnings))
+
+
+def merged(annotated: Capacity, infrastructure: Mapping[str, int], hint: str = "") -> Capacity:
+    """The whole capacity, per resource the annotation's word before the infrastructure's; 110 pods where neither says
+    how many (D18). With a problem where cpu and memory do not both come out of it. hint: why the infrastructure gave
+    nothing."""
+    if annotated.problem:
+        return annotated
+    amounts = {PODS: DEFAULT_PODS, **infrastructure, **annotated.amounts}
+    missing = [CAPACITY + name for name, resource in _NEEDED if not amounts.get(resource)]
+    if not missing:
+        return msgspec.structs.replace(annotated, amounts=amounts)
+    problem = f"nothing says what a new node would offer; set {' and '.join(missing)}"
+    return msgspec.structs.replace(annotated, amounts=amounts, problem=f"{problem} ({hint})" if hint else problem)
 
 
 def _quantity(annotations: Mapping[str, str], name: str, resource: str) -> int:
@@ -67,8 +85,16 @@ def _whole(annotations: Mapping[str, str], name: str) -> int:
     if not text:
         return 0
     if not _INTEGER.match(text):
-        raise BadInput(f"annotation {CAPACITY}{name}", f"{text!r} is not a whole number", "write it in digits")
+        raise BadInput(f"annotation {CAPACITY}{name}", f"{text[:40]!r} is not a whole number", "write it in digits")
     return int(text)
+
+
+def _gpu_type(annotations: Mapping[str, str]) -> str:
+    kind = annotations.get(CAPACITY + "gpu-type", "")
+    if kind in {CPU, MEMORY, EPHEMERAL, PODS}:
+        place, remedy = f"annotation {CAPACITY}gpu-type", "name the resource that pods ask for, such as nvidia.com/gpu"
+        raise BadInput(place, f"{kind!r} is not a device", remedy)
+    return kind
 
 
 def _positive(amount: int, name: str, warnings: list[str]) -> int:

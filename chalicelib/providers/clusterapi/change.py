@@ -8,7 +8,7 @@ import msgspec
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.api import MACHINE, SET, Api, decode
+from chalicelib.providers.clusterapi.api import MACHINE, POOL, SET, Api, decode
 from chalicelib.providers.clusterapi.owners import controller
 from chalicelib.providers.clusterapi.settings import Settings
 from chalicelib.providers.clusterapi.subject import Subject, read_subject
@@ -45,14 +45,15 @@ def check_maximum(subject: Subject, size: int) -> None:
 
 
 def machines_of(api: Api, subject: Subject, sets: Sequence[Resource]) -> tuple[list[Machine], list[Machine]]:
-    """(the group's Machines, all others of its namespace), both sorted by name. Raises Transient if one of them cannot
-    be read, for it might be the group's, and the count would be wrong."""
-    owners = {each.metadata.uid for each in sets}
+    """(the group's Machines, all others of its namespace), the former sorted by name. Raises Transient if one of them
+    cannot be read, for it might be the group's, and the count would be wrong."""
+    owned_by = POOL if subject.kind == POOL else SET
+    owners = {subject.resource.metadata.uid} if subject.kind == POOL else {each.metadata.uid for each in sets}
     mine: list[Machine] = []
     others: list[Machine] = []
     for item in api.objects(MACHINE, subject.namespace):
         machine = decode(item, Machine)
-        (mine if controller(machine.metadata, SET) in owners else others).append(machine)
+        (mine if controller(machine.metadata, owned_by) in owners else others).append(machine)
     mine.sort(key=lambda each: each.metadata.name)
     return mine, others
 

@@ -42,7 +42,7 @@ def own_cluster(
     }
     configured = cluster_names(specs)
     if written:
-        ours = [each for each in written if configured is None or each.name in configured]
+        ours = [each for each in _placed(written) if configured is None or each.name in configured]
         if not ours:
             return Doubt(
                 f"the Nodes belong to {_list(written)}, but clusterName is {', '.join(sorted(configured or ()))}: "
@@ -56,8 +56,15 @@ def own_cluster(
         )
     found = {each for each in discovered if each.name in configured}
     return _single(list(found)) if found else Doubt(
-        f"no MachineDeployment or MachineSet of cluster {', '.join(sorted(configured))} is in the namespaces searched"
+        f"no MachineDeployment, MachineSet or MachinePool of cluster {', '.join(sorted(configured))} is in the "
+        "namespaces searched"
     )
+
+
+def _placed(written: set[OwnCluster]) -> set[OwnCluster]:
+    """Without those whose namespace is left open, where another Node tells it: very old versions did not write it."""
+    known = {each.name for each in written if each.namespace}
+    return {each for each in written if each.namespace or each.name not in known}
 
 
 def _single(found: Sequence[OwnCluster]) -> OwnCluster | Doubt:

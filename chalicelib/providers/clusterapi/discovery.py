@@ -47,7 +47,7 @@ def parse_spec(text: str, place: str) -> Spec:
     labels = []
     for key, value in _pairs(rest, place):
         if key in parts:
-            parts[key] = value      # the last one wins
+            parts[key] = _name(key, value, place)      # the last one wins
         else:
             labels.append(_label(key, value, place))
     return Spec(parts["namespace"], parts["clusterName"], tuple(labels))
@@ -64,6 +64,13 @@ def _pairs(text: str, place: str) -> Iterator[tuple[str, str]]:
         if not equals or "=" in value:
             raise BadInput(place, f"{pair!r} does not have exactly one '='", _REMEDY)
         yield key, value
+
+
+def _name(key: str, value: str, place: str) -> str:
+    # Upstream takes anything and then finds nothing; a name that cannot be is a slip of the pen.
+    if not is_label_value(value):
+        raise BadInput(place, f"{value!r} cannot be a {key}", _REMEDY)
+    return value
 
 
 def _label(key: str, value: str, place: str) -> tuple[str, str]:

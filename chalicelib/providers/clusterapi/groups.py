@@ -1,8 +1,8 @@
 """From everything that was read to the node groups of our cluster (clusterapi.md §1.4, §2, §3). Pure.
 
 A resource passes a row of questions and drops out at the first it fails: meant by discovery, ours, not paused, not
-owned by a MachineDeployment, bounded, sized. One that fails for a reason its owner should know leaves a gap; no
-resource can cost another its place (defect D1).
+owned by a MachineDeployment, not sized by another scaler, bounded, sized. One that fails for a reason its owner should
+know leaves a gap; no resource can cost another its place (defect D1).
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from chalicelib.providers.clusterapi.bounds import Bounds, read_bounds
 from chalicelib.providers.clusterapi.cluster import Doubt, OwnCluster, own_cluster
 from chalicelib.providers.clusterapi.discovery import any_matches
 from chalicelib.providers.clusterapi.identity import Nodes
+from chalicelib.providers.clusterapi.infra import Infra, no_infrastructure
 from chalicelib.providers.clusterapi.keys import PAUSED
-from chalicelib.providers.clusterapi.machines import classify
+from chalicelib.providers.clusterapi.machines import Patience, classify
 from chalicelib.providers.clusterapi.options import read_options
 from chalicelib.providers.clusterapi.overrides import Overrides, resolve
-from chalicelib.providers.clusterapi.owners import by_group, has_deployment, sets_of
+from chalicelib.providers.clusterapi.owners import by_deployment, by_group, has_deployment
+from chalicelib.providers.clusterapi.pools import listed_instances, managed_by, pool_held
 from chalicelib.providers.clusterapi.rollout import rolling_out
 from chalicelib.providers.clusterapi.settings import Settings
 from chalicelib.providers.clusterapi.templates import make_template
@@ -33,6 +35,11 @@ from chalicelib.providers.clusterapi.wire import Machine, Resource, resource_gap
 from chalicelib.providers.clusterapi.world import World
 
 PROVIDER = "clusterapi"
+# The label that says which entry of a Cluster's topology a resource was made from.
+_TOPOLOGY = {
+    DEPLOYMENT: "topology.cluster.x-k8s.io/deployment-name",
+    POOL: "topology.cluster.x-k8s.io/pool-name",
+}
 
 
 class Observed(msgspec.Struct, frozen=True):
@@ -58,8 +65,16 @@ def is_paused(resource: Resource) -> bool:
     return PAUSED in resource.annotations or resource.is_true("Paused")
 
 
-def make_groups(world: World, nodes: Sequence[Node], settings: Settings, policies: Sequence[GroupPolicy]) -> Observed:
-    """All node groups of the cluster that these Nodes are."""
+def make_groups(
+    world: World,
+    nodes: Sequence[Node],
+    settings: Settings,
+    policies: Sequence[GroupPolicy],
+    infra: Infra = no_infrastructure,
+    now: float = 0.0,
+) -> Observed:
+    """All node groups of the cluster that these Nodes are. infra: asks for what a new machine offers; now: epoch
+    seconds, against which `stuckAfter` is measured."""
     meant = [
         (kind, resource)
         for kind in (SET, DEPLOYMENT, POOL)
@@ -71,19 +86,21 @@ def make_groups(world: World, nodes: Sequence[Node], settings: Settings, policie
     if isinstance(own, Doubt):
         doubt = Gap(f"provider/{PROVIDER}", own.problem, weakens=("every Cluster API node group",))
         return Observed((), (doubt, *world.gaps))
-    ours = [(kind, each) for kind, each in meant if _belongs(each, own, settings)]
-    gaps = [_pool_gap(each, settings) for kind, each in ours if kind == POOL]
     free = {
         group_id(kind, each): (kind, each)
-        for kind, each in ours
-        if kind == DEPLOYMENT or (kind == SET and not has_deployment(each))
+        for kind, each in meant
+        if _belongs(each, own, settings) and not (kind == SET and has_deployment(each))
     }
-    paused = {name for name, (_, each) in free.items() if is_paused(each)}
+    resting = {(n.metadata.namespace, n.cluster(settings.keys)) for _, n in free.values()} & world.paused_clusters
+    paused = {name for name, (_, each) in free.items()
+              if is_paused(each) or (each.metadata.namespace, each.cluster(settings.keys)) in resting}
     candidates = {name: pair for name, pair in free.items() if name not in paused}
     overrides = resolve(policies, candidates, paused)
-    maker = _Maker(world, Nodes(nodes, settings.keys), settings, overrides, own)
+    maker = _Maker(world, Nodes(nodes, settings.keys), settings, overrides, own, infra, now)
     groups = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.make(name, kind, each))]
-    return Observed(tuple(groups), (*filter(None, gaps), *overrides.gaps, *maker.gaps, *world.gaps))
+    gaps = [Gap("Cluster", "it is paused, so none of its node groups is changed", name=f"{space}/{cluster}")
+            for space, cluster in sorted(resting)]
+    return Observed(tuple(groups), (*gaps, *overrides.gaps, *maker.gaps, *world.gaps))
 
 
 def _belongs(resource: Resource, own: OwnCluster, settings: Settings) -> bool:
@@ -91,21 +108,16 @@ def _belongs(resource: Resource, own: OwnCluster, settings: Settings) -> bool:
     return resource.cluster(settings.keys) == own.name and own.namespace in {"", resource.metadata.namespace}
 
 
-def _pool_gap(pool: Resource, settings: Settings) -> Gap | None:
-    try:
-        bounded = read_bounds(pool.annotations, settings.keys, None, "") is not None
-    except BadInput:
-        bounded = True
-    return resource_gap(POOL, pool, "MachinePools are not scaled in this version") if bounded else None
-
-
 class _Maker:
-    """Makes one group after the other; collects the gaps."""
+    """Makes one group after the other and collects what is to be said about them."""
 
-    def __init__(self, world: World, nodes: Nodes, settings: Settings, overrides: Overrides, own: OwnCluster) -> None:
+    def __init__(self, world: World, nodes: Nodes, settings: Settings, overrides: Overrides, own: OwnCluster,
+                 infra: Infra, now: float) -> None:
         self._world, self._nodes, self._settings, self._overrides = world, nodes, settings, overrides
-        self._sets = world.resources.get(SET, ())
-        self._machines = by_group(_of_cluster(world.machines, own), self._sets)
+        self._infra, self._patience = infra, Patience(now, settings.stuck_after)
+        sets = world.resources.get(SET, ())
+        self._sets = by_deployment(sets)
+        self._machines = by_group(_of_cluster(world.machines, own), sets, world.resources.get(POOL, ()))
         self.gaps: list[Gap] = []
 
     def make(self, name: str, kind: str, resource: Resource) -> NodeGroup | None:
@@ -120,6 +132,9 @@ class _Maker:
             if entry is not None:
                 self._warn(kind, resource, "not a node group: neither the policy nor an annotation gives a maximum")
             return None
+        if other := managed_by(resource) if kind == POOL else "":
+            self._warn(kind, resource, f"not a node group: its size is managed by {other} (replicas-managed-by)")
+            return None
         if resource.spec.replicas is None:
             self._warn(kind, resource, "not a node group: spec.replicas is not set; set it once to the size it has")
             return None
@@ -130,8 +145,9 @@ class _Maker:
     ) -> NodeGroup:
         machines = self._machines.get(resource.metadata.uid, [])
         found = [(each, self._nodes.of(each)) for each in machines]
-        real = next((node for _, node in found if node is not None), None)
-        template = make_template(name, resource, self._settings, real)
+        listed = listed_instances(resource, machines, self._nodes) if kind == POOL else ()
+        real = next((node for _, node in found if node is not None), None) or self._nodes.first(listed)
+        template = make_template(name, kind, resource, self._settings, real, self._infra)
         options, warnings = read_options(resource.annotations, self._settings.keys)
         for warning in template.warnings + warnings:
             self._warn(kind, resource, warning)
@@ -141,21 +157,45 @@ class _Maker:
             min=bounds.min,
             max=bounds.max,
             target=resource.spec.replicas or 0,
-            instances=_instances(found),
+            instances=self._instances(found) + listed,
             template=template.node,
             template_error=template.problem,
-            error=self._overrides.contested.get(name, "") or self._unknown(resource.metadata.namespace),
+            template_volumes=template.volumes,
+            template_devices=template.devices,
+            error=self._error(name, kind, resource),
             options=options,
             priority=entry.priority if entry else 0,
-            scale_down_held=self._held(kind, resource),
+            scale_down_held=self._held(kind, resource, machines),
         )
 
-    def _unknown(self, namespace: str) -> str:
-        """Why the group's instances are not known."""
-        return self._world.missing(MACHINE, namespace) or self._world.missing(SET, namespace)
+    def _instances(self, found: Sequence[tuple[Machine, Node | None]]) -> tuple[Instance, ...]:
+        instances = (classify(machine, node, self._patience) for machine, node in found)
+        return tuple(instance for instance in instances if instance is not None)
 
-    def _held(self, kind: str, resource: Resource) -> str:
-        return rolling_out(resource, sets_of(resource.metadata.uid, self._sets)) if kind == DEPLOYMENT else ""
+    def _error(self, name: str, kind: str, resource: Resource) -> str:
+        """Why the group must not be touched."""
+        return (self._overrides.contested.get(name, "") or self._unknown(kind, resource.metadata.namespace)
+                or self._fought_over(kind, resource))
+
+    def _unknown(self, kind: str, namespace: str) -> str:
+        """Why the group's instances are not known."""
+        sets = self._world.missing(SET, namespace) if kind == DEPLOYMENT else ""
+        return self._world.missing(MACHINE, namespace) or sets
+
+    def _fought_over(self, kind: str, resource: Resource) -> str:
+        """Why the topology controller would undo every change of the size (clusterapi.md §9)."""
+        entry, cluster = resource.labels.get(_TOPOLOGY.get(kind, ""), ""), resource.cluster(self._settings.keys)
+        if not entry or (resource.metadata.namespace, cluster, entry) not in self._world.topology_replicas:
+            return ""
+        problem = (f"Cluster {resource.metadata.namespace}/{cluster} sets replicas of {entry} in spec.topology.workers "
+                   "and would undo every change of its size: take replicas out of that entry")
+        self._warn(kind, resource, problem)
+        return problem
+
+    def _held(self, kind: str, resource: Resource, machines: Sequence[Machine]) -> str:
+        if kind == POOL:
+            return pool_held(resource, machines, self._settings)
+        return rolling_out(resource, self._sets.get(resource.metadata.uid, ())) if kind == DEPLOYMENT else ""
 
     def _warn(self, kind: str, resource: Resource, detail: str) -> None:
         self.gaps.append(resource_gap(kind, resource, detail))
@@ -167,8 +207,3 @@ def _of_cluster(machines: Iterable[Machine], own: OwnCluster) -> list[Machine]:
         for each in machines
         if each.spec.cluster_name in {"", own.name} and own.namespace in {"", each.metadata.namespace}
     ]
-
-
-def _instances(found: Sequence[tuple[Machine, Node | None]]) -> tuple[Instance, ...]:
-    instances = (classify(machine, node) for machine, node in found)
-    return tuple(instance for instance in instances if instance is not None)

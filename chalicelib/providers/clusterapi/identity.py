@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from chalicelib.model.group import Instance
 from chalicelib.model.node import Node
+from chalicelib.providers.clusterapi.api import POOL
 from chalicelib.providers.clusterapi.keys import Keys
 from chalicelib.providers.clusterapi.wire import Machine
 
 FAILED, DELETING, PENDING = "failed-machine-", "deleting-machine-", "pending-machine-"
 _PLACEHOLDERS = (FAILED, DELETING, PENDING)
+# What Cluster API writes on a Node beside its Machine, under these names whatever the API group is.
+_OWNER_KIND, _OWNER_NAME = "cluster.x-k8s.io/owner-kind", "cluster.x-k8s.io/owner-name"
 
 
 def placeholder(prefix: str, machine: Machine) -> str:
@@ -71,6 +75,26 @@ class Nodes:
             or self._only(normalise(provider_id))
         )
 
+    def listed(self, provider_id: str, pool: str) -> Node | None:
+        """The Node of an instance that the MachinePool of that name lists, None while it has not joined.
+
+        By the id as it is; else by its last segment, among the Nodes that say they are this pool's, or, if there is no
+        such Node, among those that do not say whose they are.
+        """
+        if exact := self._by_id.get(provider_id):
+            return exact
+        near = self._by_normal.get(normalise(provider_id), ()) if normalise(provider_id) else ()
+        own = [node for node in near if _owner(node) == (POOL, pool)] or [n for n in near if _owner(n) == ("", "")]
+        return own[0] if len(own) == 1 else None
+
+    def first(self, instances: Iterable[Instance]) -> Node | None:
+        """The Node of the first instance that has one."""
+        return next((self._by_name[each.node] for each in instances if each.node in self._by_name), None)
+
     def _only(self, normal: str) -> Node | None:
         found = self._by_normal.get(normal, ()) if normal else ()
         return found[0] if len(found) == 1 else None
+
+
+def _owner(node: Node) -> tuple[str, str]:
+    return node.annotations.get(_OWNER_KIND, ""), node.annotations.get(_OWNER_NAME, "")

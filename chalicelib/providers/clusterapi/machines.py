@@ -3,28 +3,50 @@
 The order of the questions is a table, because it decides cases: a failed Machine that is also being deleted is failed.
 Where upstream would call a joined Machine by a placeholder or by nothing, it gets its Node's id here: an instance that
 seems to have no Node is removed without a drain.
+
+No controller sets the phase Failed any more since CAPI 1.11. What still tells that a machine will not come are its
+conditions (D25), but they also speak of trouble that passes, so they are believed only where the settings say after
+how long, and never of a Machine that has a Node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
+from chalicelib.model.errors import BadInput
 from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.node import Node
+from chalicelib.model.times import parse_time
+from chalicelib.providers.clusterapi.failures import failure_class
 from chalicelib.providers.clusterapi.identity import DELETING, FAILED, PENDING, placeholder
-from chalicelib.providers.clusterapi.wire import Machine
+from chalicelib.providers.clusterapi.wire import Machine, StatusCondition
 
 _OTHER = "Unknown"   # the error class of a failure that nobody has sorted
+_INFRASTRUCTURE, _HEALTH_CHECK, _STARTUP_TIMEOUT = "InfrastructureReady", "HealthCheckSucceeded", "NodeStartupTimeout"
 
 
-def _failed(machine: Machine, node: Node | None) -> Instance | None:
+class Patience(msgspec.Struct, frozen=True):
+    """now: epoch seconds. stuck_after: how long the infrastructure may be not ready, seconds; 0.0: for ever."""
+
+    now: float = 0.0
+    stuck_after: float = 0.0
+
+
+WITHOUT_END = Patience()
+
+
+def _failed(machine: Machine, node: Node | None, patience: Patience) -> Instance | None:
+    del patience
     if not machine.failure or machine.status.phase != "Failed":
         return None
     if machine.leaving:
         error = InstanceError(_OTHER, "DeletingFailed", machine.failure)
         return _instance(placeholder(FAILED, machine), InstanceState.DELETING, machine, node, error)
     if machine.status.node_ref is None and node is None:
-        error = InstanceError(_OTHER, "ProvisioningFailed", machine.failure)
+        cls = failure_class(machine.failure_reason, machine.failure)
+        error = InstanceError(cls, "ProvisioningFailed", machine.failure)
         return _instance(placeholder(FAILED, machine), InstanceState.CREATING, machine, node, error)
     # Joined once: upstream gives it no state. While its Node is there it is a running Node like any other.
     return _running(machine, node) if node else _instance(
@@ -32,34 +54,64 @@ def _failed(machine: Machine, node: Node | None) -> Instance | None:
     )
 
 
-def _deleting(machine: Machine, node: Node | None) -> Instance | None:
+def _deleting(machine: Machine, node: Node | None, patience: Patience) -> Instance | None:
+    del patience
     if not machine.leaving:
         return None
     return _instance(placeholder(DELETING, machine), InstanceState.DELETING, machine, node)
 
 
-def _pending(machine: Machine, node: Node | None) -> Instance | None:
+def _pending(machine: Machine, node: Node | None, patience: Patience) -> Instance | None:
     if machine.status.node_ref is not None:
         return None
     # CAPI may be unable to reach the cluster that the Node has long joined: then it is running all the same (D26).
     if node is not None:
         return _running(machine, node)
-    return _instance(placeholder(PENDING, machine), InstanceState.CREATING, machine, None)
+    stuck = _stuck(machine, patience)
+    return _instance(placeholder(PENDING, machine), InstanceState.CREATING, machine, None, stuck)
 
 
-def _joined(machine: Machine, node: Node | None) -> Instance | None:
+def _stuck(machine: Machine, patience: Patience) -> InstanceError | None:
+    """Why it will not come, in the words of its conditions; None while it may, or where they are not to be asked."""
+    if patience.stuck_after <= 0:
+        return None
+    infrastructure, check = machine.condition(_INFRASTRUCTURE), machine.condition(_HEALTH_CHECK)
+    # A health check has waited long enough itself before it says this.
+    if check is not None and check.status == "False" and check.reason == _STARTUP_TIMEOUT:
+        told = check
+    elif infrastructure is not None and infrastructure.status == "False" and _for_long(infrastructure, patience):
+        told = infrastructure
+    else:
+        return None
+    reason, message = told.reason or "", told.message or ""
+    return InstanceError(failure_class(reason, message), reason or told.type, message)
+
+
+def _for_long(condition: StatusCondition, patience: Patience) -> bool:
+    """Whether it has stood as it is for stuck_after. A time that is none, or yet to come, proves nothing."""
+    try:
+        since = parse_time(condition.last_transition_time or "")
+    except BadInput:
+        return False
+    return patience.now - since >= patience.stuck_after
+
+
+def _joined(machine: Machine, node: Node | None, patience: Patience) -> Instance | None:
+    del patience
     if node is not None or machine.spec.provider_id:
         return _running(machine, node)
     return None
 
 
-_QUESTIONS: tuple[Callable[[Machine, Node | None], Instance | None], ...] = (_failed, _deleting, _pending, _joined)
+_QUESTIONS: tuple[Callable[[Machine, Node | None, Patience], Instance | None], ...] = (
+    _failed, _deleting, _pending, _joined,
+)
 
 
-def classify(machine: Machine, node: Node | None) -> Instance | None:
+def classify(machine: Machine, node: Node | None, patience: Patience = WITHOUT_END) -> Instance | None:
     """The instance that a Machine is; None for one whose nodeRef names no Node of this cluster and that has no id."""
     for question in _QUESTIONS:
-        if instance := question(machine, node):
+        if instance := question(machine, node, patience):
             return instance
     return None
 

@@ -28,8 +28,8 @@ def _threshold(text: str) -> float:
 
 def _duration(text: str) -> float:
     seconds = parse_duration(text)
-    if seconds < 0:
-        raise BadInput("option", f"{text!r} is negative", "write a duration such as 10m")
+    if seconds < 0 or not math.isfinite(seconds):
+        raise BadInput("option", f"{text[:40]!r} is no length of time", "write a duration such as 10m")
     return seconds
 
 
@@ -47,7 +47,8 @@ _OPTIONS: dict[str, tuple[str, Callable[[str], float | bool]]] = {
     "scaledownunreadytime": ("scale_down_unready_time", _duration),
     "maxnodeprovisiontime": ("max_node_provision_time", _duration),
     "maxnodestartuptime": ("max_node_startup_time", _duration),
-    "ignoredaemonsetsutilization": ("ignore_daemonsets_utilization", _flag),
+    "ignoredaemonsetsutilization": ("ignore_daemonsets_utilization", _flag),     # ours, as the next one (D24)
+    "zeroormaxnodescaling": ("zero_or_max", _flag),
 }
 
 

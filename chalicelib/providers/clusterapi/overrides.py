@@ -55,7 +55,7 @@ def _not_found(entry: GroupPolicy, known: Sequence[str], resting: Sequence[str])
     if paused:
         return f"{paused[0]} is paused, so it is left alone"
     shown = ", ".join(known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
-    return f"no such MachineDeployment or MachineSet in this cluster; there are: {shown or 'none'}"
+    return f"no such MachineDeployment, MachineSet or MachinePool in this cluster; there are: {shown or 'none'}"
 
 
 def _gap(entry: GroupPolicy, detail: str) -> Gap:

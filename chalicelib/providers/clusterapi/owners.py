@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chalicelib.providers.clusterapi.api import DEPLOYMENT, SET
+from chalicelib.providers.clusterapi.api import DEPLOYMENT, POOL, SET
 from chalicelib.providers.clusterapi.wire import Machine, Metadata, Resource
 
 
@@ -31,17 +31,30 @@ def sets_of(uid: str, machine_sets: Iterable[Resource]) -> tuple[Resource, ...]:
     return tuple(each for each in machine_sets if controller(each.metadata, DEPLOYMENT) == uid)
 
 
+def by_deployment(machine_sets: Iterable[Resource]) -> dict[str, list[Resource]]:
+    """MachineDeployment UID -> the MachineSets that it controls."""
+    found: dict[str, list[Resource]] = {}
+    for each in machine_sets:
+        if uid := controller(each.metadata, DEPLOYMENT):
+            found.setdefault(uid, []).append(each)
+    return found
+
+
 def group_uids(machine_sets: Iterable[Resource]) -> dict[str, str]:
     """MachineSet UID -> UID of the resource that its Machines belong to: its MachineDeployment, or itself."""
     return {each.metadata.uid: controller(each.metadata, DEPLOYMENT) or each.metadata.uid for each in machine_sets}
 
 
-def by_group(machines: Iterable[Machine], machine_sets: Iterable[Resource]) -> dict[str, list[Machine]]:
-    """Resource UID -> its Machines, sorted by name. Machines without that chain (control plane, stand-alone, pool)
-    belong to no group."""
+def by_group(
+    machines: Iterable[Machine], machine_sets: Iterable[Resource], pools: Iterable[Resource] = ()
+) -> dict[str, list[Machine]]:
+    """Resource UID -> its Machines, sorted by name. Machines without that chain (control plane, stand-alone) belong to
+    no group."""
     owners = group_uids(machine_sets)
+    pool_uids = {each.metadata.uid for each in pools}
     groups: dict[str, list[Machine]] = {}
     for machine in sorted(machines, key=lambda each: each.metadata.name):
-        if uid := owners.get(controller(machine.metadata, SET)):
+        pool = controller(machine.metadata, POOL)
+        if uid := owners.get(controller(machine.metadata, SET)) or (pool if pool in pool_uids else ""):
             groups.setdefault(uid, []).append(machine)
     return groups

@@ -15,14 +15,17 @@ from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Failed, Outcome
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.clusterapi.api import Api, KubeApi, served_kinds, served_version
+from chalicelib.providers.clusterapi.api import Api, KubeApi, Served, discover
 from chalicelib.providers.clusterapi.change import Context
 from chalicelib.providers.clusterapi.discovery import scope
 from chalicelib.providers.clusterapi.groups import PROVIDER, make_groups
+from chalicelib.providers.clusterapi.infra import InfrastructureReader
+from chalicelib.providers.clusterapi.reach import Reach
 from chalicelib.providers.clusterapi.remove import release, remove
 from chalicelib.providers.clusterapi.resize import grow, shrink
 from chalicelib.providers.clusterapi.settings import PLACE, Settings, read_settings
 from chalicelib.providers.clusterapi.subject import Held
+from chalicelib.providers.clusterapi.topology import to_management
 from chalicelib.providers.clusterapi.world import read_world
 from chalicelib.providers.errors import Conflict, NotFound, ProviderError, Throttled, Transient
 
@@ -30,13 +33,17 @@ Step = Callable[[Context, Operation], Outcome]
 
 
 class ClusterApi:
-    """One CAPI cluster's MachineDeployments and MachineSets, for one pass."""
+    """One CAPI cluster's node groups, for one pass. reach: the management cluster and the cluster of the Nodes.
+
+    What the management cluster serves is asked for once and kept for the pass (D12).
+    """
 
     def __init__(
-        self, kube: KubeApi, settings: Settings, policies: Sequence[GroupPolicy], now: Callable[[], float]
+        self, reach: Reach, settings: Settings, policies: Sequence[GroupPolicy], now: Callable[[], float]
     ) -> None:
-        self._kube, self._settings, self._now = kube, settings, now
+        self._reach, self._settings, self._now = reach, settings, now
         self._policies = tuple(each for each in policies if each.provider == PROVIDER)
+        self._served: Served | None = None
 
     @property
     def name(self) -> str:
@@ -44,12 +51,13 @@ class ClusterApi:
         return PROVIDER
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
-        """All groups, in two calls for discovery and one list per kind and namespace."""
+        """All groups, in two calls for discovery, one list per kind and namespace, and at most one read for each
+        infrastructure object whose capacity nothing else tells."""
         settings = self._settings
-        version = served_version(self._kube, settings.keys.group, settings.version)
-        served = served_kinds(self._kube, settings.keys.group, version)
-        world = read_world(Api(self._kube, settings.keys, version), served, scope(settings.specs))
-        observed = make_groups(world, nodes, settings, self._policies)
+        served = self._discovered(kinds=True)
+        world = read_world(self._api(served), served.kinds or frozenset(), scope(settings.specs))
+        infra = InfrastructureReader(self._reach.management()).of
+        observed = make_groups(world, nodes, settings, self._policies, infra, self._now())
         return Observation(observed.groups, observed.gaps)
 
     def grow(self, operation: Operation) -> Outcome:
@@ -76,8 +84,16 @@ class ClusterApi:
         return self._outcome(_STEPS[operation.kind], operation)
 
     def _context(self) -> Context:
-        version = served_version(self._kube, self._settings.keys.group, self._settings.version)
-        return Context(Api(self._kube, self._settings.keys, version), self._settings, self._policies, self._now)
+        return Context(self._api(self._discovered(kinds=False)), self._settings, self._policies, self._now)
+
+    def _api(self, served: Served) -> Api:
+        return Api(self._reach.management(), self._settings.keys, served.version, self._reach.workload)
+
+    def _discovered(self, *, kinds: bool) -> Served:
+        if self._served is None or (kinds and self._served.kinds is None):
+            wanted = self._settings.version or (self._served.version if self._served else "")
+            self._served = discover(self._reach.management(), self._settings.keys.group, wanted, kinds=kinds)
+        return self._served
 
     def _outcome(self, step: Step, operation: Operation) -> Outcome:
         try:
@@ -97,8 +113,10 @@ _STEPS: dict[Kind, Step] = {
 
 
 def build(connection: Connection) -> ClusterApi:
-    """A provider for one pass; raises BadInput for settings that cannot be."""
+    """A provider for one pass; nothing is sent yet. Raises BadInput for settings that cannot be (topology.py)."""
     settings = read_settings(connection.settings)
     if connection.kube is None:
-        raise BadInput(PLACE, "there is no connection to the cluster", "set spec.kubernetes; Cluster API runs there")
-    return ClusterApi(cast(KubeApi, connection.kube), settings, connection.groups, connection.now)
+        raise BadInput(PLACE, "there is no connection to the cluster", "set spec.kubernetes")
+    way = to_management(settings.management, connection.access)
+    reach = Reach(cast(KubeApi, connection.kube), way, connection.means.connect)
+    return ClusterApi(reach, settings, connection.groups, connection.now)

@@ -12,7 +12,8 @@ the same group:
     all marked         accounts for all marks              come back until their deletion has begun
 
 Lowering is by what is marked and alive, not from one planned number to another: several nodes of a group are drained
-side by side, and each finishes in its own time.
+side by side, and each finishes in its own time. It relies on MachineSets taking marked Machines first, so it is only
+done where it is known which MachineSet becomes smaller (rollout.py); MachinePools promise nothing (pool_remove.py).
 
 Machines that never joined are discarded in the same way (Kind.DISCARD), with two differences. The minimum is not asked:
 it is about Nodes, and they are none. And they are looked at once more: one that has its Node by now stays.
@@ -20,20 +21,27 @@ it is about Nodes, and they are none. And they are looked at once more: one that
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 import msgspec
 
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Outcome, Pending
-from chalicelib.providers.clusterapi.api import MACHINE
-from chalicelib.providers.clusterapi.change import TRIES, Context, check_minimum, machines_of, nodes_of
-from chalicelib.providers.clusterapi.identity import Nodes, handle_of, normalise
-from chalicelib.providers.clusterapi.keys import MARK_PREFIX
-from chalicelib.providers.clusterapi.marks import Standing, is_forgotten, mark_value, standing
-from chalicelib.providers.clusterapi.rollout import rolling_out
+from chalicelib.providers.clusterapi.api import MACHINE, POOL, SET
+from chalicelib.providers.clusterapi.change import TRIES, Context, check_minimum, machines_of
+from chalicelib.providers.clusterapi.identity import handle_of
+from chalicelib.providers.clusterapi.marks import Standing, standing
+from chalicelib.providers.clusterapi.owners import controller
+from chalicelib.providers.clusterapi.pool_remove import release_from_pool, remove_from_pool
+from chalicelib.providers.clusterapi.rollout import ON_DELETE, gives_way, rolling_out
 from chalicelib.providers.clusterapi.subject import Held, Subject, machine_sets
-from chalicelib.providers.clusterapi.wire import Machine, Resource
+from chalicelib.providers.clusterapi.victims import (
+    check_membership,
+    release_marks,
+    set_marks,
+    spare_the_joined,
+    unmark,
+    without_forgotten,
+)
+from chalicelib.providers.clusterapi.wire import Resource
 from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Throttled, Transient
 
 # Seconds: MachineSets act within one; Machines are made within a few.
@@ -52,6 +60,8 @@ class _View(msgspec.Struct, frozen=True):
 
 def remove(context: Context, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Nothing was written if a target is not the group's."""
+    if operation.group.startswith(f"{POOL}/"):
+        return remove_from_pool(context, operation)
     targets = _handles(operation)
     conflict = Conflict("")
     for attempt in range(1, TRIES + 1):
@@ -76,14 +86,13 @@ def remove(context: Context, operation: Operation) -> Outcome:
 def release(context: Context, operation: Operation) -> bool:
     """Take our marks off targets that are not to go any more; False where the size was lowered for them already, or
     where none of them lives any more. Raises ProviderError."""
+    if operation.group.startswith(f"{POOL}/"):
+        return release_from_pool(context, operation)
     stands = _look(context, operation, _handles(operation)).standing
     marked = all(each.mark(context.settings.keys) is not None for each in stands.targets)
     if marked and stands.goal >= stands.size:
         return False
-    own = f"{MARK_PREFIX}{operation.id}/"
-    for machine in stands.targets:
-        if (machine.mark(context.settings.keys) or "").startswith(own):
-            context.api.mark(machine, None)
+    release_marks(context, operation, stands.targets)
     return True
 
 
@@ -104,43 +113,33 @@ def _look(context: Context, operation: Operation, targets: dict[str, str]) -> _V
     # The size before the Machines: one that changes after this read fails the precondition of the write.
     scale = context.api.scale(subject.kind, subject.namespace, subject.name)
     mine, foreign = machines_of(context.api, subject, sets)
-    elsewhere = {each.handle for each in foreign}
-    for handle in sorted(targets):
-        if handle.partition("/")[0] != subject.namespace or handle in elsewhere:
-            raise InvalidRequest(f"{MACHINE} {handle} does not belong to {operation.group}")
-    for machine in mine:
-        if _is_another(machine, targets.get(machine.handle, "")):
-            raise InvalidRequest(f"{MACHINE} {machine.handle} is another machine by now than {targets[machine.handle]}")
+    check_membership(subject, targets, mine, foreign)
     stands = standing(scale.spec.replicas, mine, targets, context.settings.keys)
     return _View(subject, sets, scale.metadata.resource_version, stands)
-
-
-def _is_another(machine: Machine, instance: str) -> bool:
-    """Whether the name was taken over by a machine with another id than the plan knew."""
-    if "/" not in instance or not machine.spec.provider_id:
-        return False
-    return normalise(machine.spec.provider_id) != normalise(instance)
 
 
 class _Attempt:
     """The lower half of the table, over one view."""
 
     def __init__(self, context: Context, operation: Operation, view: _View) -> None:
-        self._context, self._api, self._keys = context, context.api, context.settings.keys
+        self._context, self._api = context, context.api
         self._operation, self._view = operation, view
 
     def run(self) -> Outcome:
         """Pending until the targets go. Raises Conflict where the group changed meanwhile; marks stay on for that."""
-        self._spare_the_joined()
+        stands = self._view.standing
+        if stands.goal < stands.size:
+            spare_the_joined(self._context, self._operation, stands.targets)
         stands = self._clear_the_way()
         try:
-            if stands.goal < stands.size:
-                self._permitted(stands.goal)
-            self._mark(stands)
+            # A rollout has more Machines than the size for a while; what looks settled then has not begun.
+            if stands.goal < stands.size or not self._all_marked(stands):
+                self._permitted(stands)
+            set_marks(self._context, self._operation, stands.targets)
         except (Transient, Throttled):
             raise       # marks that were set stay: the next call goes on from them
         except ProviderError:
-            _unmark(self._context, self._operation, stands.targets)
+            unmark(self._context, self._operation, stands.targets)
             raise
         if stands.goal < stands.size:
             self._lower(stands)
@@ -150,16 +149,8 @@ class _Attempt:
         data = {_NEVER_JOINED: str(never_joined)}
         return Pending(_LOOK_AGAIN, "remove", data, f"the deletion of {names} has not begun")
 
-    def _spare_the_joined(self) -> None:
-        """Raises if a Machine that was to be discarded has its Node by now, unless the size accounts for it already."""
-        stands = self._view.standing
-        if self._operation.kind is not Kind.DISCARD or stands.goal >= stands.size:
-            return
-        nodes = Nodes(nodes_of(self._api), self._keys)
-        for machine in stands.targets:
-            if (node := nodes.of(machine)) is not None:
-                _unmark(self._context, self._operation, stands.targets)
-                raise Held(f"{MACHINE} {machine.handle} has joined as node {node.name} meanwhile")
+    def _all_marked(self, stands: Standing) -> bool:
+        return all(each.mark(self._context.settings.keys) is not None for each in stands.targets)
 
     def _clear_the_way(self) -> Standing:
         """Deal with marks on other Machines that no size accounts for: they could be taken in the targets' place.
@@ -169,33 +160,36 @@ class _Attempt:
         stands = self._view.standing
         if stands.others_settled:
             return stands
-        kept = []
-        for machine in stands.others:
-            mark = machine.mark(self._keys) or ""
-            if not mark.startswith(MARK_PREFIX):
+        return msgspec.structs.replace(stands, others=without_forgotten(self._context, stands.others))
+
+    def _permitted(self, stands: Standing) -> None:
+        view = self._view
+        if self._operation.kind is not Kind.DISCARD and stands.goal < stands.size:
+            check_minimum(view.subject, stands.goal)
+        only = gives_way(view.subject.kind, view.subject.resource, view.sets)
+        chooses = "several of its MachineSets have machines, and it would choose which of them becomes smaller"
+        if only is None or view.subject.resource.strategy != ON_DELETE:
+            reason = rolling_out(view.subject.resource, view.sets) or (chooses if only is None else "")
+            if reason:
+                raise Held(f"{self._operation.group}: {reason}")
+        if only is not None and view.subject.kind != SET:
+            self._of_one_set(only, stands)
+
+    def _of_one_set(self, only: Resource, stands: Standing) -> None:
+        """Raises unless all marks are on Machines of the one set that becomes smaller, and, where it is one of several,
+        that set is about to lose none already: the deployment's size does not tell that of each of them."""
+        for machine in (*stands.targets, *stands.others):
+            if controller(machine.metadata, SET) != only.metadata.uid:
                 raise Held(
-                    f"{MACHINE} {machine.handle} carries a {self._keys.delete_machine} mark that is not ours, so it "
-                    "would be deleted in the place of another: take the mark off or delete that Machine"
+                    f"{MACHINE} {machine.handle} stays: {self._operation.group} has MachineSet {only.metadata.name} to "
+                    "make smaller first"
                 )
-            if is_forgotten(mark, self._context.now()):
-                self._api.mark(machine, None)
-            else:
-                kept.append(machine)
-        return msgspec.structs.replace(stands, others=tuple(kept))
-
-    def _permitted(self, goal: int) -> None:
-        if self._operation.kind is not Kind.DISCARD:
-            check_minimum(self._view.subject, goal)
-        if reason := rolling_out(self._view.subject.resource, self._view.sets):
-            raise Held(f"{self._operation.group}: {reason}")
-
-    def _mark(self, stands: Standing) -> None:
-        value = mark_value(self._operation.id, self._context.now())
-        for machine in stands.targets:
-            mark = machine.mark(self._keys)
-            # A mark that a person set does the same and stays theirs; one of ours is made fresh.
-            if mark is None or (mark.startswith(MARK_PREFIX) and is_forgotten(mark, self._context.now())):
-                self._api.mark(machine, value)
+        if sum(1 for each in self._view.sets if each.spec.replicas) < 2:
+            return
+        there = sum(1 for each in stands.living if controller(each.metadata, SET) == only.metadata.uid)
+        asked = only.spec.replicas or 0
+        if there != asked:
+            raise Conflict(f"MachineSet {only.metadata.name} has {there} machines and asks for {asked}")
 
     def _lower(self, stands: Standing) -> None:
         subject = self._view.subject
@@ -204,7 +198,7 @@ class _Attempt:
         except (Transient, Throttled, Conflict):
             raise       # it may have happened, or will: the marks stay for the next look
         except ProviderError:
-            _unmark(self._context, self._operation, stands.targets)
+            unmark(self._context, self._operation, stands.targets)
             raise
 
 
@@ -212,15 +206,4 @@ def _unmark_unless_settled(context: Context, operation: Operation, targets: dict
     """Give up for now: our marks come off, except where the size was lowered for them meanwhile."""
     stands = _look(context, operation, targets).standing
     if stands.goal < stands.size:
-        _unmark(context, operation, stands.targets)
-
-
-def _unmark(context: Context, operation: Operation, machines: Collection[Machine]) -> None:
-    own = f"{MARK_PREFIX}{operation.id}/"
-    for machine in machines:
-        try:
-            fresh = context.api.machine(machine.metadata.namespace, machine.metadata.name)
-            if (fresh.mark(context.settings.keys) or "").startswith(own):
-                context.api.mark(machine, None)
-        except ProviderError:
-            continue     # best effort: a mark that stays is cleared once it is old (_clear_the_way)
+        unmark(context, operation, stands.targets)

@@ -8,10 +8,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Outcome
+from chalicelib.providers.clusterapi.api import MACHINE, POOL
 from chalicelib.providers.clusterapi.change import (
     TRIES,
     Context,
@@ -21,10 +23,13 @@ from chalicelib.providers.clusterapi.change import (
     nodes_of,
 )
 from chalicelib.providers.clusterapi.identity import Nodes
-from chalicelib.providers.clusterapi.marks import standing
-from chalicelib.providers.clusterapi.rollout import rolling_out
+from chalicelib.providers.clusterapi.keys import MARK_PREFIX
+from chalicelib.providers.clusterapi.marks import is_forgotten, standing
+from chalicelib.providers.clusterapi.pools import without_machine
+from chalicelib.providers.clusterapi.rollout import gives_way, rolling_out
 from chalicelib.providers.clusterapi.subject import Held, Subject, machine_sets
-from chalicelib.providers.errors import Conflict, InvalidRequest
+from chalicelib.providers.clusterapi.wire import Machine
+from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError
 
 Check = Callable[[Context, Subject, Operation], None]
 
@@ -73,24 +78,50 @@ def _may_grow(context: Context, subject: Subject, operation: Operation) -> None:
     stands = standing(operation.from_size, machines, (), context.settings.keys)
     if stands.others and stands.excess > 0:
         raise Conflict(f"{subject.group}: the deletion of marked machines has not begun")
+    with suppress(ProviderError):       # on the way: a growth does not depend on it
+        _take_off_forgotten(context, stands.others)
 
 
 def _spares_the_running(context: Context, subject: Subject, operation: Operation) -> None:
     """Raises unless a MachineSet that shrinks to this size takes Machines that never joined: it takes marked ones
-    first, then those without a Node, and only then running ones."""
+    first, then those without a Node or with an unhealthy one, by name, and only then the rest. A pool promises no
+    order, so there every instance counts."""
     check_minimum(subject, operation.to_size)
     sets = machine_sets(context.api, subject)
     if reason := rolling_out(subject.resource, sets):
         raise Held(f"{subject.group}: {reason}")
     machines, _ = machines_of(context.api, subject, sets)
-    if not standing(operation.from_size, machines, (), context.settings.keys).others_settled:
+    if subject.kind == POOL:
+        unclaimed = without_machine(subject.resource, machines)
+        _leaves(subject, operation, sum(1 for each in machines if not each.leaving) + len(unclaimed), "there")
+        return
+    stands = standing(operation.from_size, machines, (), context.settings.keys)
+    if not stands.others_settled:
+        _take_off_forgotten(context, stands.others)
         raise Conflict(f"{subject.group}: machines of another removal are marked and would be taken first")
     unjoined = any(each.status.node_ref is None for each in machines)
     nodes = Nodes(nodes_of(context.api) if unjoined else (), context.settings.keys)
     # Who has a Node stays, whatever else is said of it; whose Node we know may be news to Cluster API (D26).
-    running = sum(1 for each in machines if not each.leaving and (each.status.node_ref or nodes.of(each)))
-    if operation.to_size < running:
+    running = [each for each in machines if not each.leaving and (each.status.node_ref or nodes.of(each))]
+    _leaves(subject, operation, len(running), "running")
+    if running and gives_way(subject.kind, subject.resource, sets) is None:
+        raise Held(f"{subject.group}: several of its MachineSets have machines, so one that is running might go")
+    if operation.to_size < len(stands.living) and (ailing := next((each for each in running if each.ailing), None)):
+        raise Held(f"{MACHINE} {ailing.handle} has joined and is not healthy, so it might go instead of one that has not")
+
+
+def _leaves(subject: Subject, operation: Operation, count: int, state: str) -> None:
+    if operation.to_size < count:
         raise InvalidRequest(
             f"{subject.group}: from {operation.from_size} to {operation.to_size} would delete existing machines, "
-            f"{running} of which are running"
+            f"{count} of which are {state}"
         )
+
+
+def _take_off_forgotten(context: Context, marked: Sequence[Machine]) -> None:
+    """Marks of ours that a removal set which is long over. Nothing else of that removal is left that would take them
+    off, and the next who makes the group smaller by hand would lose these machines (D28)."""
+    for machine in marked:
+        mark = machine.mark(context.settings.keys) or ""
+        if mark.startswith(MARK_PREFIX) and is_forgotten(mark, context.now()):
+            context.api.mark(machine, None)

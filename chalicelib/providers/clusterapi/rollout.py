@@ -1,23 +1,39 @@
-"""Is a MachineDeployment replacing its Machines? Then nothing of it is removed (clusterapi.md §4.5, D15).
+"""Is a MachineDeployment replacing its Machines, and which of its MachineSets gives way? (clusterapi.md §4.3, §4.5)
 
-During a rollout the MachineDeployment, not the mark on a Machine, decides which MachineSet shrinks, so a removal could
-cost a healthy node.
+The mark on a Machine decides within one MachineSet. Between several of them the MachineDeployment decides, and not
+always for the one with the mark, so a removal could cost a healthy node (D15). What it does when its size goes down:
+
+    MachineSets that ask for machines        strategy        gives way
+    one                                      any             that one
+    the newest and one older, or only older  RollingUpdate   a rollout: older and newest in turns, as it sees fit
+    several, and spec.paused                 any             all of them, in proportion
+    the newest and one older                 OnDelete        the older one, as long as it asks for any
+    two older                                OnDelete        the oldest of them first, by a date that may be equal
+
+So nothing is removed where that is open, and else only Machines of the set that gives way. An OnDelete deployment waits
+for somebody to delete its outdated Machines, perhaps for ever; as long as all its Machines are of one set, outdated or
+not, it shrinks like any other. Once they are mixed its outdated Machines could go, but the current ones could not, and
+a group's nodes are told to the planner as one: it is held then until the outdated ones are gone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
+from chalicelib.providers.clusterapi.api import DEPLOYMENT
 from chalicelib.providers.clusterapi.keys import REVISION
 from chalicelib.providers.clusterapi.wire import Resource
 
+ON_DELETE = "OnDelete"
 
-def rolling_out(deployment: Resource, machine_sets: Iterable[Resource]) -> str:
+
+def rolling_out(deployment: Resource, machine_sets: Sequence[Resource]) -> str:
     """Why removals must wait, empty if they need not. machine_sets: those the deployment controls.
 
     A set without a revision is ignored; one whose revision is no number leaves the latest unknown, so it holds.
     """
-    if deployment.is_true("RollingOut"):
+    on_delete = deployment.strategy == ON_DELETE
+    if deployment.is_true("RollingOut") and not on_delete:
         return "the MachineDeployment is rolling out"
     revisions: dict[str, int] = {}
     by_name = {each.metadata.name: each for each in machine_sets}
@@ -29,7 +45,27 @@ def rolling_out(deployment: Resource, machine_sets: Iterable[Resource]) -> str:
             return f"MachineSet {name} has the revision {text!r}, so the latest is not known"
         revisions[name] = int(text)
     latest = max(revisions.values(), default=0)
-    for name, revision in revisions.items():
-        if revision != latest and by_name[name].desired_or_present > 0:
-            return f"MachineSet {name} of an earlier revision still has machines"
-    return ""
+    there = [name for name in revisions if by_name[name].desired_or_present > 0]
+    older = [name for name in there if revisions[name] != latest]
+    if not older or (on_delete and len(there) == 1):
+        return ""
+    waits = "; its strategy is OnDelete, so it waits for somebody to delete them" if on_delete else ""
+    rests = "; it is paused (spec.paused), so they stay" if deployment.spec.paused else waits
+    return f"MachineSet {older[0]} of an earlier revision still has machines{rests}"
+
+
+def gives_way(kind: str, resource: Resource, machine_sets: Sequence[Resource]) -> Resource | None:
+    """The one MachineSet that becomes smaller when the resource does, None where it could be another."""
+    if kind != DEPLOYMENT:
+        return resource
+    asking = [each for each in machine_sets if (each.spec.replicas or 0) > 0]
+    known = all(_revision(each) >= 0 for each in machine_sets)
+    if len(asking) > 1 and known and resource.strategy == ON_DELETE and not resource.spec.paused:
+        newest = max(machine_sets, key=_revision)
+        asking = [each for each in asking if each is not newest]
+    return asking[0] if len(asking) == 1 else None
+
+
+def _revision(machine_set: Resource) -> int:
+    text = machine_set.annotations.get(REVISION, "")
+    return int(text) if text.isascii() and text.isdigit() else -1

@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from chalicelib.model.errors import BadInput, BadInputs
-from chalicelib.model.quantity import parse_amount
+from chalicelib.model.quantity import parse_amount, parse_duration
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY
 from chalicelib.providers.clusterapi.discovery import EVERYTHING, Spec, parse_labels, parse_spec
 from chalicelib.providers.clusterapi.keys import DEFAULT_GROUP, Keys, is_domain
+from chalicelib.providers.clusterapi.topology import Management
 
 PLACE = "providers.clusterapi"
 ARCHITECTURES = ("amd64", "arm64", "ppc64le", "s390x")
@@ -25,7 +26,10 @@ class Settings(msgspec.Struct, frozen=True):
     """specs: what to discover, any may hold. version: empty means the one the API server prefers.
 
     reserve: what a template keeps back from its capacity (D23). managed_labels: further template labels that CAPI was
-    told to copy to Nodes, as regular expressions found anywhere in the key.
+    told to copy to Nodes, as regular expressions found anywhere in the key. management: the way to the management
+    cluster. allow_pool_shrink: lower the size of a MachinePool without Machines, although it then chooses the victim
+    (D11). zone_label: a template gets its zone from the failureDomain (D20). stuck_after: seconds a Machine's failing
+    conditions must last before it counts as failed (D25), 0.0 for never.
     """
 
     specs: tuple[Spec, ...] = EVERYTHING
@@ -34,6 +38,10 @@ class Settings(msgspec.Struct, frozen=True):
     architecture: str = ARCHITECTURES[0]
     reserve: dict[str, int] = {}
     managed_labels: tuple[str, ...] = ()
+    management: Management = Management()
+    allow_pool_shrink: bool = False
+    zone_label: bool = True
+    stuck_after: float = 0.0
 
 
 def read_settings(settings: Mapping[str, str]) -> Settings:
@@ -41,7 +49,9 @@ def read_settings(settings: Mapping[str, str]) -> Settings:
 
     Keys: autoDiscovery (upstream's specs, separated by white space) or namespace, clusterName and labels;
     group, version (CAPI_GROUP, CAPI_VERSION); scaleZeroDefaultArch; reservedCpu, reservedMemory,
-    reservedEphemeralStorage; syncMachineLabels (regular expressions, separated by white space).
+    reservedEphemeralStorage; syncMachineLabels (regular expressions, separated by white space); kubeconfigSecret or
+    kubeconfigFile, context, cloudConfigAuthoritative (the management cluster); allowPoolShrink, zoneFromFailureDomain
+    (true or false); stuckAfter (a duration).
     """
     fields: dict[str, object] = {}
     mistakes: list[BadInput] = []
@@ -55,10 +65,6 @@ def read_settings(settings: Mapping[str, str]) -> Settings:
         for key in settings
         if key not in KNOWN
     )
-    try:
-        _same_cluster(settings)
-    except BadInput as mistake:
-        mistakes.append(mistake)
     if mistakes:
         raise mistakes[0] if len(mistakes) == 1 else BadInputs(tuple(mistakes))
     return msgspec.convert(fields, Settings)
@@ -79,13 +85,18 @@ def _specs(settings: Mapping[str, str]) -> tuple[Spec, ...]:
     return (Spec(settings.get("namespace", ""), settings.get("clusterName", ""), labels),)
 
 
-def _same_cluster(settings: Mapping[str, str]) -> None:
-    if settings.get("kubeconfigSecret"):
+def _management(settings: Mapping[str, str]) -> Management:
+    secret, file = settings.get("kubeconfigSecret", ""), settings.get("kubeconfigFile", "")
+    context = settings.get("context", "")
+    if secret and file:
+        raise BadInput(f"{PLACE}.kubeconfigFile", "stands beside kubeconfigSecret", "keep one of the two")
+    if context and not (secret or file):
         raise BadInput(
-            f"{PLACE}.kubeconfigSecret",
-            "a management cluster of its own is not supported in this version",
-            "leave it out, and run Cluster API in the cluster itself (clusterctl move)",
+            f"{PLACE}.context",
+            "belongs to a kubeconfig of the management cluster, and none is named here",
+            "add kubeconfigSecret, or write the context into spec.kubernetes",
         )
+    return Management(secret, file, context, _flag("cloudConfigAuthoritative", default=False)(settings))
 
 
 def _keys(settings: Mapping[str, str]) -> Keys:
@@ -138,6 +149,29 @@ def _managed_labels(settings: Mapping[str, str]) -> tuple[str, ...]:
     return patterns
 
 
+def _flag(key: str, *, default: bool) -> Callable[[Mapping[str, str]], bool]:
+    def read(settings: Mapping[str, str]) -> bool:
+        text = settings.get(key, "")
+        if text not in {"", "true", "false"}:
+            raise BadInput(f"{PLACE}.{key}", f"{text!r} is neither true nor false", "write true or false")
+        return text == "true" if text else default
+
+    return read
+
+
+def _stuck_after(settings: Mapping[str, str]) -> float:
+    text = settings.get("stuckAfter", "")
+    if not text:
+        return 0.0
+    try:
+        seconds = parse_duration(text)
+    except BadInput as bad:
+        raise BadInput(f"{PLACE}.stuckAfter", bad.problem, bad.remedy) from None
+    if seconds < 0:
+        raise BadInput(f"{PLACE}.stuckAfter", f"{text!r} is negative", "write it like 5m, or leave it out")
+    return seconds
+
+
 _READERS: dict[str, Callable[[Mapping[str, str]], object]] = {
     "specs": _specs,
     "keys": _keys,
@@ -145,8 +179,13 @@ _READERS: dict[str, Callable[[Mapping[str, str]], object]] = {
     "architecture": _architecture,
     "reserve": _reserve,
     "managed_labels": _managed_labels,
+    "management": _management,
+    "allow_pool_shrink": _flag("allowPoolShrink", default=False),
+    "zone_label": _flag("zoneFromFailureDomain", default=True),
+    "stuck_after": _stuck_after,
 }
 KNOWN = frozenset(
-    {"autoDiscovery", "namespace", "clusterName", "labels", "group", "version", "kubeconfigSecret"}
-    | {"scaleZeroDefaultArch", "syncMachineLabels", *_RESERVE}
+    {"autoDiscovery", "namespace", "clusterName", "labels", "group", "version", "scaleZeroDefaultArch"}
+    | {"kubeconfigSecret", "kubeconfigFile", "context", "cloudConfigAuthoritative", "syncMachineLabels"}
+    | {"allowPoolShrink", "zoneFromFailureDomain", "stuckAfter", *_RESERVE}
 )

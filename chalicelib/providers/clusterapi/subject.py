@@ -11,11 +11,12 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.api import DEPLOYMENT, SET, Api, decode
+from chalicelib.providers.clusterapi.api import DEPLOYMENT, POOL, SET, Api, decode
 from chalicelib.providers.clusterapi.bounds import Bounds, read_bounds
 from chalicelib.providers.clusterapi.groups import is_meant, is_paused
 from chalicelib.providers.clusterapi.overrides import speaks_of
 from chalicelib.providers.clusterapi.owners import has_deployment, sets_of
+from chalicelib.providers.clusterapi.pools import managed_by
 from chalicelib.providers.clusterapi.settings import Settings
 from chalicelib.providers.clusterapi.wire import Resource
 from chalicelib.providers.errors import Conflict, InvalidRequest, Transient
@@ -53,15 +54,20 @@ def read_subject(api: Api, settings: Settings, policies: Sequence[GroupPolicy], 
     """The group of that id. Raises NotFound, InvalidRequest if it is none of ours (any more), Held if paused."""
     kind, _, rest = group.partition("/")
     namespace, _, name = rest.partition("/")
-    if kind not in {DEPLOYMENT, SET} or not namespace or not name or "/" in name:
+    if kind not in {DEPLOYMENT, SET, POOL} or not namespace or not name or "/" in name:
         raise InvalidRequest(f"{group!r} is not a node group of Cluster API: MachineDeployment/namespace/name")
     resource = api.resource(kind, namespace, name)
     if not is_meant(resource, settings):
         raise InvalidRequest(f"{group} is outside what providers.clusterapi discovers")
     if kind == SET and has_deployment(resource):
         raise InvalidRequest(f"{group} belongs to a MachineDeployment, which sets its size")
+    if kind == POOL and (other := managed_by(resource)):
+        raise InvalidRequest(f"{group} has its size managed by {other} (replicas-managed-by)")
     if is_paused(resource):
         raise Held(f"{group} is paused")
+    cluster = resource.cluster(settings.keys)
+    if cluster and api.cluster_paused(namespace, cluster):
+        raise Held(f"{group} is paused with its Cluster {namespace}/{cluster}")
     entry = next((each for each in policies if speaks_of(each, group)), None)
     try:
         bounds = read_bounds(resource.annotations, settings.keys, entry, group)
@@ -73,9 +79,10 @@ def read_subject(api: Api, settings: Settings, policies: Sequence[GroupPolicy], 
 
 
 def machine_sets(api: Api, subject: Subject) -> tuple[Resource, ...]:
-    """The MachineSets whose Machines are the group's: itself, or those that the MachineDeployment controls."""
-    if subject.kind == SET:
-        return (subject.resource,)
+    """The MachineSets whose Machines are the group's: itself, or those that the MachineDeployment controls. A pool has
+    none: it controls its Machines itself."""
+    if subject.kind != DEPLOYMENT:
+        return (subject.resource,) if subject.kind == SET else ()
     return sets_of(subject.resource.metadata.uid, _readable(api.objects(SET, subject.namespace)))
 
 

@@ -1,7 +1,7 @@
 """The node that a group would add, before it ever had one (clusterapi.md §5).
 
-Made of what people wrote on the resource and of what Cluster API will hand down to the Node, nothing else: objects of
-the infrastructure provider are not read in this version (D9). The planner prefers a real node of the group.
+Made of what people wrote on the resource, of what Cluster API will hand down to the Node, and, where that says too
+little, of what the infrastructure provider tells. The planner prefers a real node of the group.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
-from chalicelib.providers.clusterapi.capacity import read_capacity
+from chalicelib.providers.clusterapi.api import POOL
+from chalicelib.providers.clusterapi.capacity import merged, read_capacity, suffices
+from chalicelib.providers.clusterapi.infra import Infra, no_infrastructure
 from chalicelib.providers.clusterapi.keys import CAPACITY, is_label_value, is_qualified_name
 from chalicelib.providers.clusterapi.settings import Settings
+from chalicelib.providers.clusterapi.template_devices import read_devices, read_volumes
+from chalicelib.providers.clusterapi.template_status import Infrastructure
 from chalicelib.providers.clusterapi.wire import Resource
 
-_ARCH, _OS = "kubernetes.io/arch", "kubernetes.io/os"
+_ARCH, _OS, _ZONE = "kubernetes.io/arch", "kubernetes.io/os", "topology.kubernetes.io/zone"
 # CAPI copies labels of these domains from the template to the Node, also of their subdomains where marked so.
 _MANAGED_EXACT = "node-role.kubernetes.io"
 _MANAGED = ("node-restriction.kubernetes.io", "node.cluster.x-k8s.io")
@@ -28,7 +32,7 @@ _COPIED = (
     "node.kubernetes.io/instance-type",
     "beta.kubernetes.io/instance-type",
     "topology.kubernetes.io/region",
-    "topology.kubernetes.io/zone",
+    _ZONE,
     "failure-domain.beta.kubernetes.io/region",
     "failure-domain.beta.kubernetes.io/zone",
 )
@@ -36,23 +40,39 @@ _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
 class Template(msgspec.Struct, frozen=True):
-    """node None: the group cannot be grown from its annotations, and problem says why."""
+    """node None: the group cannot be grown from what is written, and problem says why. volumes: CSI driver -> most
+    volumes a new node attaches, 0: as many as one likes; devices: DRA driver -> devices a new node publishes."""
 
     node: Node | None
     problem: str = ""
     warnings: tuple[str, ...] = ()
+    volumes: dict[str, int] = {}
+    devices: dict[str, int] = {}
 
 
-def make_template(group: str, resource: Resource, settings: Settings, real: Node | None) -> Template:
-    """The template of a group. real: a Node of the group, if it has one, whose labels are surest."""
-    capacity = read_capacity(resource.annotations)
+def make_template(
+    name: str, kind: str, resource: Resource, settings: Settings, real: Node | None, infra: Infra = no_infrastructure
+) -> Template:
+    """The template of a group. name: the group's id; kind: the resource's. real: a Node of the group, if it has one,
+    whose labels are surest.
+
+    The infrastructure object is asked only where the annotations do not give cpu and memory, and no Node that is ready
+    shows what the next will be like (D9).
+    """
+    annotated = read_capacity(resource.annotations)
+    asks = not suffices(annotated) and not _is_ready(real)
+    told = infra(kind, resource) if asks else Infrastructure()
+    capacity = merged(annotated, told.capacity, told.problem)
+    volumes, odd_volumes = read_volumes(resource.annotations)
+    devices, odd_devices = read_devices(resource.annotations, annotated.devices)
+    taints, odd_taints = template_taints(resource)
+    warnings = capacity.warnings + told.warnings + odd_volumes + odd_devices + odd_taints
     if capacity.problem:
-        return Template(None, capacity.problem, capacity.warnings)
-    taints, warnings = template_taints(resource)
-    name = f"template-node-for-{group}"
+        return Template(None, capacity.problem, warnings, volumes, devices)
+    node_name = f"template-node-for-{name}"
     node = Node(
-        name=name,
-        labels=template_labels(name, resource, settings, real),
+        name=node_name,
+        labels=template_labels(node_name, kind, resource, settings, real, told),
         capacity=capacity.amounts,
         allocatable={
             resource_name: max(0, amount - settings.reserve.get(resource_name, 0))
@@ -60,12 +80,23 @@ def make_template(group: str, resource: Resource, settings: Settings, real: Node
         },
         taints=taints,
     )
-    return Template(node, "", capacity.warnings + warnings)
+    return Template(node, "", warnings, volumes, devices)
 
 
-def template_labels(name: str, resource: Resource, settings: Settings, real: Node | None) -> dict[str, str]:
-    """Labels, later wins: defaults, those CAPI hands down, the `labels` annotation, those of a real node."""
+def _is_ready(node: Node | None) -> bool:
+    condition = node.condition("Ready") if node is not None else None
+    return condition is not None and condition.status == "True"
+
+
+def template_labels(
+    name: str, kind: str, resource: Resource, settings: Settings, real: Node | None, told: Infrastructure
+) -> dict[str, str]:
+    """Labels, later wins: defaults and the zone of a single failure domain, what the infrastructure tells, those CAPI
+    hands down, the `labels` annotation, those of a real node."""
     labels = {_ARCH: settings.architecture, _OS: "linux", HOSTNAME_LABEL: name}
+    if settings.zone_label and (zone := failure_domain(kind, resource)):
+        labels[_ZONE] = zone
+    labels.update({key: value for key, value in ((_ARCH, told.architecture), (_OS, told.system)) if value})
     labels.update(_handed_down(resource, settings.managed_labels))
     for pair in resource.annotations.get(CAPACITY + "labels", "").split(","):
         key, equals, value = pair.partition("=")
@@ -74,6 +105,20 @@ def template_labels(name: str, resource: Resource, settings: Settings, real: Nod
     if real is not None:
         labels.update({key: real.labels[key] for key in _COPIED if real.labels.get(key)})
     return labels
+
+
+def failure_domain(kind: str, resource: Resource) -> str:
+    """The failure domain that all new Machines of a resource will be in, empty where there are several or none (D20).
+
+    A failure domain's name is the zone's with every infrastructure provider of a cloud that has zones; where it is
+    not, the setting that asks for this is to be turned off."""
+    template = resource.spec.template
+    if kind == POOL:
+        domains = resource.spec.failure_domains or []
+        only = domains[0] if len(domains) == 1 else ""
+    else:
+        only = (template.spec.failure_domain if template and template.spec else "") or ""
+    return only if is_label_value(only) else ""
 
 
 def _handed_down(resource: Resource, patterns: tuple[str, ...]) -> dict[str, str]:

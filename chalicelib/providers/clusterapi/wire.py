@@ -22,24 +22,26 @@ class OwnerReference(msgspec.Struct, frozen=True, gc=False):
 
 
 class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """metadata; deletion_timestamp as written."""
+    """metadata; deletion_timestamp as written. generation: goes up by one with every change of the spec."""
 
     name: str
     namespace: str = ""
     uid: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    generation: int = 0
     deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] | None = None
 
 
-class StatusCondition(msgspec.Struct, frozen=True, gc=False):
-    """One entry of either list of conditions."""
+class StatusCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One entry of either list of conditions; last_transition_time as written."""
 
     type: str = ""
     status: str = ""
-    reason: str = ""
+    reason: str | None = ""
     message: str | None = ""
+    last_transition_time: str | None = ""
 
 
 class NewConditions(msgspec.Struct, frozen=True, gc=False):
@@ -63,10 +65,22 @@ class TemplateMetadata(msgspec.Struct, frozen=True, gc=False):
     labels: dict[str, str] | None = None
 
 
-class TemplateSpec(msgspec.Struct, frozen=True, gc=False):
+class InfrastructureReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """spec.template.spec.infrastructureRef: v1beta1 has apiVersion and namespace, v1beta2 apiGroup."""
+
+    kind: str = ""
+    name: str = ""
+    api_version: str = ""
+    api_group: str = ""
+    namespace: str = ""
+
+
+class TemplateSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """spec.template.spec."""
 
     taints: list[TemplateTaint] | None = None
+    infrastructure_ref: InfrastructureReference | None = None
+    failure_domain: str | None = None
 
 
 class MachineTemplate(msgspec.Struct, frozen=True, gc=False):
@@ -76,12 +90,29 @@ class MachineTemplate(msgspec.Struct, frozen=True, gc=False):
     spec: TemplateSpec | None = None
 
 
+class RolloutStrategy(msgspec.Struct, frozen=True, gc=False):
+    """MachineDeployment spec.strategy (v1beta1) or spec.rollout.strategy (v1beta2)."""
+
+    type: str | None = ""
+
+
+class RolloutSpec(msgspec.Struct, frozen=True, gc=False):
+    """MachineDeployment spec.rollout (v1beta2)."""
+
+    strategy: RolloutStrategy | None = None
+
+
 class ResourceSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
-    """spec of a resource; replicas None where it was never set."""
+    """spec of a resource; replicas None where it was never set. The last two are a MachinePool's."""
 
     cluster_name: str = ""
     replicas: int | None = None
     template: MachineTemplate | None = None
+    paused: bool | None = None
+    strategy: RolloutStrategy | None = None
+    rollout: RolloutSpec | None = None
+    failure_domains: list[str] | None = None
+    provider_id_list: list[str] | None = msgspec.field(default=None, name="providerIDList")
 
 
 class ResourceStatus(msgspec.Struct, frozen=True, gc=False):
@@ -90,6 +121,11 @@ class ResourceStatus(msgspec.Struct, frozen=True, gc=False):
     replicas: int | None = None
     conditions: list[StatusCondition] | None = None
     v1beta2: NewConditions | None = None
+
+
+def all_conditions(old: list[StatusCondition] | None, new: NewConditions | None) -> tuple[StatusCondition, ...]:
+    """Those of both lists; the newer list first, where a v1beta1 object has one."""
+    return (*((new.conditions if new else None) or ()), *(old or ()))
 
 
 class Resource(msgspec.Struct, frozen=True, gc=False):
@@ -117,13 +153,24 @@ class Resource(msgspec.Struct, frozen=True, gc=False):
         """Whether a condition of that type is True, in either list."""
         if self.status is None:
             return False
-        new = self.status.v1beta2.conditions if self.status.v1beta2 else None
-        return any(c.type == condition and c.status == "True" for c in [*(self.status.conditions or ()), *(new or ())])
+        found = all_conditions(self.status.conditions, self.status.v1beta2)
+        return any(each.type == condition and each.status == "True" for each in found)
 
     @property
     def desired_or_present(self) -> int:
         """The larger of what is wanted and what is there."""
         return max(self.spec.replicas or 0, (self.status.replicas if self.status else None) or 0)
+
+    @property
+    def strategy(self) -> str:
+        """How a MachineDeployment replaces its Machines: `RollingUpdate`, `OnDelete`, empty where it does not say."""
+        rollout = self.spec.rollout.strategy if self.spec.rollout else None
+        return next((each.type for each in (rollout, self.spec.strategy) if each and each.type), "")
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The provider ids that a MachinePool lists, each once, without empty ones."""
+        return tuple(dict.fromkeys(each for each in self.spec.provider_id_list or () if each))
 
 
 class NodeRef(msgspec.Struct, frozen=True, gc=False):
@@ -137,6 +184,7 @@ class OldFailure(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """status.deprecated.v1beta1."""
 
     failure_message: str | None = None
+    failure_reason: str | None = None
 
 
 class Deprecated(msgspec.Struct, frozen=True, gc=False):
@@ -158,7 +206,10 @@ class MachineStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     phase: str = ""
     node_ref: NodeRef | None = None
     failure_message: str | None = None
+    failure_reason: str | None = None
     deprecated: Deprecated | None = None
+    conditions: list[StatusCondition] | None = None
+    v1beta2: NewConditions | None = None
 
 
 class Machine(msgspec.Struct, frozen=True, gc=False):
@@ -183,6 +234,24 @@ class Machine(msgspec.Struct, frozen=True, gc=False):
         """The failure message from either place, empty if there is none."""
         old = self.status.deprecated.v1beta1 if self.status.deprecated else None
         return self.status.failure_message or (old.failure_message if old else None) or ""
+
+    @property
+    def failure_reason(self) -> str:
+        """The failure reason from either place, empty if there is none."""
+        old = self.status.deprecated.v1beta1 if self.status.deprecated else None
+        return self.status.failure_reason or (old.failure_reason if old else None) or ""
+
+    def condition(self, kind: str) -> StatusCondition | None:
+        """The condition of that type, the newer one where it is in both lists."""
+        found = all_conditions(self.status.conditions, self.status.v1beta2)
+        return next((each for each in found if each.type == kind), None)
+
+    @property
+    def ailing(self) -> bool:
+        """Whether a MachineSet that shrinks takes it before healthy ones: no Node that it knows of, a failure, or a
+        Node that is not healthy (clusterapi.md §4.3)."""
+        healthy = self.condition("NodeHealthy")
+        return self.status.node_ref is None or bool(self.failure) or (healthy is not None and healthy.status != "True")
 
     def mark(self, keys: Keys) -> str | None:
         """The value of the delete-machine annotation, None where there is none."""

@@ -12,11 +12,12 @@ from typing import TypeVar
 import msgspec
 
 from chalicelib.model.snapshot import Gap
-from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET, Api, decode
+from chalicelib.providers.clusterapi.api import CLUSTER, DEPLOYMENT, MACHINE, POOL, SET, Api, decode
+from chalicelib.providers.clusterapi.clusters import Cluster, paused, topology_replicas
 from chalicelib.providers.clusterapi.wire import Machine, Metadata, Resource
 from chalicelib.providers.errors import ProviderError, Transient
 
-T = TypeVar("T", Resource, Machine)
+T = TypeVar("T", Resource, Machine, Cluster)
 
 # The order in which upstream lists them. Machines are read although they are no groups: they are the instances.
 _KINDS: tuple[str, ...] = (SET, DEPLOYMENT, POOL)
@@ -26,16 +27,23 @@ _WEAKENS = {
     SET: ("every MachineDeployment's instances",),
     DEPLOYMENT: ("which groups exist",),
     POOL: (),
+    CLUSTER: (),        # a pause that is not seen costs nothing but waiting: nobody reconciles a paused cluster
 }
 
 
 class World(msgspec.Struct, frozen=True):
-    """unread: (kind, namespace) of lists that failed, with the reason; namespace "" stands for all."""
+    """unread: (kind, namespace) of lists that failed, with the reason; namespace "" stands for all.
+
+    paused_clusters: (namespace, name) of Clusters whose spec pauses them. topology_replicas: (namespace, cluster,
+    topology name) of workers whose size is set in their Cluster's topology (clusters.py).
+    """
 
     resources: dict[str, tuple[Resource, ...]]
     machines: tuple[Machine, ...]
     unread: dict[tuple[str, str], str] = {}
     gaps: tuple[Gap, ...] = ()
+    paused_clusters: frozenset[tuple[str, str]] = frozenset()
+    topology_replicas: frozenset[tuple[str, str, str]] = frozenset()
 
     def missing(self, kind: str, namespace: str) -> str:
         """Why the objects of that kind in that namespace are not known, empty if they are."""
@@ -43,14 +51,21 @@ class World(msgspec.Struct, frozen=True):
 
 
 def read_world(api: Api, served: frozenset[str], namespaces: Sequence[str]) -> World:
-    """List all kinds in all namespaces. Raises ProviderError if no kind of node group could be read anywhere."""
+    """List all kinds in all namespaces. Raises ProviderError if no kind of node group could be read anywhere.
+
+    The Clusters are of use but not needed: a role without the right to list them costs a gap (D29).
+    """
     reader = _Reader(api, namespaces)
     kinds = [kind for kind in _KINDS if kind in served or kind not in _OPTIONAL]
     resources = {kind: reader.all(kind, Resource) for kind in kinds}
     if reader.failed >= len(kinds) * len(namespaces):
         assert reader.last_error is not None
         raise reader.last_error
-    return World(resources, reader.all(MACHINE, Machine), reader.unread, tuple(reader.gaps))
+    machines = reader.all(MACHINE, Machine)
+    clusters = reader.all(CLUSTER, Cluster) if CLUSTER in served else ()
+    return World(
+        resources, machines, reader.unread, tuple(reader.gaps), paused(clusters), topology_replicas(clusters)
+    )
 
 
 class _Reader:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from infra.local.kube.status import ApiError
 from infra.local.kube.store import ObjectStore
 
 
@@ -21,18 +20,17 @@ class Changes:
         if self._store.version == self._looked:
             return False
         self._looked = self._store.version
-        found = [self._moved(index, *where) for index, where in enumerate(self._watched)]
-        return True in found
+        found = False
+        for index, where in enumerate(self._watched):
+            found |= self._moved(index, *where)
+        return found
 
     def _moved(self, index: int, plural: str, group: str) -> bool:
         if self._store.resources.find(plural, group) is None:
             return False
         since = self._seen[index]
         self._seen[index] = self._store.version
-        try:
-            return since < 0 or bool(self._store.events(plural, since, group))
-        except ApiError:                 # more happened than the log keeps
-            return True
+        return since < 0 or self._store.written(plural, since, group)
 
 
 class Moved:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -25,6 +25,7 @@ from infra.local.controllers.workloads.garbage import Garbage
 from infra.local.controllers.workloads.jobs import Jobs
 from infra.local.controllers.workloads.replicas import ReplicaSets
 from infra.local.kube.disruption import reconcile_budgets
+from infra.local.kube.objects import dig
 from infra.local.kube.status import ApiError
 from infra.local.kube.store import ObjectStore
 
@@ -59,16 +60,22 @@ class _Budgets:
 
     def step(self) -> None:
         now = self._clock()
-        if self._changes.any() or now - self._last >= _BUDGET_SECONDS:
+        if self._changes.any() or (now - self._last >= _BUDGET_SECONDS and self._waits()):
             self._last = now
             reconcile_budgets(self._store)
 
+    def _waits(self) -> bool:
+        """Whether time alone can change a budget: an eviction was granted whose pod is not yet seen going."""
+        return any(dig(budget, "status", "disruptedPods")
+                   for budget in self._store.list("poddisruptionbudgets", group="policy"))
+
 
 class ClusterSimulation:
-    """The controllers of one store. workload: the store that Nodes join and pods live in, by default the same."""
+    """The controllers of one store. workload: the store that Nodes join and pods live in, by default the same.
+    more: further controllers, such as those of a vendor's account beside the cluster; they come before the kubelets."""
 
     def __init__(self, store: ObjectStore, clock: Callable[[], float], pace: Pace | None = None,
-                 workload: ObjectStore | None = None) -> None:
+                 workload: ObjectStore | None = None, more: Sequence[Controller] = ()) -> None:
         pace = pace or Pace()
         cluster = workload or store
         self._stores = (store,) if workload is None else (store, workload)
@@ -77,7 +84,7 @@ class ClusterSimulation:
         self.scheduler = SchedulerLoop(cluster, clock, pick=pace.pick, retry_seconds=pace.retry_seconds)
         management = [Garbage(store, clock)] if workload is not None else []
         self._controllers: tuple[Controller, ...] = (
-            *management, Garbage(cluster, clock), self.capi, self.kubelets,
+            *management, Garbage(cluster, clock), self.capi, *more, self.kubelets,
             Moved(Deployments(cluster, clock).step, cluster, (("deployments", "apps"), ("replicasets", "apps"))),
             Moved(ReplicaSets(cluster).step, cluster, (("replicasets", "apps"), ("pods", ""))),
             Moved(DaemonSets(cluster).step, cluster, (("daemonsets", "apps"), ("pods", ""), ("nodes", ""))),

@@ -24,6 +24,7 @@ WHERE = {
     "PodDisruptionBudget": ("poddisruptionbudgets", "policy"),
     "MachineDeployment": ("machinedeployments", fields.GROUP), "MachineSet": ("machinesets", fields.GROUP),
     "Machine": ("machines", fields.GROUP), "MachinePool": ("machinepools", fields.GROUP),
+    "Cluster": ("clusters", fields.GROUP),
 }
 
 
@@ -117,3 +118,24 @@ def machine_deployment(name: str, replicas: int, min_size: int, max_size: int, c
                  "template": {"spec": {"clusterName": cluster, "bootstrap": {"dataSecretName": f"{name}-bootstrap"},
                                        "infrastructureRef": ref, "version": "v1.36.3"}}},
     }
+
+
+def machine_pool(name: str, replicas: int, min_size: int, max_size: int, *, machines: bool = False,
+                 **more: Any) -> KubeObject:
+    """A node group: a MachinePool, with a Machine for every instance or with none; more: as for machine_deployment."""
+    made = machine_deployment(name, replicas, min_size, max_size, **more)
+    del made["spec"]["selector"]
+    made["spec"]["template"]["spec"]["infrastructureRef"]["kind"] = "LocalMachinePool"
+    made["metadata"]["annotations"]["local.outscaler/pool"] = "machines" if machines else "instances"
+    return {**made, "kind": "MachinePool"}
+
+
+def cluster(name: str = "local", namespace: str = "default", *, paused: bool = False,
+            version: str = "v1beta2") -> KubeObject:
+    """The Cluster that the groups belong to; paused: none of them is reconciled."""
+    infra = "infrastructure.cluster.x-k8s.io"
+    ref = {"kind": "LocalCluster", "name": name}
+    ref |= {"apiVersion": f"{infra}/v1beta1", "namespace": namespace} if version == "v1beta1" else {"apiGroup": infra}
+    return {"apiVersion": f"{fields.GROUP}/{version}", "kind": "Cluster",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"infrastructureRef": ref, **({"paused": True} if paused else {})}}

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chalicelib.model.times import format_time
-from infra.local.kube.objects import KubeObject, dig
+from infra.local.kube.objects import KubeObject, conditions_of
 from infra.local.kube.status import ApiError
 from infra.local.kube.store import ObjectStore
 
@@ -24,9 +24,10 @@ def listed(store: ObjectStore, plural: str, group: str = "", namespace: str | No
 
 
 def write(store: ObjectStore, plural: str, obj: KubeObject, group: str = "") -> bool:
-    """Replace the object that was read; False when it was changed or removed meanwhile, and nothing was written."""
+    """Replace the object that was read; False when it was changed or removed meanwhile, and nothing was written. What
+    is given is handed over: it is not to be changed any more."""
     try:
-        store.update(plural, obj, group)
+        store.replace(plural, obj, group)
     except ApiError as error:
         if error.code not in {404, 409}:
             raise
@@ -76,8 +77,7 @@ def by_controller(objects: Sequence[KubeObject]) -> dict[str, list[KubeObject]]:
 
 def is_true(obj: Json, condition: str) -> bool:
     """Whether status.conditions has that type with status True."""
-    return any(each.get("type") == condition and each.get("status") == "True"
-               for each in dig(obj, "status", "conditions") or ())
+    return any(each.get("type") == condition and each.get("status") == "True" for each in conditions_of(obj))
 
 
 def condition(type_: str, *, value: bool | str, reason: str = "", message: str = "") -> KubeObject:
@@ -92,7 +92,7 @@ def condition(type_: str, *, value: bool | str, reason: str = "", message: str =
 
 def with_conditions(obj: Json, now: float, *wanted: KubeObject) -> list[KubeObject]:
     """status.conditions with these put in; lastTransitionTime moves only where the status did."""
-    conditions: list[KubeObject] = list(dig(obj, "status", "conditions") or ())
+    conditions: list[KubeObject] = list(conditions_of(obj))
     for each in wanted:
         at = next((i for i, old in enumerate(conditions) if old.get("type") == each["type"]), None)
         old = conditions[at] if at is not None else {}

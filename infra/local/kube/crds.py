@@ -6,6 +6,7 @@ loads those and objects are validated against their full schemas.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -83,12 +84,17 @@ def retire(store: ObjectStore, crd: KubeObject) -> None:
     store.resources.drop(plural, group)
 
 
+@functools.lru_cache(maxsize=64)      # every server loads the same
+def _documents(text: str) -> tuple[Any, ...]:
+    """READ ONLY. Raises yaml.YAMLError."""
+    return tuple(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
 def load(store: ObjectStore, directory: Path) -> None:
     """Creates every definition of a directory that is not in the store yet; raises BadInput for an unreadable file."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     for path in sorted(directory.glob("*.yaml")):
         try:
-            documents = list(yaml.load_all(path.read_text(encoding="utf-8"), Loader=loader))
+            documents = _documents(path.read_text(encoding="utf-8"))
         except (OSError, yaml.YAMLError) as error:
             raise BadInput(path.name, "is not readable YAML", str(error).replace("\n", " ")) from None
         for crd in documents:

@@ -84,8 +84,10 @@ class _Session(requests.Session):
     """The one method that kube/transport.py calls, and close."""
 
     def __init__(self, line: DirectLine) -> None:
-        super().__init__()
-        self._direct = line
+        self._direct = line     # and nothing of the base's, whose pools of connections cost more than the exchanges
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def request(self, method: str | bytes, url: str | bytes, *_: Any, **given: Any) -> requests.Response:
         """See requests.Session."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from chalicelib.model.times import format_time, parse_time
 from infra.local.kube import selectors
-from infra.local.kube.objects import KubeObject, condition, dig
+from infra.local.kube.objects import KubeObject, condition, conditions_of, dig
 from infra.local.kube.store import ObjectStore
 
 _EVICTED_FOR = 120.0  # seconds that an eviction is believed in before the pod counts as kept
@@ -29,7 +29,7 @@ def budgets_of(store: ObjectStore, pod: KubeObject) -> list[KubeObject]:
 
 def is_ready(pod: KubeObject) -> bool:
     """Whether the pod's Ready condition is True."""
-    return (condition(pod, "Ready") or {}).get("status") == "True"
+    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions_of(pod))
 
 
 def reconcile_budgets(store: ObjectStore) -> int:

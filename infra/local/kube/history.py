@@ -87,10 +87,16 @@ class Collection:
         """Compaction: nothing up to `version` is known any more."""
         self._log, self._floor = [], version
 
+    def written(self, version: int) -> bool:
+        """Whether there were writes after `version`, or there may have been: they are no longer kept."""
+        return version < self._floor or bool(self._log and self._log[-1].version > version)
+
     def since(self, version: int) -> list[Event]:
         """The writes after `version`; 410 when some are no longer kept."""
         if version < self._floor:
             raise status.expired(f"too old resource version: {version} ({self._floor + 1})")
+        if not self._log or self._log[-1].version <= version:
+            return []
         return self._log[bisect_right(self._log, version, key=lambda event: event.version) :]
 
     def page(

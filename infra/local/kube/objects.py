@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 KubeObject = dict[str, Any]
@@ -31,9 +32,15 @@ def dig(value: Any, *path: str) -> Any:
     return value
 
 
+def conditions_of(obj: Mapping[str, Any]) -> Sequence[KubeObject]:
+    """status.conditions (READ ONLY), empty where there are none."""
+    status = obj.get("status")
+    return status.get("conditions") or () if isinstance(status, dict) else ()
+
+
 def condition(obj: KubeObject, type_: str) -> KubeObject | None:
     """The entry of status.conditions of that type, or None."""
-    for each in dig(obj, "status", "conditions") or ():
+    for each in conditions_of(obj):
         if each.get("type") == type_:
             return dict(each)
     return None

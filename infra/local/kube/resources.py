@@ -6,6 +6,7 @@ names follow the recorded discovery documents.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -132,7 +133,12 @@ _VERBS = {
 }
 
 
-def _builtin() -> Iterator[Resource]:
+@functools.cache
+def _builtin() -> tuple[Resource, ...]:
+    return tuple(_rows())
+
+
+def _rows() -> Iterator[Resource]:
     for group, names, plural, kind, flags, short, categories in _TABLE:
         scale = _SCALE if "C" in flags else None
         versions = tuple(Version(name, scale=scale, status="S" in flags) for name in names.split(","))
@@ -152,22 +158,29 @@ class Registry:
 
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, str], Resource] = {}
+        self._served: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def builtin(cls) -> Registry:
         """What every cluster serves."""
         registry = cls()
-        for resource in _builtin():
-            registry.add(resource)
+        registry._by_name = {(resource.group, resource.plural): resource for resource in _builtin()}
+        registry._count()
         return registry
 
     def add(self, resource: Resource) -> None:
         """Serves a resource from now on (again: in its new shape)."""
         self._by_name[(resource.group, resource.plural)] = resource
+        self._count()
 
     def drop(self, plural: str, group: str) -> None:
         """Serves it no longer."""
         self._by_name.pop((group, plural), None)
+        self._count()
+
+    def _count(self) -> None:
+        self._served = frozenset((resource.group, version.name) for resource in list(self._by_name.values())
+                                 for version in resource.versions)
 
     def find(self, plural: str, group: str) -> Resource | None:
         """The resource of that name, None when it is not served."""
@@ -190,7 +203,7 @@ class Registry:
 
     def serves(self, group: str, version: str) -> bool:
         """Whether there is anything in this group and version."""
-        return any(each.group == group and each.version(version) for each in list(self._by_name.values()))
+        return (group, version) in self._served
 
     def of(self, group: str, version: str) -> list[Resource]:
         """The resources served in one group and version."""

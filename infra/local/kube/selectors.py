@@ -6,6 +6,7 @@ sharing its mistakes.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -159,6 +160,7 @@ def _checked_value(key: str, value: str) -> str:
     return value
 
 
+@functools.lru_cache(maxsize=1024)      # clients ask for the same again and again
 def parse_labels(text: str) -> tuple[Requirement, ...]:
     """`a=b,c in (d,e),!f` as requirements; ApiError 400 in the real server's words."""
     return _Parser(text).parse()
@@ -214,6 +216,7 @@ def _field_value(obj: KubeObject, path: str) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+@functools.lru_cache(maxsize=1024)
 def parse_fields(text: str, group: str, plural: str) -> tuple[tuple[str, bool, str], ...]:
     """`status.phase!=Failed,spec.nodeName=a` as (path, equal, value); ApiError 400 for a field it cannot select."""
     known = {"metadata.name": "metadata.name", "metadata.namespace": "metadata.namespace"}

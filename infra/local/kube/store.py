@@ -80,14 +80,13 @@ class ObjectStore:
     @property
     def version(self) -> int:
         """The resourceVersion of the last write."""
-        with self._lock:
-            return self._version
+        return self._version    # without the lock: one number, and asked for more often than anything else
 
     def list(self, plural: str, namespace: str | None = None, group: str = "") -> Objects:
         """All objects, in key order. READ ONLY: the stored objects themselves. None or "": all namespaces."""
         with self._lock:
             held = self._held(plural, group)
-            return [held.objects[key] for key in held.keys(namespace)]
+            return [*map(held.objects.__getitem__, held.keys(namespace))]
 
     def get(self, plural: str, name: str, namespace: str = "", group: str = "") -> KubeObject | None:
         """A copy of the object, or None."""
@@ -128,6 +127,11 @@ class ObjectStore:
         """The writes to one resource after version `since`; 410 when some are no longer kept."""
         with self._lock:
             return self._held(plural, group).since(since)
+
+    def written(self, plural: str, since: int, group: str = "") -> bool:
+        """Whether a resource was written after version `since`, or may have been: not all such writes are kept."""
+        with self._lock:
+            return self._held(plural, group).written(since)
 
     def subscribe(self, plural: str, group: str = "", *, since: int | None = None) -> Subscription:
         """A cursor that starts at version `since`, or now."""
@@ -190,9 +194,14 @@ class ObjectStore:
     def update(self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False) -> KubeObject:
         """Replaces an object, status included. 404 when absent; 409 when metadata.resourceVersion or uid is given and
         is another. Removing the last finalizer of a deleted object removes it. No change: nothing is written."""
+        return clone(self.replace(plural, clone(obj), group, dry_run=dry_run))
+
+    def replace(self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False) -> KubeObject:
+        """The same without copies: the object is handed over, parts of stored objects in it may stay as they are, and
+        the answer is the stored one (READ ONLY)."""
         resource = self.resources.stored(plural, group)
-        made = clone(obj)
-        meta = made.setdefault("metadata", {})
+        made = {**obj, "metadata": dict(obj.get("metadata") or {})}
+        meta = made["metadata"]
         key = (meta.get("namespace", "") if resource.namespaced else "", meta["name"])
         with self._lock:
             old = self._expect(plural, group, key)
@@ -212,8 +221,8 @@ class ObjectStore:
                 return made
             held_back = meta.get("finalizers") or meta.get("deletionGracePeriodSeconds")
             if "deletionTimestamp" in meta and not held_back:
-                return clone(self._drop(resource, key, made))
-            return clone(self._put(resource, key, made))
+                return self._drop(resource, key, made)
+            return self._put(resource, key, made)
 
     def delete(
         self, plural: str, name: str, namespace: str = "", group: str = "", grace: int | None = None

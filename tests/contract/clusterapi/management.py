@@ -25,7 +25,7 @@ from tests.contract.clusterapi.objects import GROUP, Json, deployment, machine, 
 
 NOW = 1_800_000_000.0
 PLURALS = {"MachineDeployment": "machinedeployments", "MachineSet": "machinesets", "MachinePool": "machinepools",
-           "Machine": "machines"}
+           "Machine": "machines", "Cluster": "clusters"}
 LIMITED = "system:serviceaccount:outscaler:outscaler"
 
 
@@ -40,6 +40,7 @@ class Management:
         self.server = ApiServer(self.store, users=users, rbac={LIMITED: rules or ()}, **more)
         self.user = "admin" if rules is None else LIMITED
         self.controllers = ClusterApi(self.store, self.clock)
+        self.version = ""               # the one that providers are told to speak
         self._seen = 0
 
     def add(self, *objects: Json) -> None:
@@ -61,7 +62,7 @@ class Management:
 
     def provider(self, policies: Sequence[GroupPolicy] = (), settings: Mapping[str, str] | None = None) -> Provider:
         """As a pass builds it."""
-        settings = settings or {}
+        settings = {**({"version": self.version} if self.version else {}), **(settings or {})}
         connection = Connection("test", settings, tuple(policies), lambda name: name, self.kube(), self.clock)
         return build("clusterapi", connection)
 
@@ -94,13 +95,19 @@ class Management:
         assert found is not None
         self.store.update("machinedeployments", {**found, "spec": {**found["spec"], "replicas": size}}, GROUP)
 
-    def touch(self, name: str = "md-0") -> None:
+    def change(self, name: str, kind: str = "MachineDeployment", **spec: Any) -> None:
+        """As a person with kubectl edit would."""
+        found = self.store.get(PLURALS[kind], name, "default", GROUP)
+        assert found is not None
+        self.store.update(PLURALS[kind], {**found, "spec": {**found["spec"], **spec}}, GROUP)
+
+    def touch(self, name: str = "md-0", kind: str = "MachineDeployment") -> None:
         """A change of status, as controllers make all the time."""
-        found = self.store.get("machinedeployments", name, "default", GROUP)
+        found = self.store.get(PLURALS[kind], name, "default", GROUP)
         assert found is not None
         status = found.get("status") or {}
         changed = {**status, "observedGeneration": status.get("observedGeneration", 0) + 1}
-        self.store.update("machinedeployments", {**found, "status": changed}, GROUP)
+        self.store.update(PLURALS[kind], {**found, "status": changed}, GROUP)
 
     def marked(self) -> dict[str, str]:
         """Machine -> its delete-machine mark."""
@@ -110,10 +117,20 @@ class Management:
             if f"{GROUP}/delete-machine" in (each["metadata"].get("annotations") or {})
         }
 
-    def work(self) -> None:
-        """Let the controllers do what there is to do."""
-        for _ in range(3):
+    def work(self, seconds: float = 0.0) -> None:
+        """Let the controllers do what there is to do, for so long."""
+        for _ in range(3 + int(seconds // 10)):
             self.controllers.step()
+            self.clock.advance(min(10.0, seconds))
+            seconds = max(0.0, seconds - 10.0)
+
+    def nodes(self) -> list[Node]:
+        """The Nodes as a pass lists them."""
+        return [
+            Node(each["metadata"]["name"], {}, {}, provider_id=each["spec"].get("providerID", ""),
+                 annotations=each["metadata"].get("annotations") or {})
+            for each in self.store.list("nodes")
+        ]
 
     def machines(self) -> list[str]:
         """Names of those whose deletion has not begun."""
@@ -127,7 +144,7 @@ class Management:
 
 def _short(path: str) -> str:
     bare = path.partition("?")[0].removeprefix(f"/apis/{GROUP}")
-    return bare.removeprefix("/v1beta2/").removeprefix("namespaces/default/") or "discovery"
+    return bare.removeprefix("/v1beta1/").removeprefix("/v1beta2/").removeprefix("namespaces/default/") or "discovery"
 
 
 @contextmanager

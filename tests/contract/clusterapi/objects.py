@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -99,6 +100,63 @@ def machine_set(name: str, of: str = "", *, revision: str | None = "1", **more: 
         if revision is not None:
             annotations["machinedeployment.clusters.x-k8s.io/revision"] = revision
     return resource("MachineSet", name, annotations=annotations, **more)
+
+
+def pool(name: str, ids: Sequence[str] = (), *, managed_by: str | None = None, **more: Any) -> Json:
+    """A MachinePool that lists these provider ids; managed_by: who else sets its size."""
+    annotations = dict(more.pop("annotations", bounds()))
+    if managed_by is not None:
+        annotations[f"{GROUP}/replicas-managed-by"] = managed_by
+    made = resource("MachinePool", name, annotations=annotations, **more)
+    del made["spec"]["selector"]
+    if ids:
+        made["spec"]["providerIDList"] = list(ids)
+    return made
+
+
+def pool_machine(name: str, of: str, **more: Any) -> Json:
+    """A Machine that the MachinePool of that name controls."""
+    made = machine(name, "", owners=(owner("MachinePool", of),), **more)
+    made["metadata"]["labels"][f"{GROUP}/pool-name"] = of
+    return made
+
+
+def pool_node(name: str, provider_id: str, *, of: str) -> Node:
+    """A Node of a MachinePool without Machines, as Cluster API annotates it."""
+    made = node(name, provider_id)
+    owned = {f"{GROUP}/owner-kind": "MachinePool", f"{GROUP}/owner-name": of}
+    return msgspec.structs.replace(made, annotations={**made.annotations, **owned})
+
+
+def cluster(name: str = "c1", *, paused: bool = False, topology: Mapping[str, int | None] | None = None) -> Json:
+    """A Cluster; topology: name of a worker entry -> the replicas that it sets."""
+    workers = [{"class": "w", "name": entry, **({} if size is None else {"replicas": size})}
+               for entry, size in (topology or {}).items()]
+    classed = {"classRef": {"name": "k"}, "version": "v1.36.3", "workers": {"machineDeployments": workers}}
+    return {
+        "apiVersion": f"{GROUP}/v1beta2",
+        "kind": "Cluster",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-Cluster-{name}"},
+        "spec": {
+            "infrastructureRef": {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "C", "name": name},
+            **({"paused": True} if paused else {}), **({"topology": classed} if topology else {}),
+        },
+    }
+
+
+def in_v1beta1(obj: Json) -> Json:
+    """The same object as the older version has it: references that name a version, conditions in another place."""
+    old: Json = json.loads(json.dumps(obj).replace(f"{GROUP}/v1beta2", f"{GROUP}/v1beta1"))
+    spec = old["spec"]
+    for holder in (spec, (spec.get("template") or {}).get("spec") or {}):
+        if reference := holder.get("infrastructureRef"):
+            reference["apiVersion"] = f"{reference.pop('apiGroup')}/v1beta1"
+    status = old.get("status") or {}
+    if "conditions" in status:
+        status["v1beta2"] = {"conditions": status.pop("conditions")}
+    if failed := (status.pop("deprecated", None) or {}).get("v1beta1"):
+        status.update(failed)
+    return old
 
 
 def machine(

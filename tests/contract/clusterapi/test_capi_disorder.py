@@ -49,8 +49,8 @@ def grown(there: Management) -> int:
     return 0
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_no_machine_is_lost_that_was_not_to_go(seed: int) -> None:
+@pytest.mark.parametrize(("seed", "version"), [*((seed, "") for seed in range(6)), (6, "v1beta1"), (7, "v1beta1")])
+def test_no_machine_is_lost_that_was_not_to_go(seed: int, version: str) -> None:
     rng = random.Random(seed)
     with management() as there:
         fill(there, SIZE, annotations=bounds(0, 50))
@@ -59,7 +59,7 @@ def test_no_machine_is_lost_that_was_not_to_go(seed: int) -> None:
             f"op-{at}": operation(Kind.REMOVE, SIZE, SIZE - 1, at, op=f"op-{at}") for at in going
         }
         staying = {f"m-{at}" for at in range(SIZE) if at not in going}
-        provider, added = there.provider(), 0
+        provider, added = there.provider(settings={"version": version}), 0
         for turn in range(ROUNDS):
             if turn < ROUNDS // 4:
                 added += disturb(there, rng)

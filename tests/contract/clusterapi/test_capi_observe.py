@@ -10,23 +10,26 @@ import msgspec
 import pytest
 
 from chalicelib.model.group import InstanceState
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.errors import InvalidRequest, Transient, Unauthorized
+from infra.local.controllers import seed
 from infra.local.kube import crds
 from infra.local.kube.api import Logged
 from infra.local.kube.auth import Rule
-from tests.contract.clusterapi.management import fill, management
+from tests.contract.clusterapi.management import fill, management, operation
 from tests.contract.clusterapi.objects import (
     GROUP,
     Json,
     bounds,
     capacity,
+    cluster,
     deployment,
     leaving,
     machine,
     machine_set,
     node,
-    resource,
 )
 from tests.shared import SHARED, needs_shared
 
@@ -57,12 +60,13 @@ def test_a_group_as_the_planner_gets_it() -> None:
 @pytest.mark.parametrize("count", [1, 25])
 def test_D12_the_number_of_calls_does_not_grow_with_groups_or_nodes(count: int) -> None:
     with management() as there:
-        nodes = fill(there, count)
-        for index in range(count):
-            there.add(deployment(f"more-{index}"), machine_set(f"more-{index}-ms", of=f"more-{index}"))
+        told = {**bounds(), **capacity(cpu="4", memory="8Gi")}
+        nodes = fill(there, count, annotations=told)
+        for name in (f"more-{index}" for index in range(count)):
+            there.add(deployment(name, annotations=told), machine_set(f"{name}-ms", of=name))
         assert len(there.provider().observe(nodes).groups) == count + 1
         assert [each.split()[1] for each in there.requests()] == [
-            "discovery", "/v1beta2", "machinesets", "machinedeployments", "machinepools", "machines",
+            "discovery", "/v1beta2", "machinesets", "machinedeployments", "machinepools", "machines", "clusters",
         ]
 
 
@@ -163,7 +167,7 @@ def test_machines_that_may_not_be_listed_leave_groups_that_say_so() -> None:
     [group] = observed.groups
     assert "Machines could not be listed" in group.error
     assert "forbidden" in group.error
-    assert sorted(gap.kind for gap in observed.gaps) == ["Machine", "MachinePool"]
+    assert sorted(gap.kind for gap in observed.gaps) == ["Cluster", "Machine", "MachinePool"]
 
 
 def test_nothing_readable_at_all_is_an_error() -> None:
@@ -175,16 +179,77 @@ def test_nothing_readable_at_all_is_an_error() -> None:
             there.provider().observe(OURS)
 
 
-def test_deleting_machines_keep_their_node_and_pools_are_reported() -> None:
+def test_deleting_machines_keep_their_node() -> None:
     with management() as there:
         nodes = fill(there, 1)
-        there.add(leaving(machine("old", "md-0-ms", provider_id="c:///i-9", node="n-9")), resource("MachinePool", "mp"))
+        there.add(leaving(machine("old", "md-0-ms", provider_id="c:///i-9", node="n-9")))
         observed = there.provider().observe([*nodes, node("n-9", "c:///i-9", of="old")])
     [group] = observed.groups
     assert [(each.id, each.node) for each in group.instances] == [
         ("c:///i-0", "n-0"), ("deleting-machine-default_old", "n-9"),
     ]
-    assert [gap.kind for gap in observed.gaps] == ["MachinePool"]
+
+
+def test_CAPI_23_D11_pools_with_and_without_machines_as_their_controllers_make_them() -> None:
+    made = [seed.machine_pool(name, 2, 0, 5, machines=machines, cluster="c1")
+            for name, machines in (("backed", True), ("bare", False))]
+    with management() as there:
+        seed.apply(there.store, *made)
+        there.work(80)
+        backed, bare = there.provider().observe(there.nodes()).groups
+    assert (backed.target, bare.target) == (2, 2)
+    for group, begins in ((backed, "default/"), (bare, "listed:local:///default/bare-")):
+        assert [each.state for each in group.instances] == [InstanceState.RUNNING] * 2
+        assert all(each.node and each.handle.startswith(begins) for each in group.instances)
+        assert group.template is not None
+
+
+def test_CAPI_6_D29_a_paused_cluster_is_left_alone_until_it_is_not() -> None:
+    with management() as there:
+        nodes = fill(there, 2)
+        there.add(cluster("c1", paused=True))
+        observed = there.provider().observe(nodes)
+        assert (observed.groups, [gap.name for gap in observed.gaps]) == ((), ["default/c1"])
+        outcome = there.provider().grow(operation(Kind.GROW, 2, 3))
+        assert isinstance(outcome, Failed)
+        assert "paused with its Cluster" in outcome.message
+        assert there.writes() == []
+        there.change("c1", "Cluster", paused=False)
+        assert len(there.provider().observe(nodes).groups) == 1
+        assert isinstance(there.provider().grow(operation(Kind.GROW, 2, 3)), Done)
+
+
+def test_a_size_that_the_topology_sets_is_told_with_the_entry() -> None:
+    with management() as there:
+        there.add(deployment("w", labels={"topology.cluster.x-k8s.io/deployment-name": "big"}),
+                  cluster("c1", topology={"big": 3, "small": None}))
+        [group] = there.provider().observe(OURS).groups
+    assert "sets replicas of big" in group.error
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+@pytest.mark.parametrize(("fault", "cls"), [
+    ("out-of-stock", "OutOfStock"), ("quota", "QuotaExceeded"), ("provisioning-failure", "Unknown"),
+])
+def test_CAPI_10_D25_no_stock_and_no_quota_are_seen_with_their_class(version: str, fault: str, cls: str) -> None:
+    with management() as there:
+        there.version = version
+        there.controllers.fail_next("default/md-0", fault)
+        seed.apply(there.store, seed.machine_deployment("md-0", 1, 0, 5, cluster="c1", version=version))
+        there.work(60)
+        [found] = there.provider(settings={"stuckAfter": "30s"}).observe(OURS).groups[0].instances
+        assert (found.state, found.error is not None and found.error.cls) == (InstanceState.CREATING, cls)
+        [before] = there.provider().observe(OURS).groups[0].instances
+        assert (before.error is not None) is (version == "v1beta1")       # only there the phase says Failed
+
+
+def test_D3_D11_a_node_whose_machine_is_gone_is_nobodys_instance() -> None:
+    with management() as there:
+        nodes = fill(there, 2)
+        there.store.remove("machines", "m-1", "default", GROUP)
+        observed = there.provider().observe([*nodes, node("stranger", "c:///s")])
+    assert [each.node for each in observed.groups[0].instances] == ["n-0"]
+    assert observed.gaps == ()
 
 
 @needs_shared

@@ -1,20 +1,25 @@
-"""The role we ship is enough, and no more than enough (clusterapi.md §8)."""
+"""The roles we ship are enough, and no more than enough (clusterapi.md §8)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.outcome import Failed
+from chalicelib.providers.errors import ProviderError
 from infra.local.kube.auth import Rule
 from infra.local.kube.server import ApiServer
 from tests.contract.clusterapi.management import Management, fill, management, operation
-from tests.contract.clusterapi.objects import GROUP, machine, machine_set
+from tests.contract.clusterapi.objects import GROUP, cluster, machine, machine_set, pool, pool_machine, resource
+from tests.shared import SHARED, needs_shared
 
-RBAC = Path(__file__).resolve().parents[3] / "infra" / "kubernetes" / "rbac-capi-management.yaml"
+FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
+WHOLE, NAMESPACED = FOLDER / "rbac-capi-management.yaml", FOLDER / "rbac-capi-namespaced.yaml"
 # What every authenticated user may read (system:discovery), and what rbac-workload.yaml gives.
 ELSEWHERE = [
     Rule(verbs=("get",), urls=("/apis", "/apis/*")),
@@ -22,43 +27,73 @@ ELSEWHERE = [
 ]
 
 
-def granted() -> list[Rule]:
-    documents = list(yaml.safe_load_all(RBAC.read_text()))
-    [role] = [each for each in documents if each["kind"] == "ClusterRole"]
+def documents(path: Path) -> dict[str, dict[str, Any]]:
+    """kind -> document."""
+    return {each["kind"]: each for each in yaml.safe_load_all(path.read_text())}
+
+
+def granted(path: Path = WHOLE, namespaces: tuple[str, ...] = ()) -> list[Rule]:
+    """The rules of the role, one verb and resource each."""
+    found = documents(path)
     return [
-        Rule(verbs=(verb,), groups=tuple(rule["apiGroups"]), resources=(resource,))
-        for rule in role["rules"]
+        Rule(verbs=(verb,), groups=tuple(rule["apiGroups"]), resources=(resource,), namespaces=namespaces)
+        for rule in found.get("ClusterRole", found.get("Role", {}))["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     ]
 
 
-def use_everything(there: Management) -> None:
-    """Each of the provider's changes, with its rare paths."""
+def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], str]]:
+    """Each of the provider's changes, with its rare paths; each step tells what came of it, refusals included."""
     nodes = fill(there, 4, joined=3)
-    there.add(machine_set("alone", replicas=1), machine("a-0", "alone", node="x"))
-    provider = there.provider()
-    assert len(provider.observe(nodes).groups) == 2
-    assert isinstance(provider.shrink_target(operation(Kind.SHRINK, 4, 3)), Done)
+    there.add(cluster(), machine_set("alone", replicas=1), machine("a-0", "alone", node="x"),
+              pool("pool", replicas=1), pool_machine("p-0", "pool", provider_id="c:///p-0", node="y"))
+    provider = there.provider(settings=settings)
+
+    def observed() -> str:
+        found = provider.observe(nodes)
+        return f"{[(each.id, len(each.instances)) for each in found.groups]} {sorted(gap.kind for gap in found.gaps)}"
+
+    yield observed
+    yield lambda: str(provider.shrink_target(operation(Kind.SHRINK, 4, 3)))
     there.work()
-    assert isinstance(provider.grow(operation(Kind.GROW, 1, 2, group="MachineSet/default/alone")), Done)
+    yield lambda: str(provider.grow(operation(Kind.GROW, 1, 2, group="MachineSet/default/alone")))
+    yield lambda: str(provider.grow(operation(Kind.GROW, 1, 2, group="MachinePool/default/pool")))
     there.fault("PATCH", "/scale", 404)
-    assert isinstance(provider.remove(operation(Kind.REMOVE, 3, 2, 0)), Failed)      # takes its mark off again
-    assert there.marked() == {}
-    assert isinstance(provider.remove(operation(Kind.REMOVE, 3, 2, 0)), Pending)
+    yield lambda: f"{provider.remove(operation(Kind.REMOVE, 3, 2, 0))} {there.marked()}"    # takes its mark off again
+    there.server.faults.clear()
+    yield lambda: str(provider.remove(operation(Kind.REMOVE, 3, 2, 0)))
+    there.add(cluster(paused=True))
+    yield lambda: str(provider.grow(operation(Kind.GROW, 2, 3)))
 
 
-def test_the_role_is_enough() -> None:
-    with management([*granted(), *ELSEWHERE]) as there:
-        use_everything(there)
-        assert not [each for each in there.requests() if each.endswith(" 403")]
+def told(rules: list[Rule], settings: dict[str, str], crds: Path | None = None) -> tuple[list[str], ApiServer]:
+    """The story under these rules."""
+    said = []
+    with management([*rules, *ELSEWHERE], crds=crds) as there:
+        for step in story(there, settings):
+            try:
+                said.append(step())
+            except ProviderError as error:
+                said.append(repr(error))
+    return said, there.server
 
 
-def test_every_rule_of_the_role_is_used() -> None:
-    with management([*granted(), *ELSEWHERE]) as there:
-        use_everything(there)
-        used = _used(there.server)
-    assert [rule for rule in granted() if (rule.verbs[0], rule.resources[0]) not in used] == []
+ROLES = pytest.mark.parametrize(
+    ("rules", "settings"),
+    [(granted(), {}), (granted(NAMESPACED, ("default",)), {"namespace": "default"})],
+    ids=["whole cluster", "one namespace"],
+)
+
+
+@ROLES
+def test_the_role_is_enough_and_every_rule_of_it_is_used(rules: list[Rule], settings: dict[str, str]) -> None:
+    said, server = told(rules, settings)
+    assert [each for each in server.requests if each.status == 403] == []
+    assert said[0].endswith(" []")
+    assert [each.partition("(")[0] for each in said[1:]] == ["Done", "Done", "Done", "Failed", "Pending", "Failed"]
+    used = _used(server)
+    assert [rule for rule in rules if (rule.verbs[0], rule.resources[0]) not in used] == []
 
 
 def _used(server: ApiServer) -> set[tuple[str, str]]:
@@ -72,13 +107,79 @@ def _used(server: ApiServer) -> set[tuple[str, str]]:
     return used
 
 
-@pytest.mark.parametrize("resource", ["machinedeployments/scale", "machines"])
-def test_without_the_right_to_write_the_refusal_names_what_is_missing(resource: str) -> None:
-    kept = [rule for rule in granted() if (rule.verbs[0], rule.resources[0]) != ("patch", resource)]
+@pytest.fixture(scope="module")
+def with_all() -> list[str]:
+    return told(granted(), {})[0]
+
+
+def test_the_same_story_is_told_the_same_way(with_all: list[str]) -> None:
+    assert told(granted(NAMESPACED), {})[0] == with_all
+
+
+@needs_shared
+def test_the_role_is_enough_for_the_real_definitions_of_cluster_api(with_all: list[str]) -> None:
+    said, server = told(granted(), {}, SHARED / "data" / "capi-crds")
+    assert said == with_all
+    assert [each for each in server.requests if each.status == 403] == []
+
+
+@pytest.mark.parametrize("missing", granted(), ids=lambda rule: f"{rule.verbs[0]} {rule.resources[0]}")
+def test_every_rule_of_the_role_is_needed(missing: Rule, with_all: list[str]) -> None:
+    said, _ = told([rule for rule in granted() if rule != missing], {})
+    assert said != with_all
+
+
+def test_the_role_of_one_namespace_has_the_same_rules() -> None:
+    whole, namespaced = documents(WHOLE), documents(NAMESPACED)
+    assert whole["ClusterRole"]["rules"] == namespaced["Role"]["rules"]
+    assert commented(WHOLE) == commented(NAMESPACED)
+    for found, role in ((whole, "ClusterRole"), (namespaced, "Role")):
+        binding = found[f"{role}Binding"]
+        assert (binding["roleRef"]["kind"], binding["roleRef"]["name"]) == (role, found[role]["metadata"]["name"])
+        assert binding["metadata"].get("namespace") == found[role]["metadata"].get("namespace")
+        account = found["ServiceAccount"]["metadata"]
+        assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
+
+
+def test_the_service_account_is_that_of_the_workload_cluster() -> None:
+    workload = documents(FOLDER / "rbac-workload.yaml")["ServiceAccount"]
+    assert documents(WHOLE)["ServiceAccount"] == workload
+
+
+def commented(path: Path) -> dict[str, Any]:
+    """The rule for infrastructure objects, which is there as an example."""
+    lines = [line.strip().removeprefix("#")[1:] for line in path.read_text().splitlines()]
+    start = next(at for at, line in enumerate(lines) if "infrastructure.cluster.x-k8s.io]" in line)
+    rules: list[dict[str, Any]] = yaml.safe_load("\n".join(lines[start:start + 3]))
+    return rules[0]
+
+
+def test_the_example_of_an_infrastructure_rule_is_what_reading_a_capacity_takes() -> None:
+    example = commented(WHOLE)
+    assert example["verbs"] == ["get"]
+    own = Rule(verbs=tuple(example["verbs"]), groups=tuple(example["apiGroups"]), resources=("localmachinetemplates",))
+    cpus = {}
+    for name, rules in (("with", [own]), ("without", [])):
+        with management([*granted(), *rules, *ELSEWHERE]) as there:
+            nodes = fill(there, 1)
+            empty = resource("MachineDeployment", "empty", replicas=0)
+            empty["spec"]["template"]["spec"]["infrastructureRef"].update(kind="LocalMachineTemplate", name="t")
+            there.add(empty)
+            there.store.load("localmachinetemplates", [
+                {"metadata": {"name": "t", "namespace": "default"}, "spec": {},
+                 "status": {"capacity": {"cpu": "4", "memory": "8Gi"}}}], example["apiGroups"][0])
+            [group] = [each for each in there.provider().observe(nodes).groups if each.id.endswith("/empty")]
+            cpus[name] = group.template.allocatable["cpu"] if group.template else None
+    assert cpus == {"with": 4000, "without": None}
+
+
+@pytest.mark.parametrize("missing", ["machinedeployments/scale", "machines"])
+def test_without_the_right_to_write_the_refusal_names_what_is_missing(missing: str) -> None:
+    kept = [rule for rule in granted() if (rule.verbs[0], rule.resources[0]) != ("patch", missing)]
     with management([*kept, *ELSEWHERE]) as there:
         fill(there, 2)
         outcome = there.provider().remove(operation(Kind.REMOVE, 2, 1, 0))
         assert isinstance(outcome, Failed)
         assert outcome.cls == "Unauthorized"
-        assert f'"{resource}' in outcome.message
+        assert f'"{missing}' in outcome.message
         assert (there.size(), there.marked()) == (2, {})

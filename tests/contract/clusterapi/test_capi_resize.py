@@ -11,6 +11,7 @@ from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.api import Api
 from chalicelib.providers.clusterapi.keys import Keys
+from chalicelib.providers.clusterapi.marks import FORGOTTEN_AFTER
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.contract.clusterapi.management import fill, management, operation
 from tests.contract.clusterapi.objects import bounds, deployment, leaving, machine, machine_set, node
@@ -135,7 +136,8 @@ def test_growth_waits_until_a_removal_has_taken_its_machines() -> None:
         ("MachineDeployment/default/paused", "Conflict"),
         ("MachineDeployment/default/bare", "InvalidRequest"),
         ("MachineDeployment/elsewhere/md-0", "NotFound"),
-        ("MachinePool/default/md-0", "InvalidRequest"),
+        ("MachinePool/default/md-0", "NotFound"),
+        ("Machine/default/m-0", "InvalidRequest"),
         ("md-0", "InvalidRequest"),
     ],
 )
@@ -225,3 +227,47 @@ def test_a_decrease_below_the_minimum_or_beside_marked_machines_is_refused() -> 
         with pytest.raises(Conflict):
             there.provider().shrink_target(shrink(4, 3))
         assert there.writes() == []
+
+
+def test_D28_a_mark_that_was_forgotten_does_not_keep_a_group_from_shrinking_nor_cost_its_machine() -> None:
+    with management() as there:
+        fill(there, 4, joined=3)
+        there.fault("PATCH", "/scale", close=True)
+        with pytest.raises(Transient):
+            there.provider().remove(operation(Kind.REMOVE, 4, 3, 0))
+        with pytest.raises(Conflict):
+            there.provider().shrink_target(shrink(4, 3))
+        assert list(there.marked()) == ["m-0"]                  # it may still be under way
+        there.clock.advance(FORGOTTEN_AFTER + 1)
+        with pytest.raises(Conflict):
+            there.provider().shrink_target(shrink(4, 3))        # taken off; the next look finds it gone
+        assert there.provider().shrink_target(shrink(4, 3)) == Done({"from": 4, "to": 3})
+        there.work()
+        assert there.machines() == ["m-0", "m-1", "m-2"]
+
+
+def test_D15_with_two_sets_a_decrease_could_cost_a_running_machine() -> None:
+    with management() as there:
+        there.add(deployment("md-0", replicas=3), machine_set("adopted", of="md-0", revision=None, replicas=1),
+                  machine_set("md-0-ms", of="md-0", replicas=2), machine("a", "adopted", node="n"),
+                  machine("b", "md-0-ms"), machine("c", "md-0-ms"))
+        cls, message = failed(there.provider().shrink_target(shrink(3, 2)))
+        assert (cls, "several of its MachineSets" in message) == ("Conflict", True)
+        assert there.size() == 3
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_D28_a_growth_sweeps_forgotten_marks_on_its_way(refused: bool) -> None:
+    with management() as there:
+        fill(there, 3)
+        there.fault("PATCH", "/scale", close=True)
+        with pytest.raises(Transient):
+            there.provider().remove(operation(Kind.REMOVE, 3, 2, 0))
+        there.add(machine("theirs", "md-0-ms", node="n", mark="by hand"))
+        there.resize(4)
+        there.clock.advance(FORGOTTEN_AFTER + 1)
+        if refused:
+            there.fault("PATCH", "/machines/m-0", 403)
+        assert isinstance(there.provider().grow(grow(4, 5)), Done)
+        assert sorted(there.marked()) == (["m-0", "theirs"] if refused else ["theirs"])
+        assert there.size() == 5

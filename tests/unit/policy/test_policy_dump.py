@@ -58,7 +58,9 @@ options = st.fixed_dictionaries(
 access = st.one_of(
     st.builds(KubernetesAccess, kubeconfig_secret=secrets, context=st.one_of(st.just(""), words),
               allow_insecure_tls=st.booleans()),
-    st.builds(KubernetesAccess, eks_cluster=words, region=st.sampled_from(["", "eu-central-2"])),
+    st.builds(KubernetesAccess, eks_cluster=words, region=st.sampled_from(["", "eu-central-2"]),
+              in_cluster_kubeconfig_secret=st.one_of(st.just(""), secrets)),
+    st.builds(KubernetesAccess, in_cluster_kubeconfig_secret=secrets, context=st.one_of(st.just(""), words)),
 )
 groups = st.lists(
     st.builds(GroupPolicy, provider=st.just("exoscale"), id=words, min=st.none() | st.integers(0, 5),
@@ -70,6 +72,9 @@ settings_of = st.one_of(
                           optional={"reservedCpu": st.just("200m")}),
     st.fixed_dictionaries({}, optional={"labels": st.just("a=b,c=d"), "clusterName": words,
                                         "syncMachineLabels": st.just("^a\nb|c")}),
+    st.fixed_dictionaries({"kubeconfigSecret": words}, optional={
+        "context": words, "cloudConfigAuthoritative": st.sampled_from(["true", "false"]),
+        "allowPoolShrink": st.sampled_from(["true", "false"]), "stuckAfter": st.just("1h30m")}),
 )
 _PRICE = st.one_of(st.integers(0, 10**9).map(float), st.integers(0, 10**12).map(lambda n: n / 10**12),
                    st.floats(0, 100).map(lambda n: round(n, 4)))

@@ -22,10 +22,12 @@ from chalicelib.policy.load import digest, load
 from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.providers.clusterapi.settings import KNOWN, read_settings
+from chalicelib.providers.clusterapi.topology import to_management
 from tests.shared import SHARED, needs_shared
 from tests.unit.policy.paper import (
     ARCHITECTURE,
     GOOD,
+    HEAD,
     with_access,
     with_groups,
     with_options,
@@ -309,13 +311,32 @@ def test_what_validates_is_what_the_provider_accepts() -> None:
     assert {field.key for field in section.fields} | set(section.refused) == KNOWN
     settings = read(with_providers(
         "{clusterapi: {namespace: a, clusterName: b, labels: {x: y}, scaleZeroDefaultArch: arm64, version: v1beta2, "
-        "reservedCpu: 200m, reservedMemory: 1.5Gi, reservedEphemeralStorage: 1e9, syncMachineLabels: ['^team', a|b]}}"
+        "reservedCpu: 200m, reservedMemory: 1.5Gi, reservedEphemeralStorage: 1e9, syncMachineLabels: ['^team', a|b], "
+        "kubeconfigSecret: m, context: c, cloudConfigAuthoritative: True, allowPoolShrink: true, "
+        "zoneFromFailureDomain: false, stuckAfter: 5m}}"
     )).providers["clusterapi"]
     taken = read_settings(settings)
     assert (taken.architecture, taken.version, taken.managed_labels) == ("arm64", "v1beta2", ("^team", "a|b"))
+    assert (taken.management.secret, taken.management.context, taken.management.authoritative) == ("m", "c", True)
+    assert (taken.allow_pool_shrink, taken.zone_label, taken.stuck_after) == (True, False, 300.0)
     assert taken.reserve == {"cpu": 200, "memory": 3 * 2**29, "ephemeral-storage": 10**9}
     specs = read(with_providers("{clusterapi: {autoDiscovery: ['clusterapi:', 'clusterapi:team=web']}}"))
     assert len(read_settings(specs.providers["clusterapi"]).specs) == 2
+
+
+@pytest.mark.parametrize(("access", "providers"), [
+    ("{inClusterKubeconfigSecret: i}", "{}"),
+    ("{inClusterKubeconfigSecret: i, context: c, allowInsecureTls: true}", "{cloudConfigAuthoritative: true}"),
+    ("{inClusterKubeconfigSecret: i}", "{kubeconfigSecret: m, context: c}"),
+    ("{kubeconfigSecret: k, inClusterKubeconfigSecret: i}", "{cloudConfigAuthoritative: true}"),
+    ("{kubeconfigSecret: k}", "{kubeconfigSecret: m}"),
+    ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, cloudConfigAuthoritative: true}"),
+    ("{kubeconfigSecret: k}", "{cloudConfigAuthoritative: false}"),
+    ("{eksCluster: k, allowInsecureTls: true}", "{kubeconfigSecret: m}"),
+])
+def test_CAPI_1_the_ways_to_both_clusters_are_what_the_provider_takes(access: str, providers: str) -> None:
+    policy = read(f"{HEAD}spec:\n  mode: shadow\n  kubernetes: {access}\n  providers: {{clusterapi: {providers}}}\n")
+    to_management(read_settings(policy.providers["clusterapi"]).management, policy.kubernetes)
 
 
 def test_the_digest_is_of_the_text_and_not_of_its_line_ends() -> None:

@@ -36,6 +36,7 @@ OPTION = "cluster.x-k8s.io/autoscaling-options-"
         ("\u0663", "50", "error"),          # a digit, but not one of ours
         ("", "5", "error"),
         ("one", "5", "error"),
+        ("0", "9" * 5000, "error"),       # more digits than Python itself would read
         ("+1", "+3", Bounds(1, 3)),
         ("3", "5", Bounds(3, 5)),
         ("4", "4", Bounds(4, 4)),         # a group of fixed size

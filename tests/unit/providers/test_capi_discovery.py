@@ -14,6 +14,7 @@ from chalicelib.providers.clusterapi.discovery import (
 )
 from chalicelib.providers.clusterapi.keys import CAPACITY, PAUSED, REVISION, Keys
 from chalicelib.providers.clusterapi.settings import read_settings
+from chalicelib.providers.clusterapi.topology import Management
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,7 @@ def test_CAPI_4_specs_that_parse(text: str, spec: Spec) -> None:
     [
         "foo", "asg:tag=x", "clusterapi:invalid", "clusterapi:a=b=c", "a:b:c=d", "clusterapi:a:b", ":a=b",
         "clusterapi: a=b", "clusterapi:a=b ", "clusterapi:/x=y", "clusterapi:-a=b", "clusterapi:a=b/c", "",
+        "clusterapi:namespace=a/b", "clusterapi:clusterName=../c", "ClusterAPI:", "clusterapi:=", "clusterapi:=a",
     ],
 )
 def test_CAPI_4_specs_that_do_not_parse(text: str) -> None:
@@ -110,6 +112,16 @@ def test_settings_of_either_form() -> None:
     assert more.reserve == {"cpu": 100, "memory": 2**30}
 
 
+def test_settings_of_what_is_off_and_on_by_default() -> None:
+    plain = read_settings({})
+    assert (plain.allow_pool_shrink, plain.zone_label, plain.stuck_after) == (False, True, 0.0)
+    assert plain.management == Management()
+    other = read_settings({"allowPoolShrink": "true", "zoneFromFailureDomain": "false", "stuckAfter": "5m",
+                           "kubeconfigSecret": "m", "context": "c", "cloudConfigAuthoritative": "true"})
+    assert (other.allow_pool_shrink, other.zone_label, other.stuck_after) == (True, False, 300.0)
+    assert other.management == Management(secret="m", context="c", authoritative=True)
+
+
 @pytest.mark.parametrize(
     ("settings", "place"),
     [
@@ -122,7 +134,13 @@ def test_settings_of_either_form() -> None:
         ({"reservedMemory": "1.5Gii"}, "reservedMemory"),
         ({"reservedCpu": "-1"}, "reservedCpu"),
         ({"syncMachineLabels": "("}, "syncMachineLabels"),
-        ({"kubeconfigSecret": "management"}, "kubeconfigSecret"),
+        ({"kubeconfigSecret": "a", "kubeconfigFile": "b"}, "kubeconfigFile"),
+        ({"context": "a"}, "context"),
+        ({"cloudConfigAuthoritative": "yes"}, "cloudConfigAuthoritative"),
+        ({"allowPoolShrink": "1"}, "allowPoolShrink"),
+        ({"zoneFromFailureDomain": "True"}, "zoneFromFailureDomain"),
+        ({"stuckAfter": "5"}, "stuckAfter"),
+        ({"stuckAfter": "-5m"}, "stuckAfter"),
         ({"nameSpace": "n"}, "nameSpace"),
     ],
 )

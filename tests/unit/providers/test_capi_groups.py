@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.groups import Observed, make_groups
-from chalicelib.providers.clusterapi.rollout import rolling_out
+from chalicelib.providers.clusterapi.rollout import gives_way, rolling_out
 from chalicelib.providers.clusterapi.settings import read_settings
 from chalicelib.providers.clusterapi.world import World
 from tests.contract.clusterapi.objects import (
@@ -22,9 +23,10 @@ from tests.contract.clusterapi.objects import (
     machine_set,
     node,
     owner,
-    resource,
+    pool,
 )
 
+TOPOLOGY = {"MachineDeployment": "deployment-name", "MachinePool": "pool-name"}
 OURS = node("control-plane", "c:///cp")      # says which cluster we are
 
 
@@ -33,13 +35,14 @@ def groups(
     nodes: Sequence[Node] = (OURS,),
     settings: dict[str, str] | None = None,
     policies: Sequence[GroupPolicy] = (),
+    **world: Any,
 ) -> Observed:
     by_kind: dict[str, list[Json]] = {}
     for obj in objects:
         by_kind.setdefault(obj["kind"], []).append(obj)
     machines = tuple(as_machine(obj) for obj in by_kind.pop("Machine", []))
     resources = {kind: tuple(as_resource(obj) for obj in found) for kind, found in by_kind.items()}
-    return make_groups(World(resources, machines), nodes, read_settings(settings or {}), policies)
+    return make_groups(World(resources, machines, **world), nodes, read_settings(settings or {}), policies)
 
 
 def ids(observed: Observed) -> list[str]:
@@ -194,13 +197,6 @@ def test_two_entries_for_one_group_are_reported_and_the_first_counts() -> None:
     assert len(observed.gaps) == 1
 
 
-def test_a_machine_pool_with_bounds_is_reported_as_not_scaled_yet() -> None:
-    observed = groups([resource("MachinePool", "pool"), resource("MachinePool", "plain", annotations={})])
-    assert observed.groups == ()
-    [gap] = observed.gaps
-    assert (gap.kind, gap.name) == ("MachinePool", "default/pool")
-
-
 def test_a_group_that_cannot_grow_from_zero_is_listed_and_says_why() -> None:
     [group] = groups([deployment("md-0", replicas=0)]).groups
     assert group.template is None
@@ -241,3 +237,93 @@ def test_CAPI_17_D15_the_condition_counts_in_either_version(where: Json) -> None
     condition = {"type": "RollingOut", "status": "True"}
     (where.get("v1beta2") or where)["conditions"] = [condition]
     assert rolling_out(as_resource(deployment("md", status=where)), [])
+
+
+def on_delete(name: str = "md", *, version: str = "v1beta2", paused: bool = False, **more: Any) -> Json:
+    made = deployment(name, **more)
+    strategy = {"strategy": {"type": "OnDelete"}}
+    made["spec"].update({"paused": paused, **(strategy if version == "v1beta1" else {"rollout": strategy})})
+    return made
+
+
+def sets(**sizes: int) -> list[Json]:
+    """sets(a=1, b=2): revisions 1, 2 of md, asking for so many Machines."""
+    return [machine_set(name, of="md", revision=str(at), replicas=size)
+            for at, (name, size) in enumerate(sizes.items(), start=1)]
+
+
+@pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+@pytest.mark.parametrize(
+    ("found", "held"),
+    [
+        (sets(a=3), ""),
+        (sets(a=3, b=0), ""),                   # all of one set, though all outdated
+        (sets(a=0, b=3), ""),
+        (sets(a=2, b=1), "waits for somebody to delete them"),
+        (sets(a=1, b=2, c=0), "MachineSet a"),
+    ],
+)
+def test_CAPI_17_D15_a_deployment_that_waits_for_deletions_is_not_held_for_ever(
+    found: list[Json], held: str, version: str
+) -> None:
+    # RollingOut stays true for as long as an outdated Machine lives, so it says nothing here
+    waits = on_delete(version=version, status={"conditions": [{"type": "RollingOut", "status": "True"}]})
+    reason = rolling_out(as_resource(waits), [as_resource(each) for each in found])
+    assert held in reason
+    assert bool(reason) is bool(held)
+    assert groups([waits, *found]).groups[0].scale_down_held == reason
+
+
+@pytest.mark.parametrize(
+    ("resource", "found", "name"),
+    [
+        (deployment("md"), sets(a=3), "a"),
+        (deployment("md"), sets(a=3, b=0), "a"),
+        (deployment("md"), sets(a=2, b=1), None),
+        (deployment("md"), [], None),
+        (on_delete(), sets(a=2, b=1), "a"),
+        (on_delete(), sets(a=2, b=1, c=0), None),           # two outdated ones: whichever is older
+        (on_delete(), sets(a=2, b=1, c=1), None),
+        (on_delete(), [*sets(a=2), machine_set("odd", of="md", revision="x")], None),
+        (on_delete(paused=True), sets(a=2, b=1), None),     # in proportion
+    ],
+)
+def test_D15_which_set_gives_way_is_known_or_nothing_is_removed(
+    resource: Json, found: list[Json], name: str | None
+) -> None:
+    only = gives_way("MachineDeployment", as_resource(resource), [as_resource(each) for each in found])
+    assert (only.metadata.name if only else None) == name
+
+
+def test_D15_a_pause_in_the_middle_of_a_rollout_says_so() -> None:
+    paused = deployment("md")
+    paused["spec"]["paused"] = True
+    assert "spec.paused" in rolling_out(as_resource(paused), [as_resource(each) for each in sets(a=1, b=1)])
+    # all of one set: it scales, paused or not
+    assert rolling_out(as_resource(paused), [as_resource(each) for each in sets(a=1)]) == ""
+
+
+def test_D29_a_paused_cluster_pauses_all_its_groups_and_says_so_once() -> None:
+    entry = GroupPolicy("clusterapi", "md-0", max=3)
+    objects = [deployment("md-0"), machine_set("alone"), pool("mp"), deployment("md-1", cluster="c2")]
+    observed = groups(objects, policies=[entry], paused_clusters=frozenset({("default", "c1"), ("default", "c9")}))
+    assert observed.groups == ()
+    assert [(gap.kind, gap.name) for gap in observed.gaps] == [("Cluster", "default/c1"), ("NodeGroup", "md-0")]
+    assert ids(groups([deployment("md-0")], paused_clusters=frozenset({("elsewhere", "c1")}))) != []
+
+
+@pytest.mark.parametrize("made", [deployment("w"), pool("w")])
+def test_a_group_whose_size_the_clusters_topology_sets_is_not_touched(made: Json) -> None:
+    made["metadata"]["labels"][f"topology.cluster.x-k8s.io/{TOPOLOGY[made['kind']]}"] = "workers"
+    fought = groups([made], topology_replicas=frozenset({("default", "c1", "workers")}))
+    assert "spec.topology.workers" in fought.groups[0].error
+    assert [gap.name for gap in fought.gaps] == ["default/w"]
+    free = groups([made], topology_replicas=frozenset({("default", "c1", "others"), ("default", "c2", "workers")}))
+    assert free.groups[0].error == ""
+
+
+def test_machines_of_a_pool_need_no_machine_set_to_be_read() -> None:
+    world = World({"MachinePool": (as_resource(pool("mp")),), "MachineDeployment": (as_resource(deployment("md")),)},
+                  (), unread={("MachineSet", ""): "MachineSets: forbidden"})
+    found = {group.id: group.error for group in make_groups(world, [OURS], read_settings({}), ()).groups}
+    assert found == {"MachineDeployment/default/md": "MachineSets: forbidden", "MachinePool/default/mp": ""}

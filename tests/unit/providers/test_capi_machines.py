@@ -39,7 +39,7 @@ def test_CAPI_8_normalised_ids(provider_id: str, normal: str) -> None:
     assert normalise(provider_id) == normal
 
 
-def test_CAPI_8_azure_ids_that_differ_in_case_are_one() -> None:
+def test_CAPI_8_D6_azure_ids_that_differ_in_case_are_one() -> None:
     found = instance(machine("m", "ms", provider_id=VMSS.upper().replace("AZURE", "azure")), node("n", VMSS))
     assert found is not None
     assert (found.id, found.node) == (VMSS, "n")
@@ -59,7 +59,7 @@ def test_placeholders_lead_back_to_their_machine(text: str, handle: str) -> None
     assert handle_of(text) == handle
 
 
-def test_CAPI_10_five_machines() -> None:
+def test_CAPI_10_D26_five_machines() -> None:
     nodes = (node("n1", "cloud://z/i-1"), node("n3", "cloud://z/i-3"))
     expected = [
         (machine("running", "ms", provider_id="cloud://z/i-1", node="n1"),
@@ -73,7 +73,7 @@ def test_CAPI_10_five_machines() -> None:
          Instance("deleting-machine-default_leaving", DELETING, handle="default/leaving")),
         (machine("failed", "ms", phase="Failed", failureMessage="no capacity"),
          Instance("failed-machine-default_failed", CREATING,
-                  InstanceError("Unknown", "ProvisioningFailed", "no capacity"), "default/failed")),
+                  InstanceError("OutOfStock", "ProvisioningFailed", "no capacity"), "default/failed")),
     ]
     for obj, wanted in expected:
         assert instance(obj, *nodes) == wanted, obj["metadata"]["name"]
@@ -83,7 +83,7 @@ def test_CAPI_10_the_failure_message_of_v1beta2() -> None:
     failed = machine("m", "ms", phase="Failed", deprecated={"v1beta1": {"failureMessage": "quota"}})
     found = instance(failed)
     assert found is not None
-    assert found.error == InstanceError("Unknown", "ProvisioningFailed", "quota")
+    assert found.error == InstanceError("QuotaExceeded", "ProvisioningFailed", "quota")
 
 
 def test_CAPI_10_failed_comes_before_deleting() -> None:
@@ -129,7 +129,7 @@ def test_an_annotation_of_another_namespace_is_another_machine() -> None:
     assert found.state is CREATING
 
 
-def test_ids_are_compared_whole_before_by_their_last_segment() -> None:
+def test_D6_ids_are_compared_whole_before_by_their_last_segment() -> None:
     nodes = (node("a", "cloud://zone-a/i-1"), node("b", "cloud://zone-b/i-1"))
     exact = instance(machine("m", "ms", provider_id="cloud://zone-b/i-1"), *nodes)
     assert exact is not None

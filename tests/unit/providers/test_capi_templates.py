@@ -1,4 +1,4 @@
-"""Template nodes from annotations: clusterapi.md §5; cases 18, 19 and 20 of §11."""
+"""Template nodes from what is written on a resource: clusterapi.md §5; cases 18 to 21 of §11."""
 
 from __future__ import annotations
 
@@ -6,19 +6,27 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.node import Node, Taint
+from chalicelib.model.node import Condition, Node, Taint
+from chalicelib.providers.clusterapi.api import DEPLOYMENT, POOL
+from chalicelib.providers.clusterapi.infra import no_infrastructure
 from chalicelib.providers.clusterapi.settings import Settings, read_settings
-from chalicelib.providers.clusterapi.templates import Template, make_template, parse_taint
-from tests.contract.clusterapi.objects import CAPACITY, as_resource, capacity, deployment
+from chalicelib.providers.clusterapi.template_status import Infrastructure
+from chalicelib.providers.clusterapi.templates import Template, failure_domain, make_template, parse_taint
+from chalicelib.providers.clusterapi.wire import Resource
+from tests.contract.clusterapi.objects import CAPACITY, Json, as_resource, capacity, deployment
 
 GIB = 2**30
 
 
 def template(
-    annotations: dict[str, str], settings: Settings | None = None, real: Node | None = None, **more: Any
+    annotations: dict[str, str], settings: Settings | None = None, real: Node | None = None,
+    infra: Infrastructure | None = None, **more: Any
 ) -> Template:
+    """infra: what the infrastructure object says, if it is asked."""
     resource = as_resource(deployment("md-0", annotations=annotations, **more))
-    return make_template("MachineDeployment/default/md-0", resource, settings or Settings(), real)
+    told = infra or Infrastructure()
+    return make_template("MachineDeployment/default/md-0", "MachineDeployment", resource, settings or Settings(), real,
+                         lambda *_: told)
 
 
 def offers(annotations: dict[str, str]) -> dict[str, int]:
@@ -72,12 +80,84 @@ def test_CAPI_18_gpus_need_a_type_and_a_count(gpu: dict[str, str]) -> None:
         ({"cpu": "1", "memory": "1Gi", "ephemeral_disk": "1.5Gii"}, "1.5Gii"),     # one bad value fails them all
         ({"cpu": "1", "memory": "1Gi", "gpu_type": "x/y", "gpu_count": "1.5"}, "gpu-count"),
         ({"cpu": "1", "memory": "1Gi", "maxPods": "many"}, "maxPods"),
+        ({"cpu": "1", "memory": "1Gi", "maxPods": "9" * 5000}, "maxPods"),
+        ({"cpu": "1", "memory": "1Gi", "gpu_count": "1_0"}, "gpu-count"),
+        ({"cpu": "1", "memory": "1Gi", "gpu_type": "cpu", "gpu_count": "64"}, "gpu-type"),
     ],
 )
 def test_CAPI_18_not_growable_from_zero_and_why(given: dict[str, str], named: str) -> None:
     made = template(capacity(**given))
     assert made.node is None
     assert named in made.problem
+
+
+INFRA = Infrastructure({"cpu": 8000, "memory": 32 * GIB, "pods": 58, "nvidia.com/gpu": 1})
+
+
+@pytest.mark.parametrize(
+    ("annotations", "found"),
+    [
+        pytest.param({}, INFRA.capacity, id="infra-only"),
+        pytest.param({"cpu": "4"}, {**INFRA.capacity, "cpu": 4000}, id="split"),
+        pytest.param({"memory": "1Gi"}, {**INFRA.capacity, "memory": GIB}, id="split-the-other-way"),
+        pytest.param({"cpu": "0"}, INFRA.capacity, id="zero-is-not-given"),
+        pytest.param({"cpu": "-4"}, INFRA.capacity, id="negative-is-not-given"),
+        pytest.param({"maxPods": "30"}, {**INFRA.capacity, "pods": 30}, id="maxPods-wins"),
+        pytest.param({"ephemeral_disk": "9Gi"}, {**INFRA.capacity, "ephemeral-storage": 9 * GIB}, id="appended"),
+        pytest.param({"gpu_type": "amd.com/gpu", "gpu_count": "4"}, {**INFRA.capacity, "amd.com/gpu": 4}, id="gpu"),
+    ],
+)
+def test_CAPI_18_the_annotations_override_the_infrastructure_per_resource(
+        annotations: dict[str, str], found: dict[str, int]) -> None:
+    made = template(capacity(**annotations), infra=INFRA).node
+    assert made is not None
+    assert made.capacity == found
+
+
+def test_CAPI_18_D18_the_infrastructures_pods_are_kept_and_none_is_110() -> None:
+    for told, pods in ((INFRA, 58), (Infrastructure({"cpu": 1000, "memory": GIB}), 110)):
+        made = template({}, infra=told).node
+        assert made is not None
+        assert made.capacity["pods"] == pods
+
+
+def test_CAPI_18_why_the_infrastructure_gave_nothing_is_said() -> None:
+    made = template(capacity(cpu="1"), infra=Infrastructure(problem="GET /x: forbidden"))
+    assert made.node is None
+    assert CAPACITY + "memory" in made.problem
+    assert CAPACITY + "cpu" not in made.problem
+    assert "GET /x: forbidden" in made.problem
+    assert template({}, infra=Infrastructure({"cpu": 1000})).node is None, "no memory from anywhere"
+    assert template(capacity(maxPods="many"), infra=INFRA).node is None, "one bad annotation spoils it all"
+
+
+READY, STARTING = (Condition("Ready", status, "", 1.0) for status in ("True", "False"))
+
+
+@pytest.mark.parametrize(
+    ("annotations", "conditions", "asked"),
+    [
+        pytest.param({}, None, True, id="nothing-else-tells"),
+        pytest.param({"cpu": "1"}, None, True, id="half-of-it-tells"),
+        pytest.param({"cpu": "1", "memory": "1Gi"}, None, False, id="the-annotations-tell"),
+        pytest.param({"cpu": "what"}, None, False, id="an-annotation-is-unreadable"),
+        pytest.param({}, READY, False, id="a-ready-node-tells"),
+        pytest.param({}, STARTING, True, id="a-node-that-starts-does-not"),
+    ],
+)
+def test_D9_the_infrastructure_is_asked_only_where_nothing_else_tells(
+        annotations: dict[str, str], conditions: Condition | None, asked: bool) -> None:
+    questions: list[tuple[str, Resource]] = []
+
+    def infra(kind: str, resource: Resource) -> Infrastructure:
+        questions.append((kind, resource))
+        return INFRA
+
+    real = Node("n", {}, {}, conditions=(conditions,)) if conditions else None
+    resource = as_resource(deployment("md-0", annotations=capacity(**annotations)))
+    make_template("g", DEPLOYMENT, resource, Settings(), real, infra)
+    assert questions == ([(DEPLOYMENT, resource)] if asked else [])
+    assert no_infrastructure(DEPLOYMENT, resource) == Infrastructure()
 
 
 def test_D16_negative_amounts_are_left_out_and_reported() -> None:
@@ -134,6 +214,53 @@ def test_CAPI_19_D20_a_real_node_of_the_group_knows_best() -> None:
     assert found["topology.kubernetes.io/zone"] == "z1"
     assert "private" not in found
     assert found["kubernetes.io/hostname"].startswith("template-node-for-")
+
+
+def test_CAPI_19_what_the_infrastructure_tells_stands_between_the_default_and_the_annotation() -> None:
+    told = Infrastructure(INFRA.capacity, architecture="arm64", system="windows")
+    plain = template({}, infra=told).node
+    assert plain is not None
+    assert (plain.labels["kubernetes.io/arch"], plain.labels["kubernetes.io/os"]) == ("arm64", "windows")
+    annotated = template({CAPACITY + "labels": "kubernetes.io/arch=s390x"}, infra=told).node
+    assert annotated is not None
+    assert (annotated.labels["kubernetes.io/arch"], annotated.labels["kubernetes.io/os"]) == ("s390x", "windows")
+
+
+def test_CAPI_19_D19_an_infrastructure_without_node_info_leaves_the_default() -> None:
+    made = template({}, infra=INFRA, settings=read_settings({"scaleZeroDefaultArch": "ppc64le"})).node
+    assert made is not None
+    assert (made.labels["kubernetes.io/arch"], made.labels["kubernetes.io/os"]) == ("ppc64le", "linux")
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def in_domain(kind: str = DEPLOYMENT, annotation: str = "", settings: dict[str, str] | None = None,
+              real: Node | None = None, **spec: Any) -> str | None:
+    """The zone label of a template. spec: failureDomain of the template, failureDomains of a pool."""
+    made: Json = deployment("x", annotations={**capacity(cpu="1", memory="1Gi"), CAPACITY + "labels": annotation})
+    where = made["spec"] if kind == POOL else made["spec"]["template"]["spec"]
+    where.update(spec)
+    found = make_template("g", kind, as_resource(made), read_settings(settings or {}), real).node
+    assert found is not None
+    return found.labels.get(ZONE)
+
+
+def test_D20_the_zone_is_that_of_the_only_failure_domain() -> None:
+    assert in_domain(failureDomain="eu-1a") == "eu-1a"
+    assert in_domain() is None
+    assert in_domain(failureDomain="") is None
+    assert in_domain(failureDomain="not a label!") is None
+    assert in_domain(POOL, failureDomains=["eu-1a"]) == "eu-1a"
+    assert in_domain(POOL, failureDomains=["eu-1a", "eu-1b"]) is None, "nobody knows where the next one comes up"
+    assert in_domain(POOL, failureDomains=[]) is None
+    assert failure_domain(POOL, as_resource(deployment("x"))) == ""
+
+
+def test_D20_the_zone_gives_way_to_an_annotation_a_node_and_the_setting() -> None:
+    assert in_domain(failureDomain="eu-1a", annotation=f"{ZONE}=z9") == "z9"
+    assert in_domain(failureDomain="eu-1a", real=Node("n", {ZONE: "z1"}, {})) == "z1"
+    assert in_domain(failureDomain="eu-1a", settings={"zoneFromFailureDomain": "false"}) is None
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,10 @@ from infra.local.controllers.capi import fields
 from infra.local.controllers.capi.deployments import MachineDeployments
 from infra.local.controllers.capi.machines import FAULTS, Machines, MachineTimes
 from infra.local.controllers.capi.nodes import Amounts, MachineClass
+from infra.local.controllers.capi.pausing import Pausing
+from infra.local.controllers.capi.pools import MachinePools
 from infra.local.controllers.capi.sets import MachineSets
 from infra.local.controllers.changes import Moved
-from infra.local.controllers.writes import listed, write_status
 from infra.local.kube.store import ObjectStore
 
 
@@ -34,19 +35,23 @@ class ClusterApi:
     def __init__(self, store: ObjectStore, clock: Callable[[], float], settings: Settings | None = None,
                  workload: ObjectStore | None = None) -> None:
         settings = settings or Settings()
-        self._store = store
+        cluster = workload or store
         self._faults: dict[tuple[str, str], list[str]] = {}
-        sets = ("machinesets", fields.GROUP)
-        self._deployments = Moved(MachineDeployments(store, clock).step, store,
-                                  (("machinedeployments", fields.GROUP), sets))
-        self._sets = Moved(MachineSets(store, clock, self._take_fault).step, store, (sets, ("machines", fields.GROUP)))
-        self._machines = Machines(store, workload or store, clock, settings.times, settings.classes, settings.reserve)
+        deployments, sets, machines, pools, clusters = (
+            (plural, fields.GROUP) for plural in
+            ("machinedeployments", "machinesets", "machines", "machinepools", "clusters"))
+        self._deployments = Moved(MachineDeployments(store, clock).step, store, (deployments, sets, machines, clusters))
+        self._sets = Moved(MachineSets(store, clock, self._take_fault).step, store, (sets, machines, clusters))
+        self._pausing = Moved(Pausing(store, clock).step, store, (deployments, sets, pools, clusters))
+        self._machines = Machines(store, cluster, clock, settings.times, settings.classes, settings.reserve)
+        self._pools = MachinePools(store, cluster, clock, settings.times, settings.classes, settings.reserve,
+                                   self._take_fault)
 
     def fail_next(self, group: str, kind: str, count: int = 1) -> None:
         """The next `count` Machines of a group go wrong.
 
-        group: `MachineDeployment/<namespace>/<name>` or `<namespace>/<name>`
-        kind:  never-joins | provisioning-failure | slow; ValueError for any other
+        group: `MachineDeployment/<namespace>/<name>` or `<namespace>/<name>`, also of a pool
+        kind:  never-joins | slow | provisioning-failure | out-of-stock | quota; ValueError for any other
         """
         if kind not in FAULTS:
             raise ValueError(f"fault {kind!r}: one of {', '.join(FAULTS)}")
@@ -61,7 +66,6 @@ class ClusterApi:
         """Each controller once, from the top down."""
         self._deployments.step()
         self._sets.step()
+        self._pools.step()
         self._machines.step()
-        for pool in listed(self._store, "machinepools", fields.GROUP):     # bookkeeping only, no machines
-            write_status(self._store, "machinepools", pool, {"replicas": pool["spec"].get("replicas", 1)},
-                         fields.GROUP)
+        self._pausing.step()

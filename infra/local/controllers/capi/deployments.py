@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from infra.local.controllers.capi import fields
+from infra.local.controllers.capi.strategies import on_delete, proportional
 from infra.local.controllers.rollout import SetSize, exchange, share
 from infra.local.controllers.writes import by_controller, listed, owned_by, with_conditions, write, write_status
 from infra.local.kube.objects import KubeObject, clone, dig
@@ -49,8 +50,9 @@ class MachineDeployments:
     def step(self) -> None:
         """Defaults, sets, sizes and counters of every deployment that is not paused."""
         sets = by_controller(listed(self._store, "machinesets", fields.GROUP))
+        paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
         for deployment in listed(self._store, "machinedeployments", fields.GROUP):
-            if "deletionTimestamp" in deployment["metadata"] or fields.is_paused(deployment):
+            if "deletionTimestamp" in deployment["metadata"] or fields.is_paused(deployment, paused):
                 continue
             if not self._complete(deployment):
                 continue             # just written: the next round sees it whole
@@ -76,22 +78,36 @@ class MachineDeployments:
 
     def _size(self, deployment: KubeObject, sets: list[KubeObject]) -> None:
         current = self._newest(deployment, sets)
-        if current is None:
+        if current is None and not deployment["spec"].get("paused"):
             self._store.create("machinesets", self._new_set(deployment, sets), fields.GROUP)
             return
-        size = deployment["spec"]["replicas"]
-        old = [_size_of(s) for s in sets if s is not current and s["spec"]["replicas"]]
-        surge = share(fields.max_surge(deployment), size, up=True)
-        sizes = exchange(size, max(1, surge), 0, _size_of(current), old)
+        sizes = self._sizes(deployment, current, sets)
         for each in sets:
             replicas = sizes.get(each["metadata"]["name"])
             if replicas is not None and each["spec"]["replicas"] != replicas:
                 write(self._store, "machinesets", {**each, "spec": {**each["spec"], "replicas": replicas}},
                       fields.GROUP)
+        if current is None:
+            return
         handed = {**fields.marks(current), **fields.inherited(deployment)}
         if handed != fields.marks(current):
             write(self._store, "machinesets", {**current, "metadata": {**current["metadata"], "annotations": handed}},
                   fields.GROUP)
+
+    def _sizes(self, deployment: KubeObject, current: KubeObject | None, sets: list[KubeObject]) -> dict[str, int]:
+        """What each set is to ask for, by name."""
+        size = deployment["spec"]["replicas"]
+        surge = share(fields.max_surge(deployment), size, up=True)
+        old = [_size_of(s) for s in sets if s is not current and s["spec"]["replicas"]]
+        if current is None or deployment["spec"].get("paused"):
+            newest = [_size_of(current)] if current is not None else []
+            return proportional(size, surge, newest, old)
+        if fields.on_delete(deployment):
+            machines = by_controller(listed(self._store, "machines", fields.GROUP))
+            staying = {s["metadata"]["name"]: sum("deletionTimestamp" not in m["metadata"]
+                                                  for m in machines.get(s["metadata"]["uid"], ())) for s in sets}
+            return on_delete(size, _size_of(current), sorted(old, key=lambda s: s.name), staying)
+        return exchange(size, max(1, surge), 0, _size_of(current), old)
 
     def _newest(self, deployment: KubeObject, sets: list[KubeObject]) -> KubeObject | None:
         wanted = _template(deployment)

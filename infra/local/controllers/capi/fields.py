@@ -5,7 +5,7 @@ Every object says by its apiVersion which of the two it is; nothing here convert
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from infra.local.kube.objects import KubeObject, dig
 
@@ -14,6 +14,7 @@ CLUSTER_NAME = f"{GROUP}/cluster-name"
 CLUSTER_NAMESPACE = f"{GROUP}/cluster-namespace"
 DEPLOYMENT_NAME = f"{GROUP}/deployment-name"
 SET_NAME = f"{GROUP}/set-name"
+POOL_NAME = f"{GROUP}/pool-name"
 MACHINE = f"{GROUP}/machine"
 OWNER_KIND = f"{GROUP}/owner-kind"
 OWNER_NAME = f"{GROUP}/owner-name"
@@ -27,6 +28,12 @@ FINALIZER = f"machine.{GROUP}"
 UNINITIALIZED = {"key": f"node.{GROUP}/uninitialized", "effect": "NoSchedule"}
 CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
 FAULT = "local.outscaler/fault"         # annotation on a Machine: what is to go wrong with it
+# Fault -> reason and message of a server that is never made; the faults without them are about servers that are.
+FAILURES = {
+    "provisioning-failure": ("InstanceProvisionFailed", "the infrastructure provider could not create the server"),
+    "out-of-stock": ("InsufficientInstanceCapacity", "there is no capacity left for this machine type in the zone"),
+    "quota": ("InstanceProvisionFailed", "the account's quota of 64 vCPUs would be exceeded"),
+}
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
@@ -45,15 +52,27 @@ def inherited(obj: KubeObject) -> dict[str, str]:
     return {key: value for key, value in marks(obj).items() if key not in {_LAST_APPLIED, REVISION}}
 
 
-def is_paused(obj: KubeObject) -> bool:
-    """Whether reconciliation is held off by annotation."""
-    return PAUSED in marks(obj)
+def paused_clusters(clusters: Iterable[KubeObject]) -> frozenset[tuple[str, str]]:
+    """(namespace, name) of the Clusters whose spec pauses all that is theirs."""
+    return frozenset((each["metadata"]["namespace"], each["metadata"]["name"])
+                     for each in clusters if dig(each, "spec", "paused"))
+
+
+def is_paused(obj: KubeObject, clusters: frozenset[tuple[str, str]] = frozenset()) -> bool:
+    """Whether reconciliation is held off by annotation, or by one of these paused clusters."""
+    return PAUSED in marks(obj) or (obj["metadata"]["namespace"], dig(obj, "spec", "clusterName")) in clusters
 
 
 def delete_order(machine_set: KubeObject) -> str:
     """Random, Newest or Oldest."""
     where = ("deletePolicy",) if old_version(machine_set) else ("deletion", "order")
     return str(dig(machine_set, "spec", *where) or "Random")
+
+
+def on_delete(deployment: KubeObject) -> bool:
+    """Whether outdated Machines wait until somebody deletes them."""
+    where = ("strategy",) if old_version(deployment) else ("rollout", "strategy")
+    return bool(dig(deployment, "spec", *where, "type") == "OnDelete")
 
 
 def max_surge(deployment: KubeObject) -> int | str:
@@ -88,9 +107,9 @@ def provisioned(machine: KubeObject) -> KubeObject:
     return {"initialization": {"bootstrapDataSecretCreated": True, "infrastructureProvisioned": True}}
 
 
-def failure(machine: KubeObject, message: str) -> KubeObject:
+def failure(machine: KubeObject, reason: str, message: str) -> KubeObject:
     """The status fields of a Machine that could not be created. v1beta2 no longer has the phase Failed (§7, D25)."""
-    failed = {"failureReason": "CreateError", "failureMessage": message}
+    failed = {"failureReason": reason, "failureMessage": message}
     return {"phase": "Failed", **failed} if old_version(machine) else {"deprecated": {"v1beta1": failed}}
 
 
@@ -106,9 +125,19 @@ def counts(obj: KubeObject, *, total: int, ready: int, current: int) -> KubeObje
     return {**made, "updatedReplicas": current, "unavailableReplicas": max(0, obj["spec"]["replicas"] - ready)}
 
 
-def condition(obj: KubeObject, type_: str, *, value: bool, message: str = "") -> KubeObject:
+def pool_counts(pool: KubeObject, *, total: int, ready: int) -> KubeObject:
+    """The status counters of a MachinePool, which has no selector."""
+    made: KubeObject = {"replicas": total, "readyReplicas": ready, "availableReplicas": ready,
+                        "observedGeneration": pool["metadata"].get("generation", 1), **provisioned(pool)}
+    if not old_version(pool):
+        return {**made, "upToDateReplicas": total}
+    return {**made, "unavailableReplicas": max(0, pool["spec"]["replicas"] - ready)}
+
+
+def condition(obj: KubeObject, type_: str, *, value: bool, message: str = "", reason: str = "") -> KubeObject:
     """A status condition: v1beta2 requires a message, even an empty one; v1beta1 allows none that is empty."""
-    made: KubeObject = {"type": type_, "status": str(value), "reason": type_ if value else f"Not{type_}"}
+    why = reason or (type_ if value else f"Not{type_}")
+    made: KubeObject = {"type": type_, "status": str(value), "reason": why}
     return made if old_version(obj) and not message else {**made, "message": message}
 
 

@@ -22,7 +22,7 @@ from infra.local.kube.objects import KubeObject, dig
 from infra.local.kube.store import ObjectStore
 
 TEMPLATES = ("localmachinetemplates", "infrastructure.cluster.x-k8s.io")
-FAULTS = ("never-joins", "provisioning-failure", "slow")
+FAULTS = ("never-joins", "slow", *fields.FAILURES)
 
 
 class MachineTimes(msgspec.Struct, frozen=True):
@@ -50,10 +50,11 @@ class Machines:
     def step(self) -> None:
         """Move every Machine on as far as time allows."""
         now = self._clock()
+        paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
         for machine in listed(self._store, "machines", fields.GROUP):
             if "deletionTimestamp" in machine["metadata"]:
                 self._delete(machine, now)
-            elif not fields.is_paused(machine):
+            elif not fields.is_paused(machine, paused):
                 self._bring_up(machine, now)
 
     def _bring_up(self, machine: KubeObject, now: float) -> None:
@@ -61,8 +62,8 @@ class Machines:
         factor = self._times.slow_factor if fault == "slow" else 1.0
         age = now - parse_time(machine["metadata"]["creationTimestamp"])
         exists = age >= self._times.provision * factor
-        if exists and fault == "provisioning-failure":
-            self._fail(machine, now)
+        if exists and fault in fields.FAILURES:
+            self._fail(machine, now, *fields.FAILURES[fault])
         elif not machine["spec"].get("providerID"):
             self._provision(machine, now, done=exists)
         elif fields.node_name(machine):
@@ -73,15 +74,18 @@ class Machines:
     def _put_status(self, machine: KubeObject, status: KubeObject) -> None:
         write_status(self._store, "machines", machine, status, fields.GROUP)
 
-    def _conditions(self, machine: KubeObject, now: float, *, infrastructure: bool, ready: bool) -> list[KubeObject]:
-        states = (("InfrastructureReady", infrastructure), ("NodeHealthy", ready), ("Ready", ready))
-        wanted = (fields.condition(machine, type_, value=value) for type_, value in states)
+    def _conditions(self, machine: KubeObject, now: float, *, infrastructure: bool, ready: bool, reason: str = "",
+                    message: str = "") -> list[KubeObject]:
+        """reason, message: why the infrastructure is not there, where it failed."""
+        wanted = [fields.condition(machine, "InfrastructureReady", value=infrastructure, reason=reason,
+                                   message=message)]
+        wanted += [fields.condition(machine, type_, value=ready) for type_ in ("NodeHealthy", "Ready")]
         return with_conditions(machine, now, *wanted)
 
-    def _fail(self, machine: KubeObject, now: float) -> None:
-        message = "the infrastructure provider could not create the server: no capacity for this machine type"
-        self._put_status(machine, {"phase": "Provisioning", **fields.failure(machine, message), "conditions":
-                                   self._conditions(machine, now, infrastructure=False, ready=False)})
+    def _fail(self, machine: KubeObject, now: float, reason: str, message: str) -> None:
+        conditions = self._conditions(machine, now, infrastructure=False, ready=False, reason=reason, message=message)
+        status = {"phase": "Provisioning", **fields.failure(machine, reason, message), "conditions": conditions}
+        self._put_status(machine, status)
 
     def _provision(self, machine: KubeObject, now: float, *, done: bool) -> None:
         conditions = self._conditions(machine, now, infrastructure=done, ready=False)
@@ -111,7 +115,8 @@ class Machines:
         if template in self._classes:
             return self._classes[template]
         owner = controller_of(machine)
-        found = owner and self._store.peek("machinesets", owner["name"], namespace, fields.GROUP)
+        kind = "machinepools" if owner and owner["kind"] == "MachinePool" else "machinesets"
+        found = owner and self._store.peek(kind, owner["name"], namespace, fields.GROUP)
         offered = next((dig(each, "status", "capacity") for each in listed(self._store, *TEMPLATES, namespace)
                         if each["metadata"]["name"] == template), None)
         return promised(fields.marks(found) if found else {}, offered or {})

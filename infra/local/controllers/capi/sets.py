@@ -58,8 +58,9 @@ class MachineSets:
     def step(self) -> None:
         """Create and delete Machines until each set has what it asks for, and count."""
         machines = by_controller(listed(self._store, "machines", fields.GROUP))
+        paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
         for owner in listed(self._store, "machinesets", fields.GROUP):
-            if "deletionTimestamp" in owner["metadata"] or fields.is_paused(owner):
+            if "deletionTimestamp" in owner["metadata"] or fields.is_paused(owner, paused):
                 continue
             mine = machines.get(owner["metadata"]["uid"], [])
             self._match(owner, mine)

@@ -1,0 +1,60 @@
+"""Where the objects of Cluster API live: in the cluster that is scaled, or in a management cluster of their own.
+
+Upstream takes this from two flags, a switch and the pod it runs in (clusterapi.md §1.1). A Lambda function runs in no
+cluster, so "in-cluster" is a kubeconfig that the policy names for it, and what is missing is said and never guessed.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import KubernetesAccess
+
+_IN_CLUSTER = "spec.kubernetes.inClusterKubeconfigSecret"
+
+
+class Management(msgspec.Struct, frozen=True):
+    """The settings of the way to the management cluster. secret, file, context: upstream's --cloud-config.
+
+    authoritative: --clusterapi-cloud-config-authoritative, without a --cloud-config the workload cluster's kubeconfig
+    is not for the management cluster.
+    """
+
+    secret: str = ""
+    file: str = ""
+    context: str = ""
+    authoritative: bool = False
+
+    @property
+    def named(self) -> bool:
+        """Whether it has a kubeconfig of its own."""
+        return bool(self.secret or self.file)
+
+
+def to_management(management: Management, access: KubernetesAccess) -> KubernetesAccess | None:
+    """The way to the management cluster; None: it is the workload cluster, by the same connection.
+
+    access: the way to the workload cluster. The rule: its own kubeconfig; else that of the workload cluster, unless the
+    setting is authoritative; else the in-cluster one. Raises BadInput naming the input that is missing (§1.1).
+    """
+    if management.named:
+        return KubernetesAccess(
+            kubeconfig_secret=management.secret,
+            kubeconfig_file=management.file,
+            context=management.context,
+            allow_insecure_tls=access.allow_insecure_tls,
+        )
+    if not (management.authoritative and access.has_own_way):
+        return None
+    if not access.in_cluster_kubeconfig_secret:
+        raise BadInput(
+            _IN_CLUSTER,
+            "is missing: providers.clusterapi.cloudConfigAuthoritative keeps spec.kubernetes for the workload cluster, "
+            "and nothing else says where the management cluster is",
+            "name its kubeconfig there or in providers.clusterapi.kubeconfigSecret, or take cloudConfigAuthoritative "
+            "out",
+        )
+    return KubernetesAccess(
+        in_cluster_kubeconfig_secret=access.in_cluster_kubeconfig_secret, allow_insecure_tls=access.allow_insecure_tls
+    )

@@ -1,0 +1,114 @@
+"""Removals from a MachinePool with lost answers, conflicts, forgotten records and growth in between (D11, D28).
+
+Where the provider of the pool heeds the marks, nobody is lost that was not to go. Where it does not, or cannot be told,
+the size goes down by no more than was asked for, however often a step is repeated.
+"""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Pending
+from chalicelib.providers.errors import ProviderError
+from tests.contract.clusterapi.management import Management, management, operation
+from tests.contract.clusterapi.objects import bounds
+from tests.contract.clusterapi.test_capi_pools import (
+    ALLOWED,
+    GROUP_ID,
+    SCALE,
+    backed,
+    bare,
+    of_instance,
+    of_machine,
+    removal,
+)
+
+SIZE, TURNS = 7, 200
+
+
+def disturb(there: Management, rng: random.Random) -> int:
+    """Something that happens to a cluster; by how many instances it was grown."""
+    match rng.randrange(7):
+        case 0 | 1:
+            there.controllers.step()
+        case 2:
+            there.fault("PATCH", rng.choice(["/scale", "/machines/"]), close=True, late=rng.random() < 0.5)
+        case 3:
+            there.fault("PATCH", rng.choice(["/scale", "/machines/"]), 409)
+        case 4:
+            there.touch("mp", "MachinePool")
+        case 5 if rng.random() < 0.2:
+            size = there.size("mp", "MachinePool")
+            try:
+                return int(isinstance(
+                    there.provider().grow(operation(Kind.GROW, size, size + 1, group=GROUP_ID)), Done))
+            except ProviderError:
+                return there.size("mp", "MachinePool") - size
+    return 0
+
+
+def run(there: Management, rng: random.Random, todo: dict[str, Operation]) -> tuple[int, list[str]]:
+    """Until all removals are over: (by how many it was grown, those that were done)."""
+    added, done = 0, []
+    for turn in range(TURNS):
+        if turn < TURNS // 4:
+            added += disturb(there, rng)
+        else:
+            there.server.faults.clear()
+            there.controllers.step()
+        there.clock.advance(rng.choice((0.5, 2.0)))
+        name = rng.choice(sorted(todo))
+        try:
+            outcome = there.provider(settings=ALLOWED).remove(todo[name])
+        except ProviderError:
+            continue
+        if isinstance(outcome, Pending):
+            if rng.random() < 0.8:          # else: the function died before it wrote this down
+                todo[name] = msgspec.structs.replace(todo[name], data=outcome.data)
+            continue
+        if isinstance(outcome, Done):
+            done.append(name)
+        del todo[name]
+        if not todo:
+            break
+    assert not todo
+    there.server.faults.clear()
+    there.work(120)
+    return added, done
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_D28_where_marks_are_heeded_nobody_else_is_lost(seed: int) -> None:
+    rng = random.Random(seed)
+    with management() as there:
+        backed(there, SIZE, annotations=bounds(0, 50))
+        going = rng.sample(range(SIZE), 3)
+        staying = {f"m-{at}" for at in range(SIZE)} - {f"m-{at}" for at in going}
+        added, done = run(there, rng, {f"op-{at}": removal(of_machine(at), op=f"op-{at}") for at in going})
+        gone = {f"m-{name.removeprefix('op-')}" for name in done}
+        assert staying <= set(there.machines())
+        assert not gone & set(there.machines())
+        assert len(there.machines()) == there.size("mp", "MachinePool")
+        assert SIZE - len(going) + added <= there.size("mp", "MachinePool") <= SIZE - len(done) + added
+        assert added or len(done) == len(going)      # only a growth in between can make one fail
+
+
+@pytest.mark.parametrize("how", ["heedless", "instances"])
+@pytest.mark.parametrize("seed", range(3))
+def test_D11_where_they_are_not_the_size_goes_down_once_for_each_removal(seed: int, how: str) -> None:
+    rng = random.Random(seed)
+    with management() as there:
+        if how == "heedless":
+            backed(there, SIZE, how, annotations=bounds(0, 50))
+        else:
+            bare(there, SIZE, annotations=bounds(0, 50))
+        going = rng.sample(range(SIZE), 3)
+        targets = {at: of_machine(at) if how == "heedless" else of_instance(f"mp-{at:04d}") for at in going}
+        there.requests()
+        added, _ = run(there, rng, {f"op-{at}": removal(targets[at], op=f"op-{at}") for at in going})
+        assert SIZE - len(going) + added <= there.size("mp", "MachinePool") <= SIZE + added
+        assert there.writes().count(f"PATCH {SCALE} 200") <= len(going) + added

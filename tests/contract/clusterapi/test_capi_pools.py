@@ -1,0 +1,380 @@
+"""Resizing MachinePools and removing from them: clusterapi.md §4.3 step 5, D11, D28; case 23 of §11."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.base import Provider
+from chalicelib.providers.errors import Transient
+from tests.contract.clusterapi.management import NOW, Management, finalized, management, operation
+from tests.contract.clusterapi.objects import GROUP, MARK, bounds, node, pool, pool_machine
+
+GROUP_ID, SCALE = "MachinePool/default/mp", "machinepools/mp/scale"
+ALLOWED = {"allowPoolShrink": "true"}
+
+
+def backed(there: Management, size: int, how: str = "machines", **more: Any) -> None:
+    """A pool with the Machines m-0…, all joined."""
+    annotations = {**bounds(), **more.pop("annotations", {}), "local.outscaler/pool": how}
+    there.add(pool("mp", replicas=size, annotations=annotations, **more))
+    for index in range(size):
+        there.add(finalized(pool_machine(f"m-{index}", "mp", provider_id=f"c:///i-{index}", node=f"n-{index}")))
+        there.join(node(f"n-{index}", f"c:///i-{index}", of=f"m-{index}"))
+    there.controllers.step()
+    there.requests()
+
+
+def bare(there: Management, size: int, **more: Any) -> None:
+    """A pool without Machines and its instances mp-0000…, which became Nodes."""
+    there.add(pool("mp", replicas=size, **more))
+    there.work(80)
+    there.requests()
+
+
+def removal(*targets: Target, kind: Kind = Kind.REMOVE, op: str = "op") -> Operation:
+    return msgspec.structs.replace(operation(kind, 9, 8, op=op, group=GROUP_ID), targets=targets)
+
+
+def of_machine(index: int) -> Target:
+    return Target(f"n-{index}", f"c:///i-{index}", f"default/m-{index}")
+
+
+def of_instance(name: str) -> Target:
+    return Target(name, f"local:///default/{name}", f"listed:local:///default/{name}")
+
+
+def step(provider: Provider, wanted: Operation) -> tuple[Operation, Outcome]:
+    """One call; the operation as it is stored after it."""
+    outcome = provider.remove(wanted)
+    data = outcome.data if isinstance(outcome, Pending) else {}
+    return msgspec.structs.replace(wanted, data=data), outcome
+
+
+def finish(there: Management, wanted: Operation, **settings: str) -> Outcome:
+    """Ask, let the controllers work, ask again, until it is over."""
+    for _ in range(12):
+        wanted, outcome = step(there.provider(settings=settings), wanted)
+        if not isinstance(outcome, Pending):
+            return outcome
+        there.clock.advance(outcome.after)
+        there.work()
+    raise AssertionError(f"still {outcome}")
+
+
+def refused(outcome: Outcome) -> tuple[str, str]:
+    assert isinstance(outcome, Failed), outcome
+    return outcome.cls, outcome.message
+
+
+def nodes_left(there: Management) -> list[str]:
+    return sorted(each["metadata"]["name"] for each in there.store.list("nodes"))
+
+
+def test_CAPI_23_grow_and_shrink_through_the_scale_subresource() -> None:
+    with management() as there:
+        backed(there, 2)
+        provider = there.provider()
+        grown = operation(Kind.GROW, 2, 4, group=GROUP_ID)
+        for _ in range(2):
+            assert provider.grow(grown) == Done({"from": 2, "to": 4})
+        assert there.writes() == [f"PATCH {SCALE} 200"]
+        assert refused(provider.grow(operation(Kind.GROW, 4, 11, group=GROUP_ID)))[0] == "InvalidRequest"
+        back = operation(Kind.SHRINK, 4, 2, group=GROUP_ID)
+        assert provider.shrink_target(back) == Done({"from": 4, "to": 2})
+        assert there.size("mp", "MachinePool") == 2
+
+
+def test_D11_a_pool_is_not_shrunk_below_its_instances_joined_or_not() -> None:
+    """A MachineSet takes those without a Node first; a pool promises nothing."""
+    with management() as there:
+        backed(there, 2)
+        there.add(pool_machine("coming", "mp"))
+        there.change("mp", "MachinePool", replicas=4, providerIDList=["c:///i-0", "c:///i-1", "c:///listed"])
+        provider = there.provider()
+        cls, message = refused(provider.shrink_target(operation(Kind.SHRINK, 4, 3, group=GROUP_ID)))
+        assert (cls, "4 of which are there" in message) == ("InvalidRequest", True)
+
+
+def test_CAPI_23_with_machines_they_are_marked_then_the_size_is_lowered_once() -> None:
+    with management() as there:
+        backed(there, 4)
+        done = finish(there, removal(of_machine(1), of_machine(3)))
+        assert isinstance(done, Done), done
+        assert (done.facts["to"], there.machines()) == (2, ["m-0", "m-2"])
+        assert there.writes() == ["PATCH machines/m-1 200", "PATCH machines/m-3 200", f"PATCH {SCALE} 200"]
+
+
+def test_D28_what_is_to_be_done_is_recorded_before_the_size_is_written() -> None:
+    with management() as there:
+        backed(there, 3)
+        wanted, outcome = step(there.provider(), removal(of_machine(1)))
+        assert isinstance(outcome, Pending)
+        assert (there.size("mp", "MachinePool"), there.marked()) == (3, {"m-1": f"outscaler/op/{int(NOW)}"})
+        assert outcome.data["pool_size"] == "3"
+        step(there.provider(), wanted)
+        assert there.size("mp", "MachinePool") == 2
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("how", ["machines", "instances"])
+def test_CAPI_23_D28_a_lost_answer_and_repeats_never_lower_it_twice(how: str, late: bool) -> None:
+    with management() as there:
+        if how == "machines":
+            backed(there, 4)
+        else:
+            bare(there, 4)
+        first = removal(of_machine(0) if how == "machines" else of_instance("mp-0000"))
+        wanted, _ = step(there.provider(settings=ALLOWED), first)
+        there.fault("PATCH", "/scale", close=True, late=late)
+        with pytest.raises(Transient):
+            there.provider(settings=ALLOWED).remove(wanted)
+        for _ in range(3):                                     # the same message, several times over
+            there.provider(settings=ALLOWED).remove(wanted)
+        assert there.size("mp", "MachinePool") == 3
+        there.touch("mp", "MachinePool")
+        there.provider(settings=ALLOWED).remove(wanted)
+        assert isinstance(finish(there, wanted, **ALLOWED), Done)
+        assert there.size("mp", "MachinePool") == 3
+
+
+def test_D28_a_pool_that_changed_since_is_recorded_anew() -> None:
+    with management() as there:
+        backed(there, 3)
+        wanted, _ = step(there.provider(), removal(of_machine(0)))
+        there.touch("mp", "MachinePool")
+        wanted, outcome = step(there.provider(), wanted)
+        assert isinstance(outcome, Pending)
+        assert there.size("mp", "MachinePool") == 3
+        there.fault("PATCH", "/scale", 409)
+        step(there.provider(), wanted)
+        assert isinstance(finish(there, wanted), Done)
+        assert there.machines() == ["m-1", "m-2"]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize("how", ["machines", "instances"])
+def test_D28_lowered_and_raised_again_it_is_not_lowered_a_second_time(how: str, lost: bool) -> None:
+    """Whatever the first time has cost, it may be on its way."""
+    with management() as there:
+        if how == "machines":
+            backed(there, 3)
+        else:
+            bare(there, 3)
+        first = removal(of_machine(2) if how == "machines" else of_instance("mp-0002"))
+        wanted, _ = step(there.provider(settings=ALLOWED), first)
+        if lost:
+            there.fault("PATCH", "/scale", close=True, late=True)
+            with pytest.raises(Transient):
+                there.provider(settings=ALLOWED).remove(wanted)
+        else:
+            wanted, _ = step(there.provider(settings=ALLOWED), wanted)
+        there.change("mp", "MachinePool", replicas=3)
+        cls, message = refused(there.provider(settings=ALLOWED).remove(wanted))
+        assert (cls, "larger again" in message) == ("Conflict", True)
+        assert (there.size("mp", "MachinePool"), there.marked()) == (3, {})
+
+
+def test_while_instances_are_still_being_made_the_size_stays() -> None:
+    """A lower one would only cancel those."""
+    with management() as there:
+        backed(there, 3)
+        there.change("mp", "MachinePool", replicas=4)
+        wanted = removal(of_machine(0))
+        for _ in range(3):
+            wanted, outcome = step(there.provider(), wanted)
+            assert isinstance(outcome, Pending)
+        assert (there.size("mp", "MachinePool"), there.marked()) == (4, {})
+
+
+def test_a_size_that_somebody_lowered_by_as_many_is_left_as_it_is() -> None:
+    with management() as there:
+        backed(there, 3)
+        wanted, _ = step(there.provider(), removal(of_machine(2)))
+        there.change("mp", "MachinePool", replicas=2)
+        wanted = msgspec.structs.replace(wanted, data={})
+        for _ in range(3):
+            wanted, _ = step(there.provider(), wanted)
+        assert there.size("mp", "MachinePool") == 2
+        assert isinstance(finish(there, wanted), Done)
+        assert (there.size("mp", "MachinePool"), there.machines()) == (2, ["m-0", "m-1"])
+
+
+def test_D11_a_provider_that_ignores_marks_costs_one_machine_and_not_all() -> None:
+    with management() as there:
+        backed(there, 4, "heedless")
+        cls, message = refused(finish(there, removal(of_machine(3))))
+        assert cls == "Conflict"
+        assert "took other instances" in message
+        assert (there.size("mp", "MachinePool"), there.machines(), there.marked()) == (3, ["m-1", "m-2", "m-3"], {})
+
+
+def test_removals_of_one_pool_go_one_after_the_other() -> None:
+    with management() as there:
+        backed(there, 5)
+        ops = {name: removal(of_machine(at), op=name) for at, name in ((3, "a"), (1, "b"), (4, "c"))}
+        results: dict[str, Outcome] = {}
+        for _ in range(60):
+            for name in [each for each in ops if each not in results]:
+                ops[name], outcome = step(there.provider(), ops[name])
+                if not isinstance(outcome, Pending):
+                    results[name] = outcome
+                assert {"m-0", "m-2"} <= set(there.machines())
+            there.clock.advance(3)
+            there.controllers.step()
+        assert [type(results[name]) for name in "abc"] == [Done] * 3
+        assert (there.size("mp", "MachinePool"), there.machines()) == (2, ["m-0", "m-2"])
+
+
+def test_of_two_removals_that_marked_at_once_the_first_by_its_id_goes_on() -> None:
+    with management() as there:
+        backed(there, 3)
+        for index, op in ((0, "b"), (1, "a")):
+            found = there.store.get("machines", f"m-{index}", "default", GROUP)
+            assert found is not None
+            found["metadata"]["annotations"] = {MARK: f"outscaler/{op}/{int(NOW)}"}
+            there.store.update("machines", found, GROUP)
+        first, outcome = step(there.provider(), removal(of_machine(1), op="a"))
+        assert isinstance(outcome, Pending)
+        later, outcome = step(there.provider(), removal(of_machine(0), op="b"))
+        assert isinstance(outcome, Pending)
+        assert "default/m-1 of this pool goes first" in outcome.note
+        assert list(there.marked()) == ["m-1"]
+        assert isinstance(finish(there, first), Done)
+        assert isinstance(finish(there, later), Done)
+        assert there.machines() == ["m-2"]
+
+
+def test_D11_an_instance_that_has_no_machine_yet_is_not_risked_in_a_pool_that_has() -> None:
+    with management() as there:
+        backed(there, 2)
+        there.change("mp", "MachinePool", replicas=3, providerIDList=["c:///i-0", "c:///i-1", "c:///new"])
+        target = Target("n-new", "c:///new", "listed:c:///new")
+        cls, message = refused(there.provider(settings=ALLOWED).remove(removal(target)))
+        assert (cls, "none yet for c:///new" in message) == ("Conflict", True)
+        assert there.writes() == []
+        there.add(finalized(pool_machine("late", "mp", provider_id="c:///new", node="n-new")))      # now it has
+        assert isinstance(finish(there, removal(target)), Done)
+        assert there.machines() == ["m-0", "m-1"]
+
+
+def test_CAPI_23_D11_without_machines_it_is_refused_by_default_naming_the_setting() -> None:
+    with management() as there:
+        bare(there, 3)
+        cls, message = refused(there.provider().remove(removal(of_instance("mp-0001"))))
+        assert cls == "InvalidRequest"
+        assert "allowPoolShrink" in message
+        assert (there.writes(), there.size("mp", "MachinePool")) == ([], 3)
+
+
+def test_CAPI_23_without_machines_a_pool_may_become_empty() -> None:
+    with management() as there:
+        bare(there, 2)
+        names = [each.node for each in there.provider().observe(there.nodes()).groups[0].instances]
+        assert names == ["mp-0000", "mp-0001"]
+        assert isinstance(finish(there, removal(*(of_instance(name) for name in names))), Done)
+        assert (there.size("mp", "MachinePool"), nodes_left(there)) == (0, [])
+
+
+def test_CAPI_23_without_machines_it_is_allowed_by_the_setting() -> None:
+    with management() as there:
+        bare(there, 3)
+        assert isinstance(finish(there, removal(of_instance("mp-0000")), **ALLOWED), Done)     # the cloud's own choice
+        assert there.writes() == [f"PATCH {SCALE} 200"]
+        assert (there.size("mp", "MachinePool"), nodes_left(there)) == (2, ["mp-0001", "mp-0002"])
+
+
+def test_D11_the_cloud_took_another_one_and_that_is_the_end_of_it() -> None:
+    with management() as there:
+        bare(there, 3)
+        cls, message = refused(finish(there, removal(of_instance("mp-0002")), **ALLOWED))
+        assert (cls, "took other instances" in message) == ("Conflict", True)
+        assert (there.size("mp", "MachinePool"), nodes_left(there)) == (2, ["mp-0001", "mp-0002"])
+
+
+@pytest.mark.parametrize("handle", ["listed:local:///default/gone", "listed:bare"])
+def test_CAPI_23_an_instance_that_is_not_listed_is_gone(handle: str) -> None:
+    with management() as there:
+        bare(there, 2)
+        outcome = there.provider().remove(removal(Target("gone", "local:///default/gone", handle)))
+        assert isinstance(outcome, Done)
+        assert (there.writes(), there.size("mp", "MachinePool")) == ([], 2)
+
+
+def test_what_is_no_instance_of_the_pool_is_refused_before_any_write() -> None:
+    with management() as there:
+        backed(there, 2)
+        there.add(pool("other", replicas=1), pool_machine("theirs", "other", provider_id="c:///t"))
+        for target in (Target("t", "c:///t", "default/theirs"), Target("n-0", "c:///before", "default/m-0"),
+                       Target("n", "x", "a/b/c")):
+            assert refused(there.provider().remove(removal(of_machine(1), target)))[0] == "InvalidRequest"
+        assert (there.writes(), there.marked()) == ([], {})
+
+
+def test_a_pool_keeps_its_minimum_except_for_what_never_joined() -> None:
+    with management() as there:
+        backed(there, 2, annotations=bounds(2, 5))
+        assert refused(there.provider().remove(removal(of_machine(0))))[0] == "InvalidRequest"
+        there.add(finalized(pool_machine("late", "mp")))
+        there.change("mp", "MachinePool", replicas=2)
+        there.store.delete("nodes", "n-1")
+        dead = removal(of_machine(1), kind=Kind.DISCARD)
+        there.change("mp", "MachinePool", replicas=3)
+        done = finish(there, dead)
+        assert isinstance(done, Done)
+        assert there.machines() == ["late", "m-0"]
+
+
+def test_a_listed_instance_that_joined_meanwhile_is_not_discarded() -> None:
+    with management() as there:
+        bare(there, 2)
+        cls, message = refused(
+            there.provider(settings=ALLOWED).remove(removal(of_instance("mp-0001"), kind=Kind.DISCARD)))
+        assert (cls, "joined as node mp-0001" in message) == ("Conflict", True)
+        assert there.size("mp", "MachinePool") == 2
+
+
+def test_an_instance_that_never_joined_is_discarded_where_the_setting_allows_it() -> None:
+    with management() as there:
+        there.controllers.fail_next("default/mp", "never-joins")
+        bare(there, 2)
+        [first, second] = there.provider().observe(there.nodes()).groups[0].instances
+        assert (first.node, second.node) == ("", "mp-0001")
+        done = finish(there, removal(Target("", first.id, first.handle), kind=Kind.DISCARD), **ALLOWED)
+        assert isinstance(done, Done)
+        assert (done.facts["never_joined"], nodes_left(there)) == (1, ["mp-0001"])
+
+
+def test_what_was_prepared_is_taken_back_until_the_size_is_lowered() -> None:
+    with management() as there:
+        backed(there, 3)
+        wanted, _ = step(there.provider(), removal(of_machine(1)))
+        assert there.provider().release(wanted) is True
+        assert there.marked() == {}
+        wanted, _ = step(there.provider(), wanted)
+        step(there.provider(), wanted)
+        assert there.provider().release(msgspec.structs.replace(wanted, data={})) is False
+        there.work()
+        assert there.provider().release(wanted) is False            # it is going
+        assert there.machines() == ["m-0", "m-2"]
+
+
+def test_without_machines_there_is_something_to_take_back_only_before() -> None:
+    with management() as there:
+        bare(there, 3)
+        wanted, _ = step(there.provider(settings=ALLOWED), removal(of_instance("mp-0000")))
+        assert there.provider().release(wanted) is True
+        step(there.provider(settings=ALLOWED), wanted)
+        assert there.provider().release(wanted) is False
+
+
+def test_CAPI_23_a_pool_of_another_scaler_is_not_changed() -> None:
+    with management() as there:
+        backed(there, 2, managed_by="karpenter")
+        assert "karpenter" in refused(there.provider().remove(removal(of_machine(0))))[1]
+        assert "karpenter" in refused(there.provider().grow(operation(Kind.GROW, 2, 3, group=GROUP_ID)))[1]
+        assert there.writes() == []

@@ -1,0 +1,99 @@
+"""Which group and version is spoken, and how often that is asked: clusterapi.md §1.2, D12; case 2 of §11."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.providers.errors import InvalidRequest, Transient
+from infra.local.kube import crds
+from tests.contract.clusterapi.management import Management, fill, management, operation
+from tests.contract.clusterapi.objects import GROUP
+
+
+def definitions(folder: Path, *versions: str) -> Path:
+    """Cluster API's kinds, served in these versions only; objects are kept in the first."""
+    for path in crds.OWN.glob("*.yaml"):
+        crd = yaml.safe_load(path.read_text())
+        if crd["spec"]["group"] != GROUP:
+            continue
+        kept = [each for each in crd["spec"]["versions"] if each["name"] in versions]
+        for each in kept:
+            each["storage"] = each["name"] == versions[0]
+        crd["spec"]["versions"] = kept
+        (folder / path.name).write_text(yaml.safe_dump(crd))
+    return folder
+
+
+def discovery(there: Management) -> list[str]:
+    """The paths of discovery that were asked for."""
+    base = f"/apis/{GROUP}"
+    return [each.path for each in there.server.requests if each.path.count("/") <= 3 and each.path.startswith(base)]
+
+
+def versions_spoken(there: Management) -> set[str]:
+    return {each.path.split("/")[3] for each in there.server.requests if each.path.startswith(f"/apis/{GROUP}/")}
+
+
+def everything(there: Management, settings: dict[str, str]) -> None:
+    """A pass and two changes by one provider object."""
+    nodes = fill(there, 2)
+    provider = there.provider(settings=settings)
+    [group] = provider.observe(nodes).groups
+    assert len(group.instances) == 2
+    assert isinstance(provider.grow(operation(Kind.GROW, 2, 3)), Done)
+    there.work()
+    assert isinstance(provider.remove(operation(Kind.REMOVE, 3, 2, 0)), Pending)
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked"),
+    [({}, ["", "/v1beta2"]), ({"version": "v1beta2"}, ["/v1beta2"]), ({"version": "v1beta1"}, ["/v1beta1"])],
+)
+def test_CAPI_2_D12_discovery_is_asked_once_for_a_pass(settings: dict[str, str], asked: list[str]) -> None:
+    with management() as there:
+        everything(there, settings)
+        assert discovery(there) == [f"/apis/{GROUP}{path}" for path in asked]
+        assert versions_spoken(there) == {asked[-1].lstrip("/")}
+
+
+def test_D12_a_change_by_itself_asks_for_the_version_alone() -> None:
+    with management() as there:
+        fill(there, 2)
+        there.provider().grow(operation(Kind.GROW, 2, 3))
+        assert discovery(there) == [f"/apis/{GROUP}"]
+
+
+def test_discovery_that_failed_is_asked_again() -> None:
+    with management() as there:
+        nodes = fill(there, 2)
+        provider = there.provider()
+        there.fault("GET", f"/apis/{GROUP}$", 503, times=4)
+        with pytest.raises(Transient):
+            provider.grow(operation(Kind.GROW, 2, 3))
+        assert isinstance(provider.grow(operation(Kind.GROW, 2, 3)), Done)
+        assert len(provider.observe(nodes).groups) == 1
+
+
+def test_CAPI_2_a_server_of_the_old_version_only(tmp_path: Path) -> None:
+    with management(crds=definitions(tmp_path, "v1beta1")) as there:
+        everything(there, {})
+        assert versions_spoken(there) == {"v1beta1"}
+
+
+def test_CAPI_2_a_version_that_is_not_served_changes_nothing_and_forgets_nothing(tmp_path: Path) -> None:
+    """Every object seems to be gone in it: a mark that is to be taken off must not count as taken off."""
+    with management(crds=definitions(tmp_path, "v1beta1")) as there:
+        nodes = fill(there, 2)
+        provider = there.provider(settings={"version": "v1beta2"})
+        for asked in (lambda: provider.observe(nodes), lambda: provider.release(operation(Kind.REMOVE, 2, 1, 0))):
+            with pytest.raises(InvalidRequest, match=r"providers\.clusterapi\.version"):
+                asked()
+        outcome = provider.remove(operation(Kind.REMOVE, 2, 1, 0))
+        assert isinstance(outcome, Failed)
+        assert outcome.cls == "InvalidRequest"
+        assert there.writes() == []

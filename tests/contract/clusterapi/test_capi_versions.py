@@ -1,0 +1,124 @@
+"""Both versions of the API from one end to the other, and each alone: clusterapi.md §1.2, §3, §12.
+
+Where Cluster API's real definitions are at hand, everything that the provider and the emulated controllers wrote must
+satisfy them, and nothing of it may be dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Done, Pending
+from infra.local.controllers import seed
+from infra.local.kube import crds, schema
+from infra.local.kube.objects import clone
+from tests.contract.clusterapi.management import Management, management, operation
+from tests.contract.clusterapi.objects import GROUP
+from tests.shared import SHARED, needs_shared
+
+VERSIONS = pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
+KINDS = ("clusters", "machinedeployments", "machinesets", "machinepools", "machines")
+
+
+def only(version: str, directory: Path, into: Path) -> Path:
+    """The definitions of a directory as a server has them that serves and stores nothing else."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    into.mkdir()
+    for path in sorted(directory.glob("*.yaml")):
+        crd = yaml.load(path.read_text(), Loader=loader)
+        kept = [each for each in crd["spec"]["versions"] if each["name"] == version]
+        if kept:
+            crd["spec"]["versions"] = [{**kept[0], "storage": True}]
+            (into / path.name).write_text(yaml.safe_dump(crd))
+    return into
+
+
+def populate(there: Management, version: str) -> None:
+    """One of each kind of group, as people write them."""
+    seed.apply(
+        there.store,
+        seed.cluster("c1", version=version),
+        seed.machine_deployment("md-0", 3, 0, 6, cluster="c1", version=version),
+        seed.machine_pool("backed", 3, 0, 6, machines=True, cluster="c1", version=version),
+        seed.machine_pool("bare", 1, 0, 6, cluster="c1", version=version),
+    )
+    there.work(80)
+
+
+def removed(there: Management, wanted: Operation) -> Done:
+    for _ in range(8):
+        outcome = there.provider().remove(wanted)
+        if isinstance(outcome, Done):
+            return outcome
+        assert isinstance(outcome, Pending), outcome
+        wanted = msgspec.structs.replace(wanted, data=outcome.data)
+        there.clock.advance(outcome.after)
+        there.work()
+    raise AssertionError(f"still {outcome}")
+
+
+def use(there: Management, version: str) -> None:
+    """See, grow, remove, see a failure, in every group."""
+    provider = there.provider()
+    groups = {group.id: group for group in provider.observe(there.nodes()).groups}
+    assert {name: len(group.instances) for name, group in groups.items()} == {
+        "MachineDeployment/default/md-0": 3, "MachinePool/default/backed": 3, "MachinePool/default/bare": 1}
+    assert all(each.node for group in groups.values() for each in group.instances)
+    there.controllers.fail_next("default/md-0", "quota")
+    for name, group in groups.items():
+        target = group.instances[-1]
+        wanted = msgspec.structs.replace(
+            operation(Kind.REMOVE, group.target, group.target - 1, group=name, op=f"remove-{group.target}"),
+            targets=(Target(target.node, target.id, target.handle),))
+        removed(there, wanted)
+        there.work(40)
+        assert target.node not in {each.name for each in there.nodes()}
+        assert provider.grow(operation(Kind.GROW, group.target - 1, group.target + 1, group=name)) == Done(
+            {"from": group.target - 1, "to": group.target + 1})
+    there.work(120)
+    found = there.provider(settings={"stuckAfter": "30s"}).observe(there.nodes()).groups
+    errors = {each.error.cls for group in found for each in group.instances if each.error is not None}
+    assert errors == {"QuotaExceeded"}
+    assert sum(1 for group in found for each in group.instances if each.node) == 9
+    there.change("c1", "Cluster", paused=True)
+    there.work()
+    assert there.provider().observe(there.nodes()).groups == ()
+    assert f"/apis/{GROUP}/{version}/" in "".join(each.path for each in there.server.requests)
+
+
+def wrong(there: Management, version: str) -> Iterator[str]:
+    """What the server's definitions say against what is stored."""
+    for plural in KINDS:
+        resource = there.store.resources.find(plural, GROUP)
+        served = resource.version(version) if resource else None
+        assert served is not None
+        assert served.schema is not None
+        for obj in there.store.list(plural, group=GROUP):
+            yield from (f"{plural}: {cause}" for cause in schema.causes(served.schema, obj))
+            if schema.prune(served.schema, clone(obj)) != obj:
+                yield f"{plural} {obj['metadata']['name']}: has fields that the definition does not know"
+
+
+@VERSIONS
+def test_CAPI_2_a_server_of_one_version_is_used_from_one_end_to_the_other(version: str, tmp_path: Path) -> None:
+    with management(crds=only(version, crds.OWN, tmp_path / "crds")) as there:
+        populate(there, version)
+        use(there, version)
+        assert list(wrong(there, version)) == []
+
+
+@needs_shared
+@pytest.mark.shared
+@VERSIONS
+def test_all_that_is_written_satisfies_the_real_definitions(version: str, tmp_path: Path) -> None:
+    with management(crds=only(version, SHARED / "data" / "capi-crds", tmp_path / "crds")) as there:
+        populate(there, version)
+        assert list(wrong(there, version)) == []
+        use(there, version)
+        assert list(wrong(there, version)) == []

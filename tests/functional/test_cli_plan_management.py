@@ -1,0 +1,126 @@
+"""`outscaler plan` of a live cluster whose Cluster API objects are in another one: files take the place of secrets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.cli.main import main
+from tests.contract.clusterapi.management import Management, fill, management
+from tests.unit.policy.paper import GOOD, HEAD
+
+Said = pytest.CaptureFixture[str]
+Files = dict[str, str]
+OFFERS = {"cpu": "2", "memory": "4Gi", "pods": "110"}
+STATUS = {"allocatable": OFFERS, "capacity": OFFERS, "conditions": [
+    {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T07:20:54Z"}]}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Files]:
+    """Kubeconfigs: `manager` has the objects, `worker` the Nodes and no Cluster API, `both` all of it."""
+    folder: Path = tmp_path_factory.mktemp("clusters")
+    nothing: Path = tmp_path_factory.mktemp("no-crds")
+
+    def written(name: str, there: Management) -> str:
+        (folder / name).write_text(there.server.kubeconfig(there.user))
+        return str(folder / name)
+
+    with management() as manager, management(crds=nothing) as worker, management() as both:
+        fill(manager, 2)
+        fill(both, 2)
+        for each in manager.store.list("nodes"):
+            manager.store.delete("nodes", each["metadata"]["name"])
+            worker.store.load("nodes", [{**each, "status": STATUS}])
+            both.store.load("nodes", [{**each, "status": STATUS}])
+        yield {name: written(name, there) for name, there in (("manager", manager), ("worker", worker), ("both", both))}
+
+
+def policy(folder: Path, access: str, clusterapi: str) -> str:
+    """A document with these two sections; its path."""
+    path = folder / "policy.yaml"
+    path.write_text(f"{HEAD}spec:\n  mode: active\n  kubernetes: {access}\n  providers: {{clusterapi: {clusterapi}}}\n")
+    return str(path)
+
+
+def planned(capsys: Said, *arguments: str) -> dict[str, Any]:
+    capsys.readouterr()
+    code = main(["plan", *arguments, "-o", "json"])
+    said = capsys.readouterr()
+    assert code == 0, said.err
+    answer: dict[str, Any] = json.loads(said.out)
+    return answer
+
+
+def sizes(answer: dict[str, Any]) -> dict[str, int]:
+    return {group["group"]: group["target"] for group in answer["groups"]}
+
+
+OURS = {"MachineDeployment/default/md-0": 2}
+
+
+@pytest.mark.parametrize(
+    ("access", "clusterapi"),
+    [
+        ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, context: elsewhere}"),
+        ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true}"),
+        ("{inClusterKubeconfigSecret: k}", "{kubeconfigSecret: m}"),
+        ("{eksCluster: k, region: eu-central-2}", "{kubeconfigFile: not-here}"),
+    ],
+)
+def test_the_management_cluster_is_named_by_a_file(
+    access: str, clusterapi: str, files: Files, tmp_path: Path, capsys: Said
+) -> None:
+    answer = planned(capsys, "--kubeconfig", files["worker"], "--management-kubeconfig", files["manager"],
+                     "--policy", policy(tmp_path, access, clusterapi))
+    assert sizes(answer) == OURS
+    assert [gap for gap in answer["gaps"] if gap["kind"].startswith("provider/")] == []
+
+
+def test_the_file_of_the_policy_itself_will_do(files: Files, tmp_path: Path, capsys: Said) -> None:
+    document = policy(tmp_path, "{kubeconfigSecret: k}", f"{{kubeconfigFile: '{files['manager']}'}}")
+    assert sizes(planned(capsys, "--kubeconfig", files["worker"], "--policy", document)) == OURS
+
+
+@pytest.mark.parametrize("clusterapi", ["{}", "{cloudConfigAuthoritative: true}"])
+def test_a_cluster_that_is_both_needs_one_file(clusterapi: str, files: Files, tmp_path: Path, capsys: Said) -> None:
+    document = policy(tmp_path, "{inClusterKubeconfigSecret: i}", clusterapi)
+    assert sizes(planned(capsys, "--kubeconfig", files["both"], "--policy", document)) == OURS
+
+
+@pytest.mark.parametrize(
+    ("access", "clusterapi"),
+    [
+        ("{kubeconfigSecret: k}", "{kubeconfigSecret: m}"),
+        ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true}"),
+    ],
+)
+def test_a_secret_is_not_read_and_the_gap_says_what_to_name(
+    access: str, clusterapi: str, files: Files, tmp_path: Path, capsys: Said
+) -> None:
+    answer = planned(capsys, "--kubeconfig", files["worker"], "--policy", policy(tmp_path, access, clusterapi))
+    [gap] = [gap for gap in answer["gaps"] if gap["kind"] == "provider/clusterapi"]
+    assert "secret m: is not read from here" in gap["detail"]
+    assert "--management-kubeconfig" in gap["detail"]
+
+
+def refused(capsys: Said, *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(["plan", *arguments, "-o", "json"]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    return line
+
+
+def test_a_management_cluster_that_belongs_to_nothing_is_refused(files: Files, tmp_path: Path, capsys: Said) -> None:
+    assert refused(capsys, "--snapshot", str(tmp_path), "--management-kubeconfig", files["manager"]).startswith(
+        "--management-kubeconfig: belongs to --kubeconfig"
+    )
+    document = tmp_path / "policy.yaml"
+    document.write_text(GOOD.replace("clusterapi: {clusterName: prod-geneva}", "exoscale: {zone: a}"))
+    assert main(["plan", "--kubeconfig", files["worker"], "--management-kubeconfig", files["manager"],
+                 "--policy", str(document)]) == 2
+    assert "--management-kubeconfig: belongs to the provider clusterapi" in capsys.readouterr().err

@@ -1,0 +1,254 @@
+"""Infrastructure objects: where they are looked for, what is believed of them, how long is waited.
+
+clusterapi.md §4 (discovery, infra object), §5 (infra contract), §10 D9, D12, D16 to D19; cases 18, 19 and 25 of §11.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from chalicelib.kube.errors import ClusterError, Forbidden, Missing, Unavailable
+from chalicelib.providers.clusterapi.infra import InfrastructureReader
+from chalicelib.providers.clusterapi.template_status import Infrastructure, read_status
+from chalicelib.providers.clusterapi.wire import Resource
+from tests.contract.clusterapi.objects import Json, as_resource, deployment
+
+GIB = 2**30
+GROUP = "infrastructure.cluster.x-k8s.io"
+V2 = {"apiGroup": GROUP, "kind": "BoxTemplate", "name": "t"}
+V1 = {"apiVersion": f"{GROUP}/v1beta1", "kind": "BoxTemplate", "name": "t", "namespace": "elsewhere"}
+OBJECT = f"/apis/{GROUP}/v1beta1/namespaces/default/boxtemplates/t"
+
+
+def serving(**versions: dict[str, str]) -> Json:
+    """Discovery of the group: version -> kind -> plural, in the order in which the group lists them."""
+    answers: Json = {f"/apis/{GROUP}": {"versions": [{"version": name} for name in versions],
+                                        "preferredVersion": {"version": next(iter(versions), "")}}}
+    for name, kinds in versions.items():
+        served = [{"name": plural, "kind": kind} for kind, plural in kinds.items()]
+        answers[f"/apis/{GROUP}/{name}"] = {"resources": [{"name": "boxes/status", "kind": "BoxTemplate"}, *served]}
+    return answers
+
+
+BOTH = serving(v1beta2={"Box": "boxes"}, v1beta1={"Box": "boxes", "BoxTemplate": "boxtemplates"})
+FULL = {"status": {"capacity": {"cpu": "2", "memory": "4Gi"}}}
+
+
+class Server:
+    """Answers by path, raises what is an error, and takes `seconds` for each call."""
+
+    def __init__(self, answers: dict[str, Any], seconds: float = 0.0) -> None:
+        self.answers, self.seconds, self.time = answers, seconds, 0.0
+        self.calls: list[str] = []
+        self.limits: list[tuple[float, float]] = []
+
+    def request(self, method: str, path: str, *, timeout: tuple[float, float], attempts: int) -> bytes:
+        assert method == "GET"
+        self.calls.append(path)
+        self.limits.append(timeout)
+        self.time += self.seconds
+        answer = self.answers.get(path, Missing("not found", status=404))
+        if isinstance(answer, ClusterError):
+            raise answer
+        return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+
+    def list_pages(self, *_: Any, **__: Any) -> list[Any]:
+        raise AssertionError("a whole kind is never listed (D12)")
+
+    def reader(self) -> InfrastructureReader:
+        """A pass's."""
+        return InfrastructureReader(self, lambda: self.time)  # type: ignore[arg-type]
+
+
+def using(reference: Json | None, namespace: str = "default", name: str = "md-0") -> Resource:
+    made = deployment(name, namespace=namespace)
+    made["spec"]["template"]["spec"].pop("infrastructureRef")
+    if reference is not None:
+        made["spec"]["template"]["spec"]["infrastructureRef"] = reference
+    return as_resource(made)
+
+
+def ask(server: Server, reference: Json | None = None) -> Infrastructure:
+    return server.reader().of("MachineDeployment", using(reference or V2))
+
+
+def test_CAPI_25_a_kind_is_found_in_the_first_version_that_serves_it() -> None:
+    server = Server({**BOTH, OBJECT: FULL})
+    assert ask(server).capacity == {"cpu": 2000, "memory": 4 * GIB}
+    assert server.calls == [f"/apis/{GROUP}", f"/apis/{GROUP}/v1beta2", f"/apis/{GROUP}/v1beta1", OBJECT]
+
+
+def test_CAPI_25_a_version_that_serves_the_kind_is_not_passed_over() -> None:
+    newer = OBJECT.replace("v1beta1", "v1beta2")
+    served = serving(v1beta2={"BoxTemplate": "boxtemplates"}, v1beta1={"BoxTemplate": "boxtemplates"})
+    assert ask(Server({**served, newer: FULL})).capacity["cpu"] == 2000
+
+
+def test_a_reference_of_the_older_kind_names_its_version_and_the_resources_namespace_counts() -> None:
+    server = Server({**BOTH, OBJECT: FULL})
+    assert ask(server, V1).capacity["cpu"] == 2000
+    assert server.calls == [f"/apis/{GROUP}/v1beta1", OBJECT]
+
+
+def test_D12_the_plural_is_the_servers() -> None:
+    path = f"/apis/{GROUP}/v1beta1/namespaces/default/boxen/t"
+    served = serving(v1beta1={"BoxTemplate": "boxen"})
+    assert ask(Server({**served, path: FULL})).capacity["cpu"] == 2000
+
+
+def test_D12_what_is_known_of_a_group_is_asked_once_per_pass_and_an_object_too() -> None:
+    server = Server({**BOTH, OBJECT: FULL, OBJECT[:-1] + "u": FULL})
+    reader = server.reader()
+    for each in (V2, {**V2, "name": "u"}, V2, V1):
+        assert reader.of("MachineSet", using(each)).capacity["cpu"] == 2000
+    assert len(server.calls) == 5
+    assert server.reader().of("MachineSet", using(V2)).capacity["cpu"] == 2000
+    assert len(server.calls) == 9, "the next pass looks again"
+
+
+@pytest.mark.parametrize("status", ["403", "404"])
+def test_CAPI_18_D9_a_refusal_is_no_capacity(status: str) -> None:
+    error = Forbidden("may not", status=403) if status == "403" else Missing("is not there", status=404)
+    told = ask(Server({**BOTH, OBJECT: error}))
+    assert told.capacity == {}
+    assert OBJECT in told.problem
+    assert str(error) in told.problem
+
+
+def test_D9_a_missing_permission_is_remembered_for_the_kind_and_a_missing_object_is_not() -> None:
+    forbidden = Forbidden("may not", status=403)
+    server = Server({**BOTH, OBJECT: forbidden, OBJECT[:-1] + "u": FULL})
+    reader = server.reader()
+    for name in ("t", "u", "v"):
+        assert reader.of("MachineSet", using({**V2, "name": name})).capacity == {}
+    assert len(server.calls) == 4, "one object was asked for"
+    elsewhere = OBJECT.replace("/default/", "/other/")
+    server.answers[elsewhere] = FULL
+    assert reader.of("MachineSet", using(V2, "other")).capacity["cpu"] == 2000, "a Role may hold in one namespace"
+    gone = Server({**BOTH, OBJECT[:-1] + "u": FULL})
+    reader = gone.reader()
+    assert reader.of("MachineSet", using(V2)).capacity == {}
+    assert reader.of("MachineSet", using({**V2, "name": "u"})).capacity["cpu"] == 2000
+
+
+@pytest.mark.parametrize("path", [f"/apis/{GROUP}", f"/apis/{GROUP}/v1beta2", f"/apis/{GROUP}/v1beta1"])
+@pytest.mark.parametrize("answer", [
+    Forbidden("may not", status=403), Missing("gone", status=404), Unavailable("down", status=500), b"<html>", b"",
+    b"[" * 5000, b'{"resources": 5, "versions": 7}', b"\xff"])
+def test_D9_discovery_that_fails_is_no_capacity(path: str, answer: Any) -> None:
+    told = ask(Server({**BOTH, OBJECT: FULL, path: answer}))
+    assert told.capacity == {}
+    assert told.problem
+
+
+@pytest.mark.parametrize(("reference", "named"), [
+    ({"apiGroup": GROUP, "name": "t"}, "kind"),
+    ({"apiGroup": GROUP, "kind": "BoxTemplate"}, "name"),
+    ({"kind": "BoxTemplate", "name": "t"}, "apiGroup"),
+    ({"apiVersion": "v1", "kind": "BoxTemplate", "name": "t"}, "apiGroup"),
+    ({"apiGroup": GROUP, "kind": "BoxTemplate", "name": "../../secrets/x"}, "name"),
+    ({"apiGroup": f"{GROUP}/../v1", "kind": "BoxTemplate", "name": "t"}, "apiGroup"),
+])
+def test_a_reference_that_leads_nowhere_is_named_and_nothing_is_asked(reference: Json, named: str) -> None:
+    server = Server({})
+    told = ask(server, reference)
+    assert (told.capacity, server.calls) == ({}, [])
+    assert f"no usable {named}" in told.problem
+
+
+def test_a_version_that_lists_nothing_is_passed_over() -> None:
+    empty = {f"/apis/{GROUP}/v1beta2": b'{"resources": null}'}
+    assert ask(Server({**BOTH, **empty, OBJECT: FULL})).capacity["cpu"] == 2000
+    assert "serves no such kind" in ask(Server({f"/apis/{GROUP}": b'{"versions": null}'})).problem
+
+
+@pytest.mark.parametrize("reference", [V2, V1, {**V1, "apiVersion": f"{GROUP}/latest"}])
+def test_a_kind_that_nobody_serves_is_said(reference: Json) -> None:
+    told = ask(Server(serving(v1beta1={"Box": "boxes"})), reference)
+    assert "BoxTemplate default/t: the cluster serves no such kind" in told.problem
+
+
+def test_a_resource_without_a_reference_has_no_problem() -> None:
+    server = Server({})
+    assert server.reader().of("MachineDeployment", using(None)) == Infrastructure()
+    assert server.calls == []
+
+
+# -- time
+
+
+def test_CAPI_18_a_pass_waits_two_seconds_in_all() -> None:
+    server = Server({**BOTH, OBJECT: Unavailable("no answer in time")}, seconds=0.7)
+    reader = server.reader()
+    told = [reader.of("MachineSet", using({**V2, "name": f"t{at}"})) for at in range(50)]
+    assert server.time <= 2.8
+    assert all(not each.capacity and each.problem for each in told)
+    assert "too slow" in told[-1].problem
+    assert all(connect + read <= 2.0 for connect, read in server.limits)
+
+
+def test_prompt_answers_wear_nobodys_patience_out() -> None:
+    objects = {f"{OBJECT[:-1]}t{at}": FULL for at in range(300)}
+    server = Server({**BOTH, **objects}, seconds=0.05)
+    reader = server.reader()
+    assert all(reader.of("MachineSet", using({**V2, "name": f"t{at}"})).capacity for at in range(300))
+
+
+def test_a_clock_that_goes_back_ends_nothing() -> None:
+    server = Server({**BOTH, OBJECT: FULL}, seconds=-3600.0)
+    assert ask(server).capacity["cpu"] == 2000
+
+
+# -- what an object says
+
+
+def status(**parts: Any) -> Infrastructure:
+    return read_status(json.dumps({"status": parts}).encode(), "BoxTemplate default/t")
+
+
+@pytest.mark.parametrize(("given", "found"), [
+    pytest.param({"cpu": 4, "memory": "16Gi"}, {"cpu": 4000, "memory": 16 * GIB}, id="D17-cpu-as-an-integer"),
+    pytest.param({"cpu": "3920m", "nvidia.com/gpu": 2}, {"cpu": 3920, "nvidia.com/gpu": 2}, id="D17-mixed"),
+    pytest.param({"cpu": "2", "memory": ["4Gi"]}, {"cpu": 2000}, id="D17-a-list-costs-itself"),
+    pytest.param({"cpu": "2", "memory": None, "x": {}}, {"cpu": 2000}, id="D17-null-and-object"),
+    pytest.param({"cpu": 1.5, "memory": True, "pods": "58"}, {"pods": 58}, id="D17-fraction-and-flag"),
+    pytest.param({"cpu": "2", "memory": "4GB"}, {"cpu": 2000}, id="D17-no-quantity"),
+    pytest.param({"cpu": "-2", "memory": -5, "pods": "9"}, {"pods": 9}, id="D16-negative"),
+    pytest.param({"cpu": "0", "memory": 0, "pods": "9"}, {"pods": 9}, id="zero-is-nothing"),
+    pytest.param({"no name!": "1", "": "1", "a/b/c": "1", "cpu": "1"}, {"cpu": 1000}, id="names-that-are-none"),
+    pytest.param({"memory": 10**30}, {"memory": 2**63 - 1}, id="too-much"),
+])
+def test_an_entry_that_makes_no_sense_costs_that_entry(given: Any, found: dict[str, int]) -> None:
+    assert status(capacity=given).capacity == found
+
+
+def test_D17_entries_left_out_are_reported_and_not_all_of_them() -> None:
+    only, = status(capacity={"cpu": "1", "memory": "much"}).warnings
+    assert only.startswith("BoxTemplate default/t: status.capacity 'memory' was left out: 'much'")
+    assert len(status(capacity={f"r{at}": "x" for at in range(1000)}).warnings) == 5
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"<html></html>", b"null", b"[]", b"5", b'{"status": "fine"}', b'{"status": {"capacity": [1]}}', b"{}",
+    b'{"status": null}', b"[" * 100000, b"\xff\xfe", b'{"status": {"capacity": {}}}'])
+def test_an_object_that_is_none_has_no_capacity(body: bytes) -> None:
+    told = read_status(body, "BoxTemplate default/t")
+    assert (told.capacity, told.architecture, told.system) == ({}, "", "")
+    assert "BoxTemplate default/t" in told.problem
+
+
+@pytest.mark.parametrize(("node_info", "architecture", "system"), [
+    pytest.param({"architecture": "arm64", "operatingSystem": "windows"}, "arm64", "windows", id="both"),
+    pytest.param({"architecture": "s390x"}, "s390x", "", id="one"),
+    pytest.param({"architecture": "", "operatingSystem": ""}, "", "", id="D19-empty"),
+    pytest.param({"architecture": "x86_64", "operatingSystem": "Linux!"}, "", "", id="D19-invalid"),
+    pytest.param({"architecture": 5, "operatingSystem": ["linux"]}, "", "", id="D19-of-other-types"),
+    pytest.param("arm64", "", "", id="D19-no-object"),
+    pytest.param(None, "", "", id="D19-none"),
+])
+def test_CAPI_19_D19_only_what_makes_sense_is_taken(node_info: Any, architecture: str, system: str) -> None:
+    told = status(capacity={"cpu": 1}, nodeInfo=node_info)
+    assert (told.architecture, told.system, told.capacity) == (architecture, system, {"cpu": 1000})

@@ -1,0 +1,52 @@
+"""Options of a group, those that upstream does not have and values that are no values: clusterapi.md §6, D16, D24."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.group import GroupOptions
+from chalicelib.providers.clusterapi.keys import Keys
+from chalicelib.providers.clusterapi.options import read_options
+
+PREFIX = "cluster.x-k8s.io/autoscaling-options-"
+
+
+def read(**options: str) -> tuple[GroupOptions, tuple[str, ...]]:
+    return read_options({PREFIX + name: text for name, text in options.items()}, Keys())
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("True", True), ("FALSE", False)])
+def test_CAPI_22_D24_options_that_upstream_lacks(text: str, value: bool) -> None:
+    assert read(ignoredaemonsetsutilization=text) == (GroupOptions(ignore_daemonsets_utilization=value), ())
+    assert read(zeroormaxnodescaling=text) == (GroupOptions(zero_or_max=value), ())
+
+
+@pytest.mark.parametrize("text", ["1", "yes", "maybe", "true "])
+def test_CAPI_22_D24_a_flag_is_true_or_false(text: str) -> None:
+    options, warnings = read(zeroormaxnodescaling=text, ignoredaemonsetsutilization=text)
+    assert options == GroupOptions()
+    assert len(warnings) == 2
+    assert all("true or false" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize("name", ["scaledownunneededtime", "scaledownunreadytime", "maxnodeprovisiontime",
+                                  "maxnodestartuptime"])
+@pytest.mark.parametrize("text", ["-5m", "nan", "inf", "10", "5 m", "1h-5m", "9" * 400 + "h"])
+def test_CAPI_22_D16_a_time_is_finite_and_not_negative(name: str, text: str) -> None:
+    options, warnings = read(**{name: text})
+    assert options == GroupOptions()
+    assert len(warnings) == 1
+    assert PREFIX + name in warnings[0]
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-inf", "1e999", "0x1p-2", "half", "0,5"])
+def test_CAPI_22_D16_a_threshold_is_a_finite_number(text: str) -> None:
+    options, warnings = read(scaledownutilizationthreshold=text, scaledowngpuutilizationthreshold=text)
+    assert options == GroupOptions()
+    assert len(warnings) == 2
+
+
+def test_CAPI_22_one_that_cannot_be_read_costs_no_other() -> None:
+    options, warnings = read(scaledownunneededtime="1H", maxnodeprovisiontime="soon", foo="1", maxnodestartuptime="")
+    assert options == GroupOptions(scale_down_unneeded_time=3600.0)
+    assert len(warnings) == 1

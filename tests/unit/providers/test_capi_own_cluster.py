@@ -1,0 +1,72 @@
+"""Which cluster is ours, where a management cluster has many: clusterapi.md D4; case 24 of §11."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.model.node import Node
+from chalicelib.providers.clusterapi.cluster import Doubt, OwnCluster, own_cluster
+from chalicelib.providers.clusterapi.discovery import Spec
+from chalicelib.providers.clusterapi.keys import Keys
+from tests.contract.clusterapi.objects import GROUP, node
+
+A, B = OwnCluster("default", "a"), OwnCluster("other", "a")
+EVERY = (Spec(),)
+
+
+def of(name: str, namespace: str | None = "default") -> Node:
+    """A Node of that cluster; None: written by a version that did not write the namespace."""
+    annotations = {f"{GROUP}/cluster-name": name}
+    if namespace is not None:
+        annotations[f"{GROUP}/cluster-namespace"] = namespace
+    return msgspec.structs.replace(node("n"), annotations=annotations)
+
+
+PLAIN = msgspec.structs.replace(node("n"), annotations={})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "specs", "discovered", "ours"),
+    [
+        ((of("a"),), EVERY, (), A),                                         # the Nodes know
+        ((PLAIN, of("a"), of("a")), EVERY, (A, OwnCluster("default", "b")), A),
+        ((of("a"),), (Spec(cluster="a"), Spec(cluster="b")), (), A),        # and the settings do not contradict
+        ((of("a"), of("a", None)), EVERY, (), A),                           # an old Node leaves the namespace open
+        ((of("a", None),), EVERY, (), OwnCluster("", "a")),
+        ((PLAIN,), (Spec(cluster="a"),), (A, OwnCluster("default", "b")), A),    # no Node knows: the settings
+        ((), (Spec("default", "a"), Spec("other", "b")), (A,), A),
+        ((of("a"), of("b")), (Spec(cluster="a"),), (), A),                  # Nodes of two, and the settings say which
+    ],
+)
+def test_CAPI_24_D4_our_cluster_is_what_the_nodes_and_the_settings_agree_on(
+    nodes: tuple[Node, ...], specs: tuple[Spec, ...], discovered: tuple[OwnCluster, ...], ours: OwnCluster
+) -> None:
+    assert own_cluster(nodes, specs, discovered, Keys()) == ours
+
+
+@pytest.mark.parametrize(
+    ("nodes", "specs", "discovered", "says"),
+    [
+        ((PLAIN,), EVERY, (A,), "set clusterName"),                          # even where there is but one
+        ((), (Spec(cluster="a"), Spec("n")), (A,), "set clusterName"),
+        ((of("a"), of("b")), EVERY, (), "could all be this cluster"),
+        ((of("a"), of("a", "other")), EVERY, (), "could all be this cluster"),
+        ((of("b"),), (Spec(cluster="a"),), (A,), "correct clusterName"),
+        ((), (Spec(cluster="a"),), (A, B), "could all be this cluster"),
+        ((), (Spec(cluster="c"),), (A, B), "MachinePool of cluster c"),
+    ],
+)
+def test_CAPI_24_D4_in_doubt_it_is_none(
+    nodes: tuple[Node, ...], specs: tuple[Spec, ...], discovered: tuple[OwnCluster, ...], says: str
+) -> None:
+    found = own_cluster(nodes, specs, discovered, Keys())
+    assert isinstance(found, Doubt)
+    assert says in found.problem
+
+
+def test_CAPI_3_the_annotations_follow_the_api_group() -> None:
+    keys = Keys("test.k8s.io")
+    assert isinstance(own_cluster((of("a"),), EVERY, (), keys), Doubt)
+    annotations = {keys.cluster_name: "a", keys.cluster_namespace: "default"}
+    assert own_cluster((msgspec.structs.replace(node("n"), annotations=annotations),), EVERY, (), keys) == A

@@ -1,0 +1,72 @@
+"""What a new node brings besides resources: clusterapi.md §5, CSI and DRA; cases 20 and 21 of §11."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.providers.clusterapi.settings import Settings
+from chalicelib.providers.clusterapi.templates import Template, make_template
+from tests.contract.clusterapi.objects import CAPACITY, as_resource, capacity, deployment
+
+
+def template(annotations: dict[str, str]) -> Template:
+    resource = as_resource(deployment("md-0", annotations=annotations))
+    return make_template("MachineDeployment/default/md-0", "MachineDeployment", resource, Settings(), None)
+
+
+def volumes(text: str) -> dict[str, int]:
+    return template({**capacity(cpu="1", memory="1Gi"), CAPACITY + "csi-driver": text}).volumes
+
+
+@pytest.mark.parametrize("text", [
+    "ebs.csi.aws.com=25,,=10,x=abc,y=-5,z=25.5,efs=0",
+    " ebs.csi.aws.com = 25 , , = 10 , x = abc , y = -5 , z = 25.5 , efs = 0 ",
+])
+def test_CAPI_20_attach_limits_and_what_is_none(text: str) -> None:
+    made = template({**capacity(cpu="1", memory="1Gi"), CAPACITY + "csi-driver": text})
+    assert made.volumes == {"ebs.csi.aws.com": 25, "efs": 0}
+    assert len(made.warnings) == 4      # =10, x, y and z; the empty entry is nobody's mistake
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("", {}), (",", {}), ("a", {}), ("a=", {}), ("a=2147483647", {"a": 2147483647}), ("a=2147483648", {}),
+    ("a=1=2", {}), ("a=1,a=2", {"a": 2}), ("a=" + "9" * 5000, {}), ("a=1e3", {}), ("a=+5", {"a": 5}),
+])
+def test_CAPI_20_attach_limits_at_the_edges(text: str, found: dict[str, int]) -> None:
+    assert volumes(text) == found
+
+
+def test_CAPI_20_attach_limits_are_known_where_the_capacity_is_not() -> None:
+    """The group's real nodes may have the capacity, and no limits yet."""
+    made = template({CAPACITY + "csi-driver": "ebs=25"})
+    assert made.node is None
+    assert made.volumes == {"ebs": 25}
+
+
+@pytest.mark.parametrize(("given", "devices"), [
+    ({"dra_driver": "gpu.nvidia.com", "gpu_count": "2"}, {"gpu.nvidia.com": 2}),
+    ({"dra_driver": "gpu.nvidia.com"}, {}),
+    ({"dra_driver": "gpu.nvidia.com", "gpu_count": "0"}, {}),
+    ({"dra_driver": "gpu.nvidia.com", "gpu_count": "-2"}, {}),
+    ({"dra_driver": "", "gpu_count": "2"}, {}),
+    ({"dra_driver": "no driver!", "gpu_count": "2"}, {}),
+])
+def test_CAPI_21_devices_need_a_driver_and_a_count(given: dict[str, str], devices: dict[str, int]) -> None:
+    made = template(capacity(cpu="1", memory="1Gi", **given))
+    assert made.devices == devices
+    assert made.node is not None
+    assert set(made.node.capacity) == {"cpu", "memory", "pods"}, "devices of a driver are not an extended resource"
+
+
+def test_CAPI_21_a_count_that_is_none_spoils_the_capacity() -> None:
+    made = template(capacity(cpu="1", memory="1Gi", dra_driver="gpu.nvidia.com", gpu_count="two"))
+    assert made.node is None
+    assert made.devices == {}
+
+
+def test_CAPI_21_a_type_and_a_driver_count_twice_and_that_is_said() -> None:
+    made = template(capacity(cpu="1", memory="1Gi", dra_driver="gpu.nvidia.com", gpu_type="nvidia.com/gpu",
+                             gpu_count="2"))
+    assert made.node is not None
+    assert (made.devices, made.node.capacity["nvidia.com/gpu"]) == ({"gpu.nvidia.com": 2}, 2)
+    assert len(made.warnings) == 1

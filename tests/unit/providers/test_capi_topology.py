@@ -1,0 +1,147 @@
+"""Which cluster is asked for what: clusterapi.md §1.1; case 1 of §11. As a table here, over two API servers in
+tests/contract/clusterapi/test_capi_topologies.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.kube.connect import connect
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.operation import Kind
+from chalicelib.model.policy import KubernetesAccess
+from chalicelib.model.secret import SecretUnavailable
+from chalicelib.providers.base import Connection
+from chalicelib.providers.clusterapi.provider import build
+from chalicelib.providers.clusterapi.topology import Management, to_management
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
+from chalicelib.providers.means import Means
+from tests.contract.clusterapi.management import operation
+
+# Upstream's inputs: C --cloud-config, K --kubeconfig, A authoritative, I a configured in-cluster endpoint.
+C, K, INSIDE = Management(secret="C"), "K", "I"
+
+
+def ways(c: bool, k: bool, a: bool, i: bool) -> tuple[Management, KubernetesAccess]:
+    return (
+        Management(secret="C" if c else "", authoritative=a),
+        KubernetesAccess(kubeconfig_secret=K if k else "", in_cluster_kubeconfig_secret=INSIDE if i else ""),
+    )
+
+
+def secret_read(access: KubernetesAccess) -> str:
+    """The secret that the connection is made with."""
+    read: list[str] = []
+
+    def reader(name: str) -> str:
+        read.append(name)
+        raise OutscalerError("seen")
+
+    with pytest.raises(OutscalerError):
+        connect(access, reader, clock=lambda: 0.0, sleep=lambda _: None).request("GET", "/version")
+    [name] = set(read)
+    return name
+
+
+@pytest.mark.parametrize(
+    ("c", "k", "a", "i", "management", "workload"),
+    [
+        (False, False, False, True, INSIDE, INSIDE),    # a joined cluster, in-cluster credentials
+        (False, False, True, True, INSIDE, INSIDE),
+        (True, False, False, True, "C", INSIDE),        # runs in the workload cluster
+        (True, False, True, True, "C", INSIDE),
+        (False, True, True, True, INSIDE, K),           # runs in the management cluster
+        (True, True, False, False, "C", K),             # runs anywhere, two kubeconfigs
+        (True, True, True, False, "C", K),
+        (True, True, True, True, "C", K),
+        (False, True, False, False, K, K),              # runs anywhere, one kubeconfig for both
+        (False, True, False, True, K, K),
+    ],
+)
+def test_CAPI_1_the_five_topologies(c: bool, k: bool, a: bool, i: bool, management: str, workload: str) -> None:
+    settings, access = ways(c, k, a, i)
+    assert secret_read(access) == workload
+    assert secret_read(to_management(settings, access) or access) == management
+
+
+def test_CAPI_1_authoritative_without_a_management_cluster_names_what_is_missing() -> None:
+    with pytest.raises(BadInput) as raised:
+        to_management(*ways(c=False, k=True, a=True, i=False))
+    assert raised.value.place == "spec.kubernetes.inClusterKubeconfigSecret"
+    assert "providers.clusterapi.kubeconfigSecret" in raised.value.remedy
+
+
+@pytest.mark.parametrize("authoritative", [False, True])
+def test_CAPI_1_no_way_to_the_workload_cluster_names_what_is_missing(authoritative: bool) -> None:
+    _, access = ways(c=True, k=False, a=authoritative, i=False)
+    with pytest.raises(BadInput, match="names no way to the cluster") as raised:
+        connect(access, str, clock=lambda: 0.0)
+    assert "inClusterKubeconfigSecret" in raised.value.remedy
+
+
+def test_CAPI_1_an_eks_cluster_or_a_file_is_a_kubeconfig_too() -> None:
+    for access in (KubernetesAccess(eks_cluster="e"), KubernetesAccess(kubeconfig_file="f")):
+        assert to_management(Management(), access) is None
+        with pytest.raises(BadInput):
+            to_management(Management(authoritative=True), access)
+        assert to_management(C, access) == KubernetesAccess(kubeconfig_secret="C")
+
+
+def test_the_context_and_the_consent_to_insecure_tls_go_where_they_belong() -> None:
+    access = KubernetesAccess(
+        kubeconfig_secret=K, context="of-k", allow_insecure_tls=True, in_cluster_kubeconfig_secret=INSIDE
+    )
+    assert to_management(Management(file="C", context="of-c"), access) == KubernetesAccess(
+        kubeconfig_file="C", context="of-c", allow_insecure_tls=True
+    )
+    assert to_management(Management(authoritative=True), access) == KubernetesAccess(
+        in_cluster_kubeconfig_secret=INSIDE, allow_insecure_tls=True
+    )
+
+
+def connection(settings: dict[str, str], access: KubernetesAccess, means: Means | None = None) -> Connection:
+    return Connection("c", settings, (), str, object(), lambda: 0.0, access, means or Means())
+
+
+def test_the_management_cluster_is_opened_at_its_first_use_once_and_only_where_there_is_one() -> None:
+    opened: list[KubernetesAccess] = []
+
+    def connected(access: KubernetesAccess) -> object:
+        opened.append(access)
+        raise OutscalerError("not now")
+
+    means = Means(connect=connected)
+    with pytest.raises(AttributeError):     # asked over the connection that there is, which is no client here
+        build(connection({}, KubernetesAccess(kubeconfig_secret=K), means)).observe(())
+    provider = build(connection({"kubeconfigSecret": "C"}, KubernetesAccess(kubeconfig_secret=K), means))
+    assert opened == []
+    with pytest.raises(InvalidRequest):
+        provider.observe(())
+    assert opened == [KubernetesAccess(kubeconfig_secret="C")]
+
+
+class Refused(OutscalerError):
+    status, retry_after = 429, 7.0
+
+
+@pytest.mark.parametrize(
+    ("error", "cls"),
+    [
+        (SecretUnavailable("secret C: throttled"), Transient),      # comes back
+        (BadInput("kubeconfig secret C", "is empty", "write one"), InvalidRequest),
+        (OutscalerError("another cluster cannot be reached from here"), InvalidRequest),
+        (Refused("slow down"), Throttled),
+    ],
+)
+def test_what_goes_wrong_on_the_way_to_the_management_cluster_has_its_class(
+    error: OutscalerError, cls: type[ProviderError]
+) -> None:
+    def refused(access: KubernetesAccess) -> object:
+        raise error
+
+    means = Means(connect=refused)
+    provider = build(connection({"kubeconfigSecret": "C"}, KubernetesAccess(kubeconfig_secret=K), means))
+    with pytest.raises(cls, match="management cluster cannot be reached"):
+        provider.observe(())
+    with pytest.raises(cls):
+        provider.release(operation(Kind.REMOVE, 2, 1, 0))
+
