@@ -1,0 +1,225 @@
+"""The calls that this provider makes, and nothing of why (alicloud.md §3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from chalicelib.providers.alicloud.answers import (
+    ActivitiesPage,
+    ConfigurationsPage,
+    GroupsPage,
+    InstancesPage,
+    TypesAnswer,
+    Version,
+    VersionsPage,
+    read_group,
+)
+from chalicelib.providers.alicloud.kept import Kept
+from chalicelib.providers.alicloud.line import Line
+from chalicelib.providers.alicloud.pages import SIZE, read_all, read_named
+from chalicelib.providers.alicloud.wire import (
+    Accepted,
+    InstanceType,
+    LaunchTemplateData,
+    ScalingActivity,
+    ScalingConfiguration,
+    ScalingGroup,
+    ScalingInstance,
+)
+from chalicelib.providers.errors import InvalidRequest, NotFound
+from chalicelib.providers.means import Shelf
+
+T = TypeVar("T")
+
+IDS = 20                # ids of groups, activities or instances in one call
+_TYPES = 10             # names of instance types in one call
+_CONFIGURATIONS = 10    # ids of scaling configurations in one call
+_LONGEST_TOKEN = 64
+_DAY = 86400.0
+_UNKNOWN_TYPE = 3600.0  # seconds until a type that did not exist is asked for again
+_MUTABLE = 300.0        # seconds for what somebody may change: a configuration, a template's default version
+
+Params = dict[str, str]
+
+
+class Api:
+    """ESS and ECS of one region with one credential, for one pass. Every method raises ProviderError.
+
+    key: a kind of thing -> its row on the shelf, which names account and region.
+    """
+
+    def __init__(
+        self, region: str, ess: Line, ecs: Line, *, shelf: Shelf, key: Callable[[str], str], now: Callable[[], float]
+    ) -> None:
+        self._region, self._ess, self._ecs = region, ess, ecs
+        self._types = Kept(shelf, lambda: key("types"), InstanceType, now)
+        self._configurations = Kept(shelf, lambda: key("configurations"), ScalingConfiguration, now)
+        self._templates = Kept(shelf, lambda: key("templates"), LaunchTemplateData, now)
+
+    def groups(self, ids: Sequence[str]) -> dict[str, ScalingGroup]:
+        """Scaling groups by id, 20 ids per call; unknown ones are absent (the vendor says nothing of them)."""
+        found: dict[str, ScalingGroup] = {}
+        for lot in _lots(ids, IDS):
+            def page(number: int, lot: Sequence[str] = lot) -> tuple[int, list[ScalingGroup]]:
+                body = self._ess.call("DescribeScalingGroups",
+                                      self._paged(number) | _listed("ScalingGroupIds", lot), GroupsPage)
+                return body.total_count, [read_group(each) for each in body.scaling_groups]
+
+            wanted = set(lot)
+            found |= {each.scaling_group_id: each
+                      for each in read_named(page, lambda each: each.scaling_group_id)
+                      if each.scaling_group_id in wanted}
+        return found
+
+    def expect(self, calls: int) -> None:
+        """So many calls of ESS will follow (budget.py); asks nothing."""
+        self._ess.expect(calls)
+
+    def instances(self, group: str, ids: Sequence[str] = ()) -> list[ScalingInstance]:
+        """All instances of a group, 50 per page; a page that fails fails the whole (never a partial list). ids: only
+        these, 20 per call, of the group or, where that is empty, of any group; unknown ones are absent."""
+        of_group = {"ScalingGroupId": group} if group else {}
+        found: list[ScalingInstance] = []
+        for lot in _lots(ids, IDS) or [()]:
+            def page(number: int, lot: Sequence[str] = lot) -> tuple[int, list[ScalingInstance]]:
+                body = self._ess.call("DescribeScalingInstances",
+                                      self._paged(number) | of_group | _listed("InstanceIds", lot), InstancesPage)
+                return body.total_count, body.scaling_instances
+
+            found += read_all("DescribeScalingInstances", page, lambda each: each.instance_id)
+        wanted = frozenset(ids)
+        return [each for each in found if each.instance_id in wanted] if ids else found
+
+    def configurations(self, ids: Sequence[str]) -> dict[str, ScalingConfiguration]:
+        """Scaling configurations by id, over all groups at once, through the shelf (5 min); unknown ones are absent."""
+
+        def ask(lot: Sequence[str]) -> list[ScalingConfiguration]:
+            def page(number: int) -> tuple[int, list[ScalingConfiguration]]:
+                body = self._ess.call("DescribeScalingConfigurations",
+                                      self._paged(number) | _listed("ScalingConfigurationIds", lot), ConfigurationsPage)
+                return body.total_count, body.scaling_configurations
+
+            return read_named(page, lambda each: each.scaling_configuration_id)
+
+        return _through(self._configurations, ids, ask, lambda each: each.scaling_configuration_id,
+                        lot=_CONFIGURATIONS, known=_MUTABLE, unknown=0.0)
+
+    def activities(self, group: str, *, ids: Sequence[str] = (), limit: int = 50) -> list[ScalingActivity]:
+        """The newest activities of a group (one page), newest first; or those with these ids."""
+        pages = ([self._paged(1) | _listed("ScalingActivityIds", lot) for lot in _lots(ids, IDS)] if ids else
+                 [self._paged(1) | {"ScalingGroupId": group, "PageSize": str(max(1, min(limit, SIZE)))}])
+        found = [each for params in pages
+                 for each in self._ess.call("DescribeScalingActivities", params, ActivitiesPage).scaling_activities]
+        return sorted(found, key=lambda each: each.start_time, reverse=True)
+
+    def instance_types(self, names: Sequence[str]) -> dict[str, InstanceType]:
+        """Instance types by name, 10 per call, through the shelf (24 h); unknown ones are absent."""
+
+        def ask(lot: Sequence[str]) -> list[InstanceType]:
+            params = {"RegionId": self._region} | _listed("InstanceTypes", lot)
+            return self._ecs.call("DescribeInstanceTypes", params, TypesAnswer).instance_types
+
+        return _through(self._types, names, ask, lambda each: each.instance_type_id,
+                        lot=_TYPES, known=_DAY, unknown=_UNKNOWN_TYPE)
+
+    def launch_template(self, template: str, version: str) -> LaunchTemplateData:
+        """One version of a launch template ("Default" and "Latest" are versions too). Raises NotFound.
+
+        Through the shelf: a numbered version never changes (24 h), the others may be set anew (5 min).
+        """
+        numbered = version.isascii() and version.isdigit()
+
+        def ask(_: Sequence[str]) -> list[LaunchTemplateData]:
+            return [self._version(template, version, numbered=numbered).launch_template_data]
+
+        name = f"{template}/{version}"
+        return _through(self._templates, [name], ask, lambda _: name, lot=1, known=_DAY if numbered else _MUTABLE,
+                        unknown=0.0)[name]
+
+    def scale(self, group: str, kind: str, value: int, *, token: str, at_once: bool,
+              metadata: Mapping[str, str]) -> Accepted:
+        """ScaleWithAdjustment. kind: TotalCapacity or QuantityChangeInCapacity; token: the ClientToken, at most 64
+        ASCII characters; at_once: SyncActivity."""
+        return self._ess.call("ScaleWithAdjustment", {
+            "RegionId": self._region,
+            "ScalingGroupId": group,
+            "AdjustmentType": kind,
+            "AdjustmentValue": str(value),
+            "SyncActivity": _truth(at_once),
+            "ActivityMetadata": msgspec.json.encode(metadata, order="deterministic").decode(),
+            "ClientToken": _token(token),
+        }, Accepted)
+
+    def remove(self, group: str, instances: Sequence[str], *, token: str, decrease: bool = True) -> Accepted:
+        """RemoveInstances of at most 20, with IgnoreInvalidInstance."""
+        if not 1 <= len(instances) <= IDS:
+            raise InvalidRequest(f"RemoveInstances: {len(instances)} instances in one call, 1 to {IDS} are allowed")
+        return self._ess.call("RemoveInstances", {
+            "RegionId": self._region,
+            "ScalingGroupId": group,
+            "DecreaseDesiredCapacity": _truth(decrease),
+            "IgnoreInvalidInstance": "true",
+            "ClientToken": _token(token),
+        } | _listed("InstanceIds", instances), Accepted)
+
+    def _version(self, template: str, version: str, *, numbered: bool) -> Version:
+        """The version by number, the default one, or the one with the highest number."""
+        chosen = {"LaunchTemplateVersion.1": version} if numbered else (
+            {"DefaultVersion": "true"} if version in {"", "Default"} else {})
+
+        def page(number: int) -> tuple[int, list[Version]]:
+            body = self._ecs.call("DescribeLaunchTemplateVersions",
+                                  self._paged(number) | {"LaunchTemplateId": template} | chosen, VersionsPage)
+            return body.total_count, body.launch_template_version_sets
+
+        found = read_named(page, lambda each: str(each.version_number))
+        if numbered:
+            found = [each for each in found if each.version_number in {0, int(version)}]
+        elif chosen:
+            found = [each for each in found if each.default_version] or found
+        if not found:
+            raise NotFound(f"launch template {template} has no version {version or 'Default'}",
+                           code="InvalidLaunchTemplateVersion.NotFound")
+        return max(found, key=lambda each: each.version_number)
+
+    def _paged(self, number: int) -> Params:
+        return {"RegionId": self._region, "PageNumber": str(number), "PageSize": str(SIZE)}
+
+
+def _through(
+    kept: Kept[T], names: Sequence[str], ask: Callable[[Sequence[str]], list[T]], name_of: Callable[[T], str], *,
+    lot: int, known: float, unknown: float,
+) -> dict[str, T]:
+    """Things by name, from the shelf and else by asking; known, unknown: seconds to keep what is there and what is
+    not."""
+    wanted = list(dict.fromkeys(filter(None, names)))
+    found = kept.get(wanted)
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        came = {name_of(thing): thing for each in _lots(missing, lot) for thing in ask(each)}
+        new = {name: came.get(name) for name in missing}
+        kept.put(new, known=known, unknown=unknown)
+        found |= new
+    return {name: thing for name, thing in found.items() if thing is not None}
+
+
+def _lots(names: Sequence[str], size: int) -> list[Sequence[str]]:
+    each = list(dict.fromkeys(names))
+    return [each[at:at + size] for at in range(0, len(each), size)]
+
+
+def _listed(name: str, values: Sequence[str]) -> Params:
+    return {f"{name}.{number}": value for number, value in enumerate(values, 1)}
+
+
+def _truth(value: object) -> str:
+    return "true" if value else "false"
+
+
+def _token(token: str) -> str:
+    if not (0 < len(token) <= _LONGEST_TOKEN and token.isascii() and token.isprintable()):
+        raise InvalidRequest("the client token must be 1 to 64 ASCII characters", code="ClientToken")
+    return token

@@ -1,0 +1,57 @@
+"""Machines that never became nodes: what was never made costs a number only, and what has joined meanwhile stays.
+
+A creation that failed leaves the desired capacity where it was, and ESS would try again for ever. Discarding the
+placeholders lowers it to what exists (alicloud.md §5; demands of the core in scale-down.md §11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Failed
+from chalicelib.providers.alicloud.context import Context
+from chalicelib.providers.alicloud.naming import parse
+from chalicelib.providers.alicloud.resize import lower, other_size
+from chalicelib.providers.alicloud.sizes import occupied
+from chalicelib.providers.alicloud.targets import Targets
+from chalicelib.providers.alicloud.wire import ScalingGroup, ScalingInstance
+from chalicelib.providers.errors import Conflict
+
+
+class Joined(Conflict):
+    """A target has become a node: it stays, and so do the others of the operation."""
+
+    @property
+    def cls(self) -> str:
+        """To everybody else a Conflict."""
+        return Conflict.__name__
+
+
+def spare_the_joined(context: Context, instances: Iterable[str]) -> None:
+    """Raises Joined if one of the instances is a node by now; where there is no way to the cluster nobody can say, and
+    the caller has looked by name (execute/discard.py)."""
+    if context.joined is None:
+        return
+    places = (parse(each) for each in context.joined())
+    nodes = {place[1] for place in places if place is not None and place[0] == context.settings.region}
+    if joined := sorted(nodes.intersection(instances)):
+        raise Joined(f"{', '.join(joined)} has joined the cluster meanwhile")
+
+
+def take_back(
+    context: Context, operation: Operation, group: ScalingGroup, listed: Mapping[str, ScalingInstance],
+    targets: Targets,
+) -> Failed | None:
+    """Lower the desired capacity by what was never made. From the planned size, so that it may be repeated; a size that
+    is lower already is ours or a removal's beside us, and the next pass sees what is left. Failed if it has grown."""
+    desired = group.desired_capacity
+    if not group.enable_desired_capacity:
+        return None     # what could not be made is not part of the size of such a group
+    if desired > operation.from_size:
+        return other_size(operation, desired)
+    least = max(occupied(group, listed.values()), group.min_size)
+    goal = max(least, operation.from_size - len(targets.placeholders))
+    if goal < desired:
+        lower(context, operation, goal)
+    return None

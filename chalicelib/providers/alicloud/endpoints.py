@@ -1,0 +1,67 @@
+"""Which host answers for a service in a region, as a table: the vendor's own location service is one call too many, and
+where it failed upstream nothing else resolved (alicloud.md §3.1).
+
+HTTPS always (defect 1). The vendor's tables disagree on a few regions, so that each host may be overridden.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Service(StrEnum):
+    """The three products that are called, by the first label of their hosts."""
+
+    ESS = "ess"
+    ECS = "ecs"
+    STS = "sts"
+
+
+class Network(StrEnum):
+    """From where they are called."""
+
+    PUBLIC = "public"
+    VPC = "vpc"
+
+
+VERSIONS = {Service.ESS: "2022-02-22", Service.ECS: "2014-05-26", Service.STS: "2015-04-01"}
+
+# Regions that a central host serves on the public network (vendor's list of ESS endpoints).
+_ESS_CENTRAL = frozenset({
+    "cn-qingdao", "cn-beijing", "cn-hangzhou", "cn-shanghai", "cn-shenzhen", "cn-hongkong", "ap-southeast-1",
+    "us-east-1", "us-west-1", "cn-nanjing", "cn-shanghai-finance-1", "cn-shenzhen-finance-1", "cn-beijing-finance-1",
+    "cn-hangzhou-finance", "cn-north-2-gov-1", "cn-beijing-gov-1",
+})
+_HANGZHOU = "ecs-cn-hangzhou.aliyuncs.com"
+_PINNED: dict[tuple[Service, str], str] = {
+    **{(Service.ESS, region): "ess.aliyuncs.com" for region in _ESS_CENTRAL},
+    (Service.ECS, "cn-hangzhou"): _HANGZHOU,
+    (Service.ECS, "cn-shanghai-finance-1"): _HANGZHOU,
+    (Service.ECS, "cn-shenzhen-finance-1"): _HANGZHOU,
+    (Service.ECS, "cn-hangzhou-finance"): "ecs.aliyuncs.com",
+    (Service.ECS, "cn-north-2-gov-1"): "ecs.aliyuncs.com",
+    (Service.ECS, "cn-beijing-gov-1"): "ecs.aliyuncs.com",
+}
+
+
+class Endpoints(msgspec.Struct, frozen=True):
+    """overrides: service -> URL of its root, scheme included, without a slash at the end."""
+
+    region: str
+    network: Network = Network.PUBLIC
+    overrides: dict[Service, str] = {}
+
+    def url(self, service: Service) -> str:
+        """The service's root, such as `https://ess.aliyuncs.com`."""
+        given = self.overrides.get(service)
+        if given:
+            return given
+        return f"https://{_host(service, self.region, self.network)}"
+
+
+def _host(service: Service, region: str, network: Network) -> str:
+    if network is Network.VPC:
+        return f"{service}-vpc.{region}.aliyuncs.com"
+    return _PINNED.get((service, region), f"{service}.{region}.aliyuncs.com")

@@ -1,0 +1,91 @@
+"""What a secret with an access key may look like: ours, upstream's Kubernetes Secret, or upstream's INI (§1.1).
+
+All spellings of a field are one: `accessKeyId`, `access-key-id`, `ACCESS_KEY_ID` and `ALIBABA_CLOUD_ACCESS_KEY_ID`.
+A newline at the end of a value breaks signatures (§1.1) and is taken off. No error shows a value.
+"""
+
+from __future__ import annotations
+
+import configparser
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import Secret
+
+_PREFIX = re.compile(r"(?:ALIBABA|ALI)_?CLOUD_", re.IGNORECASE)
+# A field's letters, without dashes, underscores and case -> our field.
+_FIELDS = {
+    "accesskeyid": "key_id",
+    "accesskeysecret": "key_secret",
+    "securitytoken": "token",
+    "regionid": "region",
+    "region": "region",
+    "rolearn": "role_arn",
+    "rolesessionname": "session_name",
+    "sessionname": "session_name",
+    "oidcproviderarn": "oidc_provider_arn",
+    "oidctokenfile": "oidc_token_file",
+    "oidctokenfilepath": "oidc_token_file",
+}
+_FORM = 'write {"accessKeyId": "…", "accessKeySecret": "…"}'
+_KNOWN = "accessKeyId, accessKeySecret, securityToken, roleArn, sessionName, oidcProviderArn, oidcTokenFile, regionId"
+
+
+class SecretText(msgspec.Struct, frozen=True):
+    """What a secret says. region is the secret's own opinion and not used: the policy's region is in force."""
+
+    key_id: Secret = Secret("")
+    key_secret: Secret = Secret("")
+    token: Secret = Secret("")
+    region: str = ""
+    role_arn: str = ""
+    session_name: str = ""
+    oidc_provider_arn: str = ""
+    oidc_token_file: str = ""
+
+
+def parse_secret(text: str, place: str) -> SecretText:
+    """JSON or an INI with a section [global]; raises BadInput naming the field, never its value."""
+    pairs = _json(text, place) if text.lstrip().startswith("{") else _ini(text, place)
+    found: dict[str, str] = {}
+    for name, written in pairs:
+        field = _FIELDS.get(_PREFIX.sub("", name.strip()).replace("-", "").replace("_", "").lower())
+        if field is None:
+            # Somebody may have written the key where its name belongs: only what looks like a name is shown.
+            shown = name if re.fullmatch(r"[A-Za-z_-]{1,40}", name) else "a field"
+            raise BadInput(place, f"{shown} is not known", f"the fields are {_KNOWN}")
+        value = written.strip()
+        if re.search(r"[\s\x00-\x1f\x7f]", value) or not value.isascii():
+            raise BadInput(place, f"{name} has blanks or other than plain characters in it", "write it without them")
+        if value and found.setdefault(field, value) != value:
+            raise BadInput(place, f"{name} is given twice, and not alike", "keep one of the two")
+    secrets = {field: Secret(found.pop(field)) for field in ("key_id", "key_secret", "token") if field in found}
+    return SecretText(**secrets, **found)  # type: ignore[arg-type]
+
+
+def _json(text: str, place: str) -> Iterable[tuple[str, str]]:
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, str | None])
+    except msgspec.ValidationError:
+        raise BadInput(place, "has a field that is not text", _FORM) from None
+    except msgspec.DecodeError:
+        raise BadInput(place, "is not complete JSON", _FORM) from None
+    return [(name, value) for name, value in fields.items() if value is not None]
+
+
+def _ini(text: str, place: str) -> Iterable[tuple[str, str]]:
+    parser = configparser.RawConfigParser(delimiters=("=",), interpolation=None, default_section="")
+    try:
+        parser.read_string(text)
+    except configparser.Error:
+        raise BadInput(place, "is neither JSON nor an INI with a section [global]",
+                       _FORM) from None
+    sections = {name.strip().lower(): name for name in parser.sections()}
+    others = [name for name in sections if name != "global"]
+    if others or not sections:
+        raise BadInput(place, "has another section than [global]" if others else "has no section [global]",
+                       "put the fields under [global]")
+    return [(name, value.strip().strip('"')) for name, value in parser.items(sections["global"])]

@@ -1,0 +1,106 @@
+"""Temporary credentials from the Security Token Service: a role by an access key, or by an OIDC token (RRSA).
+
+Whatever STS refuses is Unauthorized: a role, a trust policy or a token is wrong, and a person must act. An answer
+without credentials is refused like one; upstream crashes on it (alicloud.md §1.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlencode
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import Secret
+from chalicelib.model.times import parse_time
+from chalicelib.providers.alicloud.codes import error_for
+from chalicelib.providers.alicloud.credentials import LIFETIME, Credential, Source, refused_for_good
+from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
+from chalicelib.providers.alicloud.line import LIMITS, Line, new_nonce
+from chalicelib.providers.alicloud.shapes import decode
+from chalicelib.providers.alicloud.sign import canonical_query, timestamp
+from chalicelib.providers.errors import ProviderError, Unauthorized
+from chalicelib.providers.http import Answer, Call, Http
+from chalicelib.providers.means import Means
+
+
+class Granted(msgspec.Struct, frozen=True, rename="pascal"):
+    """A temporary credential as STS and the metadata service write it."""
+
+    access_key_id: str = ""
+    access_key_secret: str = ""
+    security_token: str = ""
+    expiration: str = ""
+
+
+class StsAnswer(msgspec.Struct, frozen=True, rename="pascal"):
+    """AssumeRole and AssumeRoleWithOIDC."""
+
+    credentials: Granted | None = None
+
+
+class Sts(msgspec.Struct, frozen=True):
+    """url: the service's root, scheme included."""
+
+    url: str
+    means: Means
+    now: Callable[[], float]
+    new_nonce: Callable[[], str] = new_nonce
+
+    def by_key(self, source: Source, role_arn: str, session_name: str) -> Credential:
+        """AssumeRole, signed with that key. Raises ProviderError."""
+        line = Line(Service.STS, self.url, source, self.means, self.now, new_nonce=self.new_nonce)
+        params = {"RoleArn": role_arn, "RoleSessionName": session_name, "DurationSeconds": f"{LIFETIME:.0f}"}
+        try:
+            return credential_of(line.call("AssumeRole", params, StsAnswer).credentials, self.now(), "AssumeRole")
+        except ProviderError as error:
+            raise _for_a_person(error) from None
+
+    def by_oidc(self, token: Secret, provider_arn: str, role_arn: str, session_name: str) -> Credential:
+        """AssumeRoleWithOIDC, which needs no signature: the token is in the body. Raises ProviderError."""
+        action = "AssumeRoleWithOIDC"
+        form = {"RoleArn": role_arn, "OIDCProviderArn": provider_arn, "OIDCToken": token.reveal(),
+                "DurationSeconds": f"{LIFETIME:.0f}"}
+        call = Call("POST", f"{self.url}/", {"content-type": "application/x-www-form-urlencoded"},
+                    {"Action": action, "RoleSessionName": session_name}, urlencode(form).encode(), safe=True)
+        http = Http(sleep=self.means.sleep, chance=self.means.chance, clock=self.now, secrets=(token,),
+                    explain=error_for, sign=self._dated, limits=LIMITS)
+        try:
+            return credential_of(_read(http.send(call)), self.now(), action)
+        except ProviderError as error:
+            message = token.hidden_in(f"{action}: {error.message}")
+            raise _for_a_person(type(error)(message, code=error.code, request_id=error.request_id,
+                                            retry_after=error.retry_after)) from None
+        finally:
+            http.close()
+
+    def _dated(self, call: Call) -> Call:
+        params = call.params | {
+            "Version": VERSIONS[Service.STS], "Format": "JSON", "Timestamp": timestamp(self.now()),
+            "SignatureNonce": self.new_nonce(),
+        }
+        return Call(call.method, f"{call.url}?{canonical_query(params)}", call.headers, {}, call.body, call.safe)
+
+
+def credential_of(granted: Granted | None, now: float, asked: str) -> Credential:
+    """What was granted, as a credential; raises Unauthorized where something is missing. An end that cannot be read is
+    taken to be an hour away: a session that ends sooner is renewed when the vendor refuses it."""
+    if granted is None or not (granted.access_key_id and granted.access_key_secret and granted.security_token):
+        raise Unauthorized(f"{asked}: the answer holds no credentials", code="NoCredentials")
+    try:
+        expires = parse_time(granted.expiration)
+    except BadInput:
+        expires = now + LIFETIME
+    return Credential(Secret(granted.access_key_id), Secret(granted.access_key_secret), Secret(granted.security_token),
+                      obtained=now, expires=expires)
+
+
+def _read(answer: Answer) -> Granted | None:
+    return decode(answer, StsAnswer).credentials
+
+
+def _for_a_person(error: ProviderError) -> ProviderError:
+    if isinstance(error, Unauthorized) or not refused_for_good(error):
+        return error
+    return Unauthorized(error.message, code=error.code, request_id=error.request_id)

@@ -1,0 +1,65 @@
+"""Which machines an operation means, and whether they are the group's (alicloud.md §5: every one, before any write)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from chalicelib.model.operation import Operation
+from chalicelib.providers.alicloud.context import Context
+from chalicelib.providers.alicloud.naming import handle_of, is_placeholder, placeholder_group
+from chalicelib.providers.alicloud.sizes import LEAVING
+from chalicelib.providers.alicloud.wire import ScalingInstance
+from chalicelib.providers.errors import InvalidRequest, NotFound
+
+
+class Targets(msgspec.Struct, frozen=True):
+    """What an operation removes: instance ids, and placeholders."""
+
+    instances: tuple[str, ...]
+    placeholders: tuple[str, ...]
+
+
+def read_targets(operation: Operation) -> Targets:
+    """The targets, each once; raises InvalidRequest for one without an id, or for another group's placeholder."""
+    handles: dict[str, None] = {}
+    for target in operation.targets:
+        handle = handle_of(target)
+        if not handle:
+            raise InvalidRequest(f"{target.node or target.instance}: no ECS instance is known for it")
+        handles[handle] = None
+    for handle in handles:
+        if is_placeholder(handle) and placeholder_group(handle) != operation.group:
+            raise InvalidRequest(f"{handle} does not belong to {operation.group}")
+    return Targets(tuple(each for each in handles if not is_placeholder(each)),
+                    tuple(each for each in handles if is_placeholder(each)))
+
+
+def listed_in(context: Context, group: str, ids: Sequence[str] = ()) -> dict[str, ScalingInstance]:
+    """The group's instances by id, only these where some are named; raises ProviderError."""
+    try:
+        return {each.instance_id: each for each in context.api.instances(group, ids)}
+    except NotFound:
+        return {}       # a group that is gone has no instances
+
+
+def lives(name: str, listed: Mapping[str, ScalingInstance]) -> bool:
+    """Whether it is there and not on its way out."""
+    return name in listed and listed[name].lifecycle_state not in LEAVING
+
+
+def check_membership(
+    context: Context, operation: Operation, targets: Targets, listed: Mapping[str, ScalingInstance]
+) -> None:
+    """Raises InvalidRequest if an instance that the group does not have is in another one, the policy's or not. One
+    that ESS knows nowhere is gone."""
+    context.bounds(operation.group)
+    absent = [each for each in targets.instances if each not in listed]
+    if not absent:
+        return
+    elsewhere = {each.instance_id: each.scaling_group_id for each in context.api.instances("", absent)
+                 if each.scaling_group_id not in {"", operation.group}}
+    if elsewhere:
+        groups = ", ".join(sorted(set(elsewhere.values())))
+        raise InvalidRequest(f"{', '.join(sorted(elsewhere))} is in {groups} and not in {operation.group}")

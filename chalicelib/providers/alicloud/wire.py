@@ -1,0 +1,159 @@
+"""The few fields of ESS 2022-02-22 and ECS 2014-05-26 that are used, as the vendor documents them (alicloud.md §3).
+
+Everything has a default, since the API leaves out what is empty. Numbers and booleans may arrive as text (§3.1): the
+decoder is told to be lenient (api.py), not the fields.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Tag(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """A tag; groups write TagKey and TagValue, configurations Key and Value."""
+
+    key: str = ""
+    value: str = ""
+    tag_key: str = ""
+    tag_value: str = ""
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """(key, value) from whichever spelling is filled."""
+        return (self.key or self.tag_key, self.value or self.tag_value)
+
+
+class TemplateOverride(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """LaunchTemplateOverrides[]. weighted_capacity: how much of the group's capacity one such instance is."""
+
+    instance_type: str = ""
+    weighted_capacity: int = 0
+
+
+class ScalingGroup(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """DescribeScalingGroups, one group."""
+
+    scaling_group_id: str
+    scaling_group_name: str = ""
+    region_id: str = ""
+    lifecycle_state: str = "Active"         # Active | Inactive | Deleting
+    group_type: str = "ECS"                 # ECS | ECI
+    system_suspended: bool = False
+    suspended_processes: list[str] | None = None
+    min_size: int = 0
+    max_size: int = 0
+    enable_desired_capacity: bool = False
+    desired_capacity: int = 0
+    total_capacity: int = 0
+    active_capacity: int = 0
+    pending_capacity: int = 0
+    pending_wait_capacity: int = 0
+    init_capacity: int = 0
+    protected_capacity: int = 0
+    standby_capacity: int = 0
+    removing_capacity: int = 0
+    removing_wait_capacity: int = 0
+    stopped_capacity: int = 0
+    active_scaling_configuration_id: str = ""
+    launch_template_id: str = ""
+    launch_template_version: str = ""
+    launch_template_overrides: list[TemplateOverride] | None = None
+    v_switch_ids: list[str] | None = None
+    multi_az_policy: str = msgspec.field(default="", name="MultiAZPolicy")
+    tags: list[Tag] | None = None
+    problem: str = ""                       # ours: why nothing else of it is known
+
+
+class ScalingInstance(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """DescribeScalingInstances, one instance. lifecycle_state: InService, Pending, Pending:Wait, Protected, Standby,
+    Stopped, Removing, Removing:Wait."""
+
+    instance_id: str
+    scaling_group_id: str = ""
+    scaling_configuration_id: str = ""
+    lifecycle_state: str = ""
+    health_status: str = ""
+    creation_type: str = ""                 # AutoCreated | Attached | Managed
+    entrusted: bool = False                 # an attached one whose life the group rules
+    created_time: str = ""
+    zone_id: str = ""
+    spot_strategy: str = ""
+    scaling_activity_id: str = ""
+
+
+class ScalingConfiguration(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """DescribeScalingConfigurations, one configuration."""
+
+    scaling_configuration_id: str = ""
+    scaling_group_id: str = ""
+    lifecycle_state: str = ""
+    instance_type: str = ""
+    instance_types: list[str] | None = None
+    system_disk_size: int = 0
+    spot_strategy: str = ""
+    tags: list[Tag] | None = None
+
+
+class CodeAndMessage(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """ErrorMessages[] of an activity, IgnoredInstances[] of a removal."""
+
+    code: str = ""
+    message: str = ""
+    instance_id: str = ""
+
+
+class ScalingActivity(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """DescribeScalingActivities, one activity. status_code: InProgress, Successful, Warning (partial), Failed,
+    Rejected."""
+
+    scaling_activity_id: str = ""
+    scaling_group_id: str = ""
+    status_code: str = ""
+    status_message: str = ""
+    progress: int = 0
+    created_capacity: int = 0
+    created_instances: list[str] | None = None
+    destroyed_instances: list[str] | None = None
+    error_code: str = ""
+    error_message: str = ""
+    error_messages: list[CodeAndMessage] | None = None
+    activity_metadata: str = ""
+    start_time: str = ""
+    end_time: str = ""
+
+    @property
+    def over(self) -> bool:
+        """It will not change any more."""
+        return self.status_code not in {"", "InProgress"}
+
+
+class InstanceType(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """ECS DescribeInstanceTypes, one type. memory_size in GiB."""
+
+    instance_type_id: str
+    instance_type_family: str = ""
+    cpu_core_count: int = 0
+    memory_size: float = 0.0
+    cpu_architecture: str = "X86"           # X86 | ARM
+    gpu_amount: int = msgspec.field(default=0, name="GPUAmount")
+    gpu_spec: str = msgspec.field(default="", name="GPUSpec")
+    local_storage_amount: int = 0
+
+
+class LaunchTemplateData(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """What a launch template makes. api.py takes the nested wrapper off the tags."""
+
+    instance_type: str = ""
+    system_disk_size: int = 0
+    spot_strategy: str = ""
+    tags: list[Tag] | None = None
+
+
+class Accepted(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
+    """The answer to a write: accepted, which does not mean done. activity_type CapacityChange: only the desired number
+    changed, and there may be no activity."""
+
+    scaling_activity_id: str = ""
+    activity_type: str = ""
+    request_id: str = ""
+    ignored_instances: list[CodeAndMessage] | None = None

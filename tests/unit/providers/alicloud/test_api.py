@@ -1,0 +1,346 @@
+"""The calls as they go over the wire, and what becomes of the answers (alicloud.md §3)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chalicelib.providers.alicloud.answers import GroupsPage, TypesAnswer
+from chalicelib.providers.alicloud.api import Api
+from chalicelib.providers.alicloud.codes import error_for
+from chalicelib.providers.alicloud.shapes import decode
+from chalicelib.providers.errors import (
+    InvalidRequest,
+    NotFound,
+    ProviderError,
+    Transient,
+    Unauthorized,
+    Unknown,
+)
+from chalicelib.providers.http import Answer
+from tests.unit.providers.alicloud.script import (
+    GROUP,
+    Board,
+    Clock,
+    HttpScript,
+    Reply,
+    Seen,
+    action,
+    api_for,
+    groups_page,
+    instances_page,
+    refusal,
+)
+
+
+def test_ALI_DEFECT_1_a_call_is_a_signed_post_with_everything_in_the_query() -> None:
+    with HttpScript([groups_page(GROUP)]) as server:
+        assert list(api_for(server.url).groups([GROUP])) == [GROUP]
+    [seen] = server.requests
+    assert (seen.method, seen.path, seen.body) == ("POST", "/", b"")
+    assert seen.query == {"RegionId": "cn-hangzhou", "PageNumber": "1", "PageSize": "50", "ScalingGroupIds.1": GROUP}
+    assert action(seen) == "DescribeScalingGroups"
+    assert seen.headers["x-acs-version"] == "2022-02-22"
+    assert seen.headers["x-acs-date"] == "2026-01-15T08:30:00Z"
+    assert re.fullmatch("[0-9a-f]{32}", seen.headers["x-acs-signature-nonce"])
+    assert seen.credential
+    assert "x-acs-security-token" not in seen.headers
+
+
+def test_ALI_DEFECT_14_twenty_groups_in_one_call_and_no_call_twice() -> None:
+    ids = [f"asg-{number:03d}" for number in range(45)]
+
+    def answer(seen: Seen) -> Reply:
+        return groups_page(*(value for name, value in seen.query.items() if name.startswith("ScalingGroupIds.")))
+
+    with HttpScript(answer) as server:
+        found = api_for(server.url).groups([*ids, ids[0]])
+    assert sorted(found) == ids
+    assert len(server.requests) == 3
+
+
+def test_a_group_that_was_not_asked_for_is_not_taken() -> None:
+    with HttpScript([groups_page(GROUP, "asg-of-somebody-else")]) as server:
+        assert list(api_for(server.url).groups([GROUP])) == [GROUP]
+
+
+def test_a_group_that_is_counted_and_not_shown_stops_no_other() -> None:
+    """Inactive groups may be missing from an id query (§3.2)."""
+    shown = Reply(200, {"TotalCount": 2, "ScalingGroups": [{"ScalingGroupId": GROUP}]})
+    with HttpScript([shown]) as server:
+        assert list(api_for(server.url).groups([GROUP, "asg-inactive"])) == [GROUP]
+    assert len(server.requests) == 1
+
+
+def test_ALI_1_unknown_groups_are_absent() -> None:
+    with HttpScript([groups_page()]) as server:
+        assert api_for(server.url).groups([GROUP]) == {}
+
+
+def paged(total: int) -> Callable[[Seen], Reply]:
+    def answer(seen: Seen) -> Reply:
+        first = (int(seen.query["PageNumber"]) - 1) * int(seen.query["PageSize"])
+        return instances_page(range(first, min(total, first + 50)), total)
+
+    return answer
+
+
+@pytest.mark.parametrize(("total", "calls"), [(0, 1), (1, 1), (50, 1), (51, 2), (137, 3)])
+def test_ALI_7_pages_of_fifty_until_all_are_there(total: int, calls: int) -> None:
+    with HttpScript(paged(total)) as server:
+        found = api_for(server.url).instances(GROUP)
+    assert [each.instance_id for each in found] == [f"i-{number:04d}" for number in range(total)]
+    assert len(server.requests) == calls
+
+
+@pytest.mark.parametrize(("bad", "cls"), [
+    (refusal("Forbidden.RAM", 403), Unauthorized),
+    (Reply(200, b'{"TotalCount": 137, "ScalingInst'), Transient),
+    (Reply(200, "<html>", {"Content-Type": "text/html"}), Transient),
+    (Reply(200, {"RequestId": "r"}), Unknown),
+    (Reply(200, {"TotalCount": 137, "ScalingInstances": "many"}), Unknown),
+])
+def test_ALI_7_a_page_that_fails_fails_the_read(bad: Reply, cls: type[ProviderError]) -> None:
+    def answer(seen: Seen) -> Reply:
+        return bad if seen.query["PageNumber"] == "2" else paged(137)(seen)
+
+    with HttpScript(answer) as server, pytest.raises(cls, match="DescribeScalingInstances"):
+        api_for(server.url).instances(GROUP)
+
+
+def test_a_list_that_moved_while_it_was_read_is_read_once_more() -> None:
+    """An instance that went between two pages shifts another one out of sight."""
+    replies = [instances_page(range(50), 60), instances_page(range(51, 60), 60),
+               instances_page(range(50), 59), instances_page(range(51, 60), 59)]
+    with HttpScript(replies) as server:
+        assert len(api_for(server.url).instances(GROUP)) == 59
+
+
+def test_ALI_7_a_list_whose_total_changes_from_page_to_page_is_read_once_more() -> None:
+    """i-0003 went after the first page was read, so that i-0050 slipped from the second page to the first: as many came
+    as the last page says, and one of them is not there any more."""
+    replies = [instances_page(range(50), 100), instances_page(range(51, 100), 99),
+               instances_page(range(1, 51), 99), instances_page(range(51, 100), 99)]
+    with HttpScript(replies) as server:
+        found = {each.instance_id for each in api_for(server.url).instances(GROUP)}
+    assert {"i-0050", "i-0099"} <= found
+    assert "i-0000" not in found
+
+
+def test_ALI_12_instances_are_asked_for_by_id_twenty_at_a_time_and_unknown_ones_are_absent() -> None:
+    def answer(seen: Seen) -> Reply:
+        asked = [value for name, value in seen.query.items() if name.startswith("InstanceIds.")]
+        assert 1 <= len(asked) <= 20
+        return Reply(200, {"TotalCount": 2, "ScalingInstances": [
+            {"InstanceId": asked[0], "ScalingGroupId": "asg-2"}, {"InstanceId": "i-nobody-asked-for"}]})
+
+    names = [f"i-{number:04d}" for number in range(45)]
+    with HttpScript(answer) as server:
+        api = api_for(server.url)
+        assert [each.instance_id for each in api.instances(GROUP, names)] == ["i-0000", "i-0020", "i-0040"]
+        assert [each.scaling_group_id for each in api.instances("", names[:1])] == ["asg-2"]
+    assert [seen.query.get("ScalingGroupId") for seen in server.requests] == [GROUP, GROUP, GROUP, None]
+
+
+def test_one_group_of_another_shape_hides_none_of_the_others() -> None:
+    groups = [{"ScalingGroupId": "asg-1", "MaxSize": "5"}, {"ScalingGroupId": "asg-2", "MinSize": "few"},
+              {"ScalingGroupName": "without an id"}]
+    with HttpScript([Reply(200, {"TotalCount": 3, "ScalingGroups": groups})]) as server:
+        found = api_for(server.url).groups(["asg-1", "asg-2"])
+    assert (found["asg-1"].max_size, found["asg-1"].problem) == (5, "")
+    assert "min_size" in found["asg-2"].problem.lower() or "MinSize" in found["asg-2"].problem
+
+
+def test_a_list_that_never_adds_up_is_no_answer() -> None:
+    with HttpScript(lambda _: instances_page(range(3), 5)) as server, pytest.raises(Transient, match="3 of 5"):
+        api_for(server.url).instances(GROUP)
+    assert len(server.requests) == 2
+
+
+NEW = {"TotalCount": 1, "ScalingGroups": [{
+    "ScalingGroupId": GROUP, "EnableDesiredCapacity": True, "DesiredCapacity": 3, "MaxSize": 20,
+    "SuspendedProcesses": ["ScaleIn"], "VSwitchIds": ["vsw-1"], "Tags": [{"TagKey": "env", "TagValue": "prod"}],
+    "LaunchTemplateOverrides": [{"InstanceType": "ecs.g7.large"}]}]}
+OLD = {"TotalCount": "1", "ScalingGroups": {"ScalingGroup": [{
+    "ScalingGroupId": GROUP, "EnableDesiredCapacity": "True", "DesiredCapacity": "3", "MaxSize": "20",
+    "SuspendedProcesses": {"SuspendedProcess": ["ScaleIn"]}, "VSwitchIds": {"VSwitchId": ["vsw-1"]},
+    "Tags": {"Tag": [{"TagKey": "env", "TagValue": "prod"}]}, "LaunchTemplateId": None, "LifecycleState": "",
+    "PendingCapacity": None, "LaunchTemplateOverrides": {"LaunchTemplateOverride": [{"InstanceType": "ecs.g7.large"}]},
+}]}}
+
+
+def test_ALI_16_both_shapes_and_values_as_text_are_the_same_group() -> None:
+    with HttpScript([Reply(200, NEW), Reply(200, OLD)]) as server:
+        api = api_for(server.url)
+        new, old = api.groups([GROUP])[GROUP], api.groups([GROUP])[GROUP]
+    assert new == old
+    assert (new.enable_desired_capacity, new.desired_capacity, new.max_size) == (True, 3, 20)
+    assert new.suspended_processes == ["ScaleIn"]
+    assert [tag.pair for tag in new.tags or ()] == [("env", "prod")]
+
+
+def test_instance_types_are_asked_ten_at_a_time_and_kept() -> None:
+    names = [f"ecs.g7.{number}" for number in range(12)]
+
+    def answer(seen: Seen) -> Reply:
+        asked = [value for name, value in seen.query.items() if name.startswith("InstanceTypes.")]
+        return Reply(200, {"InstanceTypes": {"InstanceType": [
+            {"InstanceTypeId": name, "CpuCoreCount": "4", "MemorySize": 16.0, "GPUAmount": 1} for name in asked
+            if name != "ecs.g7.11"]}})
+
+    board, clock = Board(), Clock()
+    with HttpScript(answer) as server:
+        found = api_for(server.url, clock=clock, shelf=board).instance_types(names)
+        assert [len(seen.query) for seen in server.requests] == [11, 3]
+        assert {seen.headers["x-acs-version"] for seen in server.requests} == {"2014-05-26"}
+        assert sorted(found) == sorted(names[:11])
+        assert (found[names[0]].cpu_core_count, found[names[0]].memory_size, found[names[0]].gpu_amount) == (4, 16.0, 1)
+
+        again = api_for(server.url, clock=clock, shelf=board)
+        assert again.instance_types(names) == found
+        assert len(server.requests) == 2
+        clock.now += 3601       # what was not there may be there now
+        assert api_for(server.url, clock=clock, shelf=board).instance_types(names) == found
+        assert len(server.requests) == 3
+        clock.now += 86400
+        assert api_for(server.url, clock=clock, shelf=board).instance_types(names) == found
+        assert len(server.requests) == 5
+
+
+def test_a_shelf_with_rubbish_or_a_clock_that_went_back_only_means_asking() -> None:
+    types = Reply(200, {"InstanceTypes": {"InstanceType": [{"InstanceTypeId": "ecs.g7.large"}]}})
+    board, clock = Board(), Clock()
+    with HttpScript(lambda _: types) as server:
+        api_for(server.url, clock=clock, shelf=board).instance_types(["ecs.g7.large"])
+        clock.now -= 7200
+        api_for(server.url, clock=clock, shelf=board).instance_types(["ecs.g7.large"])
+        assert len(server.requests) == 2
+        for key in board.rows:
+            board.rows[key] = b'{"ecs.g7.large": [0, 9e99, 7]}'
+        assert list(api_for(server.url, clock=clock, shelf=board).instance_types(["ecs.g7.large"])) == ["ecs.g7.large"]
+    assert len(server.requests) == 3
+
+
+def versions(*sets: dict[str, object]) -> Reply:
+    return Reply(200, {"TotalCount": len(sets), "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": list(sets)}})
+
+
+def template(number: int, kind: str, *, default: bool = False) -> dict[str, object]:
+    return {"VersionNumber": number, "DefaultVersion": default, "LaunchTemplateId": "lt-1", "LaunchTemplateData": {
+        "InstanceType": kind, "SystemDisk": {"Size": 80}, "Tags": {"InstanceTag": [{"Key": "a", "Value": "b"}]}}}
+
+
+@pytest.mark.parametrize(("version", "asked", "kind"), [
+    ("2", {"LaunchTemplateVersion.1": "2"}, "ecs.two"), ("Default", {"DefaultVersion": "true"}, "ecs.one"),
+    ("Latest", {}, "ecs.ten"), ("", {"DefaultVersion": "true"}, "ecs.one"),
+])
+def test_ALI_DEFECT_13_a_version_of_a_launch_template(version: str, asked: dict[str, str], kind: str) -> None:
+    sets = [template(2, "ecs.two"), template(1, "ecs.one", default=True), template(10, "ecs.ten")]
+    with HttpScript([versions(*sets)]) as server:
+        data = api_for(server.url).launch_template("lt-1", version)
+    assert (data.instance_type, data.system_disk_size) == (kind, 80)
+    assert [tag.pair for tag in data.tags or ()] == [("a", "b")]
+    query = server.requests[0].query
+    assert {name: value for name, value in query.items() if "Version" in name} == asked
+
+
+def test_a_launch_template_without_that_version_is_not_found() -> None:
+    with HttpScript([versions()]) as server, pytest.raises(NotFound, match="lt-1"):
+        api_for(server.url).launch_template("lt-1", "7")
+
+
+def test_activities_come_newest_first() -> None:
+    body = {"TotalCount": 2, "ScalingActivities": [
+        {"ScalingActivityId": "asa-1", "StartTime": "2026-01-15T08:30Z", "StatusCode": "Failed", "Progress": "100",
+         "ErrorMessages": [{"Code": "OperationDenied.NoStock", "Message": "none"}]},
+        {"ScalingActivityId": "asa-2", "StartTime": "2026-01-15T08:31Z", "StatusCode": "InProgress"}]}
+    with HttpScript([Reply(200, body), Reply(200, body)]) as server:
+        found = api_for(server.url).activities(GROUP, limit=5)
+        api_for(server.url).activities(GROUP, ids=["asa-1"])
+    assert [each.scaling_activity_id for each in found] == ["asa-2", "asa-1"]
+    assert [each.over for each in found] == [False, True]
+    by_group, by_id = (seen.query for seen in server.requests)
+    assert (by_group["ScalingGroupId"], by_group["PageSize"]) == (GROUP, "5")
+    assert by_id["ScalingActivityIds.1"] == "asa-1"
+    assert "ScalingGroupId" not in by_id
+
+
+rubbish = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+                       lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+                           st.sampled_from(["Code", "TotalCount", "ScalingGroups", "ScalingGroup", "ScalingGroupId",
+                                            "InstanceTypes", "Tags", "MinSize"]), inner, max_size=4), max_leaves=12)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=60) | rubbish.map(lambda value: json.dumps(value).encode()), st.sampled_from([200, 400, 503]))
+def test_whatever_comes_is_an_answer_or_an_error_of_ours(body: bytes, status: int) -> None:
+    answer = Answer("POST ess/", status, {}, body)
+    assert error_for(answer) is None or isinstance(error_for(answer), ProviderError)
+    for kind in (GroupsPage, TypesAnswer):
+        with contextlib.suppress(ProviderError):
+            assert isinstance(decode(answer, kind), kind)
+
+
+def test_an_answer_nested_without_end_is_an_error_of_ours() -> None:
+    for body in (b"[" * 100_000, b'{"TotalCount": 1, "x": ' + b'{"x": ' * 900 + b"1" + b"}" * 901):
+        with contextlib.suppress(ProviderError):
+            decode(Answer("POST ess/", 200, {}, body), GroupsPage)
+        assert error_for(Answer("POST ess/", 400, {}, body)) is None
+
+
+# -- writes
+
+
+def grow(api: Api) -> str:
+    return api.scale(GROUP, "TotalCapacity", 5, token="ca-1", at_once=True, metadata={"b": "1", "a": "2"}
+                     ).scaling_activity_id
+
+
+def test_a_size_is_asked_for_with_a_token_and_metadata() -> None:
+    with HttpScript([Reply(200, {"ScalingActivityId": "asa-1"})]) as server:
+        assert grow(api_for(server.url)) == "asa-1"
+    query = server.requests[0].query
+    assert query == {"RegionId": "cn-hangzhou", "ScalingGroupId": GROUP, "AdjustmentType": "TotalCapacity",
+                     "AdjustmentValue": "5", "SyncActivity": "true", "ClientToken": "ca-1",
+                     "ActivityMetadata": '{"a":"2","b":"1"}'}
+
+
+def test_instances_are_removed_by_id_and_what_was_ignored_is_told() -> None:
+    body = {"RequestId": "r", "ScalingActivityId": "asa-1", "IgnoredInstances": [
+        {"InstanceId": "i-2", "Code": "InvalidInstanceId.NotFound", "Message": "gone"}]}
+    with HttpScript([Reply(200, body)]) as server:
+        accepted = api_for(server.url).remove(GROUP, ["i-1", "i-2"], token="ca-1")
+    query = server.requests[0].query
+    assert (query["InstanceIds.1"], query["InstanceIds.2"], query["IgnoreInvalidInstance"]) == ("i-1", "i-2", "true")
+    assert query["DecreaseDesiredCapacity"] == "true"
+    assert [each.instance_id for each in accepted.ignored_instances or ()] == ["i-2"]
+
+
+@pytest.mark.parametrize("lost", [Reply(hang_up=True), Reply(200, {"ScalingActivityId": "asa-1"}, cut=4), Reply(500)])
+def test_ALI_9_ALI_DEFECT_6_a_lost_answer_is_asked_for_again_with_the_same_token(lost: Reply) -> None:
+    with HttpScript([lost, Reply(200, {"ScalingActivityId": "asa-1"})]) as server:
+        assert grow(api_for(server.url)) == "asa-1"
+    first, second = server.requests
+    assert first.query == second.query
+    assert first.headers["x-acs-signature-nonce"] != second.headers["x-acs-signature-nonce"]
+    assert first.credential != second.credential
+
+
+@pytest.mark.parametrize("token", ["", "x" * 65, "é", "a\n"])
+def test_a_token_that_the_vendor_would_cut_is_never_sent(token: str) -> None:
+    with HttpScript() as server, pytest.raises(InvalidRequest):
+        api_for(server.url).remove(GROUP, ["i-1"], token=token)
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("count", [0, 21])
+def test_more_instances_than_one_call_takes_are_not_sent(count: int) -> None:
+    with HttpScript() as server, pytest.raises(InvalidRequest):
+        api_for(server.url).remove(GROUP, [f"i-{number}" for number in range(count)], token="t")
+    assert server.requests == []

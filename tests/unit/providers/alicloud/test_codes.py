@@ -1,0 +1,157 @@
+"""What the vendor's codes become (alicloud.md §3.9), whatever status they come with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chalicelib.providers.alicloud.codes import (
+    TABLE,
+    Sense,
+    activity_class,
+    error_for,
+    is_busy,
+    is_gone,
+    is_no_change,
+    is_off,
+    retry_after,
+)
+from chalicelib.providers.alicloud.settings import KNOWN
+from chalicelib.providers.errors import ProviderError, Unknown
+from chalicelib.providers.http import Answer
+
+CLASSES = {
+    "ScalingActivityInProgress": "Conflict",
+    "IncorrectLoadBalancerStatus": "Conflict",
+    "IncorrectDBInstanceStatus": "Conflict",
+    "IncorrectScalingGroupStatus": "InvalidRequest",
+    "IncorrectCapacity.NoChange": "Conflict",
+    "IncorrectCapacity.MinSize": "InvalidRequest",
+    "IncorrectCapacity.MaxSize": "InvalidRequest",
+    "OperationDenied.NoStock": "OutOfStock",
+    "Zone.NotOnSale": "OutOfStock",
+    "ResourceNotAvailable.ECS": "OutOfStock",
+    "InvalidResourceType.NotSupported": "OutOfStock",
+    "InstanceType.Offline": "OutOfStock",
+    "OperationDenied.ZoneNotAllowed": "OutOfStock",
+    "OperationDenied.ZoneSystemCategoryNotMatch": "OutOfStock",
+    "OperationDenied.CloudSSDNotSupported": "OutOfStock",
+    "QuotaExceeded.ScalingInstance": "QuotaExceeded",
+    "QuotaExceeded.AfterpayInstance": "QuotaExceeded",
+    "QuotaExceeded.SecurityGroupInstance": "QuotaExceeded",
+    "QuotaExceed.ElasticQuota": "QuotaExceeded",
+    "QuotaExceed.DiskCapacity": "QuotaExceeded",
+    "InvalidVSwitchId.IpNotEnough": "QuotaExceeded",
+    "InvalidAccountStatus.NotEnoughBalance": "Unauthorized",
+    "InsufficientBalance": "Unauthorized",
+    "InvalidScalingGroupId.NotFound": "NotFound",
+    "InvalidInstanceId.NotFound": "NotFound",
+    "InvalidScalingConfigurationId.NotFound": "NotFound",
+    "InvalidAccessKeyId.NotFound": "Unauthorized",
+    "InvalidAccessKeyId.Inactive": "Unauthorized",
+    "SignatureDoesNotMatch": "Unauthorized",
+    "IncompleteSignature": "Unauthorized",
+    "InvalidSecurityToken.Expired": "Unauthorized",
+    "InvalidSecurityToken.MismatchWithAccessKey": "Unauthorized",
+    "Forbidden": "Unauthorized",
+    "Forbidden.RAM": "Unauthorized",
+    "Forbidden.Unauthorized": "Unauthorized",
+    "InvalidTimeStamp.Expired": "Unauthorized",
+    "SignatureNonceUsed": "Unauthorized",
+    "Throttling": "Throttled",
+    "Throttling.User": "Throttled",
+    "Throttling.Api": "Throttled",
+    "InternalError": "Transient",
+    "ServiceUnavailable": "Transient",
+    "InvalidAction.NotFound": "InvalidRequest",
+}
+
+
+def answer(code: str, status: int = 400, headers: dict[str, str] | None = None, message: str = "Said.") -> Answer:
+    body = {"RequestId": "r-1", "HostId": "ess.aliyuncs.com", "Code": code, "Message": message}
+    return Answer("POST ess.aliyuncs.com/", status, headers or {}, json.dumps(body).encode())
+
+
+def error(code: str, status: int = 400) -> ProviderError:
+    found = error_for(answer(code, status))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 500])
+@pytest.mark.parametrize(("code", "cls"), CLASSES.items())
+def test_a_code_decides_and_not_the_status(code: str, cls: str, status: int) -> None:
+    found = error(code, status)
+    assert (found.cls, found.code, found.request_id) == (cls, code, "r-1")
+
+
+@pytest.mark.parametrize(("status", "cls"), [
+    (400, "InvalidRequest"), (401, "Unauthorized"), (403, "Unauthorized"), (404, "NotFound"), (409, "Conflict"),
+    (429, "Throttled"), (500, "Transient"), (503, "Transient"), (200, "Unknown"),
+])
+def test_an_unknown_code_is_what_its_status_says(status: int, cls: str) -> None:
+    assert error("Never.Heard", status).cls == cls
+
+
+def test_an_unknown_code_with_a_time_to_come_back_is_throttling() -> None:
+    found = error_for(answer("Never.Heard", headers={"x-acs-retry-after": "1500"}))
+    assert found is not None
+    assert (found.cls, found.retry_after) == ("Throttled", 1.5)
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"Message": "no code"}', b'{"Code": {}}', b'{"Code": "x'])
+def test_a_body_that_is_not_the_vendors_says_nothing(body: bytes) -> None:
+    assert error_for(Answer("POST x/", 502, {}, body)) is None
+
+
+@pytest.mark.parametrize(("text", "seconds"), [
+    ("2500", 2.5), ("0", 0.0), ("", 0.0), ("-5", 0.0), ("1e3", 0.0), ("٣", 0.0), ("9" * 400, 3600.0),
+])
+def test_ALI_10_the_time_to_come_back_is_in_milliseconds_and_never_nonsense(text: str, seconds: float) -> None:
+    assert retry_after(answer("Throttling.User", headers={"x-acs-retry-after": text})) == seconds
+
+
+def test_ALI_DEFECT_8_a_running_activity_can_be_told_from_a_failure() -> None:
+    assert is_busy(error("ScalingActivityInProgress"))
+    assert not is_busy(error("IncorrectCapacity.NoChange"))
+    assert is_no_change(error("IncorrectCapacity.NoChange"))
+    assert is_off(error("IncorrectScalingGroupStatus"))
+
+
+def test_only_a_code_says_that_something_is_gone() -> None:
+    """A 404 without a known code may be a wrong address, and then nothing is gone."""
+    assert is_gone(error("InvalidInstanceId.NotFound", 403))
+    assert not is_gone(error("Never.Heard", 404))
+    assert not is_gone(error("InvalidAction.NotFound", 404))
+
+
+@pytest.mark.parametrize(("code", "cls"), [
+    ("OperationDenied.NoStock", "OutOfStock"), ("QuotaExceed.ElasticQuota", "QuotaExceeded"),
+    ("QuotaExceeded.Anything", "QuotaExceeded"), ("InsufficientBalance", "Unknown"), ("Throttling", "Unknown"),
+    ("", "Unknown"), ("Never.Heard", "Unknown"),
+])
+def test_ALI_DEFECT_7_codes_of_activities_have_a_class(code: str, cls: str) -> None:
+    assert activity_class(code) == cls
+
+
+def test_what_was_signed_is_not_repeated() -> None:
+    told = error_for(answer("SignatureDoesNotMatch", message="server string to sign is: POST&%2F&SecurityToken%3DCAIS"))
+    assert told is not None
+    assert told.message == "SignatureDoesNotMatch"
+    assert isinstance(error("X", 200), Unknown)
+
+
+PAGE = (Path(__file__).resolve().parents[4] / "docs" / "providers" / "alicloud.md").read_text("utf-8")
+
+
+def test_the_page_says_what_every_code_becomes() -> None:
+    """But those whose class is what their status would say as well, and templates' own."""
+    told = [row.pattern.rstrip("*").rstrip(".") for row in TABLE if row.sense is not Sense.REFUSED]
+    assert [code for code in told if f"`{code}" not in PAGE and "LaunchTemplate" not in code and code != "UnknownError"
+            and code != "MissingSecurityToken"] == []
+
+
+def test_the_page_has_every_setting() -> None:
+    assert [key for key in sorted(KNOWN) if f"`{key}`" not in PAGE] == []

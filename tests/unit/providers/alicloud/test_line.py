@@ -1,0 +1,179 @@
+"""What every call keeps to: the vendor's refusals, attempts, and the pace (alicloud.md §3.1, §3.9; §8, 2 and 10)."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from chalicelib.providers.alicloud.api import Api
+from chalicelib.providers.alicloud.groups import observe
+from chalicelib.providers.alicloud.settings import read_settings
+from chalicelib.providers.errors import Conflict, NotFound, Throttled, Transient, Unauthorized
+from tests.unit.providers.alicloud.script import (
+    GROUP,
+    KEY_ID,
+    KEY_SECRET,
+    Books,
+    Clock,
+    HttpScript,
+    Reply,
+    Seen,
+    action,
+    api_for,
+    groups_page,
+    instances_page,
+    refusal,
+)
+
+
+def grow(api: Api) -> str:
+    return api.scale(GROUP, "TotalCapacity", 5, token="ca-1", at_once=True, metadata={"b": "1", "a": "2"}
+                     ).scaling_activity_id
+
+
+def test_ALI_10_a_busy_group_is_told_at_once_and_not_tried_again() -> None:
+    with HttpScript([refusal("ScalingActivityInProgress")]) as server, pytest.raises(Conflict) as raised:
+        grow(api_for(server.url))
+    assert raised.value.code == "ScalingActivityInProgress"
+    assert raised.value.request_id == "r-1"
+    assert len(server.requests) == 1
+
+
+def test_ALI_10_throttling_waits_as_long_as_the_vendor_asks_and_everybody_with_it() -> None:
+    clock, books = Clock(), Books()
+    with HttpScript([refusal("Throttling.User", headers={"x-acs-retry-after": "1500"}), groups_page(GROUP)]) as server:
+        assert api_for(server.url, clock=clock, pacer=books).groups([GROUP])
+    assert clock.slept == 1.5
+    [(key, seconds)] = books.held
+    assert seconds == 1.5
+    assert key.endswith("/cn-hangzhou/ess")
+
+
+def test_ALI_10_a_long_pause_is_passed_on() -> None:
+    clock, books = Clock(), Books()
+    with (
+        HttpScript([refusal("Throttling.User", headers={"x-acs-retry-after": "7000"})]) as server,
+        pytest.raises(Throttled) as raised,
+    ):
+        api_for(server.url, clock=clock, pacer=books).groups([GROUP])
+    assert raised.value.retry_after == 7.0
+    assert clock.slept == 0.0
+    assert books.held[0][1] == 7.0
+
+
+@pytest.mark.parametrize("code", ["Throttling", "InternalError", "ServiceUnavailable"])
+def test_what_is_temporary_is_tried_three_times(code: str) -> None:
+    with HttpScript(lambda _: refusal(code)) as server, pytest.raises((Throttled, Transient)):
+        api_for(server.url).groups([GROUP])
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("code", ["InvalidTimeStamp.Expired", "SignatureNonceUsed"])
+def test_ALI_2_a_refused_time_or_nonce_is_signed_anew_once(code: str) -> None:
+    with HttpScript([refusal(code), groups_page(GROUP)]) as server:
+        assert api_for(server.url).groups([GROUP])
+    first, second = server.requests
+    assert first.headers["x-acs-signature-nonce"] != second.headers["x-acs-signature-nonce"]
+    with HttpScript(lambda _: refusal(code)) as server, pytest.raises(Unauthorized):
+        api_for(server.url).groups([GROUP])
+    assert len(server.requests) == 2
+
+
+def test_an_error_with_a_status_of_success_is_an_error() -> None:
+    with HttpScript([refusal("InvalidScalingGroupId.NotFound", 200)]) as server, pytest.raises(NotFound):
+        grow(api_for(server.url))
+
+
+def test_no_error_shows_a_key_even_if_the_vendor_does() -> None:
+    echo = f"key {KEY_ID} with {KEY_SECRET} is wrong"
+    with HttpScript([refusal("Forbidden.RAM", 403, echo)]) as server, pytest.raises(Unauthorized) as raised:
+        api_for(server.url).groups([GROUP])
+    shown = json.dumps([str(raised.value), repr(raised.value), raised.value.message])
+    assert KEY_ID not in shown
+    assert KEY_SECRET not in shown
+    assert "DescribeScalingGroups" in shown
+    assert "***" in shown
+
+
+def test_nobody_there_is_transient_and_names_the_call() -> None:
+    with pytest.raises(Transient, match="DescribeScalingGroups"):
+        api_for("http://127.0.0.1:9").groups([GROUP])
+
+
+# -- our own pace
+
+
+def test_a_quiet_pass_books_its_calls_once() -> None:
+    ids = [f"asg-{number}" for number in range(14)]
+
+    def answer(seen: Seen) -> Reply:
+        if action(seen) == "DescribeScalingInstances":
+            return instances_page(range(1), 1)
+        return groups_page(*(value for name, value in seen.query.items() if name.startswith("ScalingGroupIds.")))
+
+    books = Books()
+    with HttpScript(answer) as server:
+        api = api_for(server.url, pacer=books)
+        observe(api, read_settings({"region": "cn-hangzhou", "credentialsSecret": "key",
+                                    "nodes": "\n".join(f"0:5:{each}" for each in ids)}), ())
+    assert len(server.requests) == 15
+    assert [calls for _, calls in books.taken] == [15]
+    [pace] = books.paces
+    assert (pace.rate, pace.burst) == (10.0, 200)
+    assert KEY_ID not in pace.key
+    assert re.fullmatch(r"alicloud/[0-9a-f]{12}/cn-hangzhou/ess", pace.key)
+
+
+def test_a_short_wait_is_slept_and_a_long_one_is_told() -> None:
+    clock = Clock()
+    with HttpScript(lambda _: groups_page(GROUP)) as server:
+        api = api_for(server.url, clock=clock, pacer=Books([3.0, 0.5]))
+        assert api.groups([GROUP])
+        assert clock.slept == 0.5
+    with HttpScript() as server, pytest.raises(Throttled) as raised:
+        api_for(server.url, pacer=Books([3.0, 2.5])).groups([GROUP])
+    assert raised.value.retry_after == 2.5
+    assert server.requests == []
+
+
+def test_waiting_is_bounded_over_the_whole_pass() -> None:
+    clock = Clock()
+    with HttpScript() as server, pytest.raises(Throttled):
+        api_for(server.url, clock=clock, pacer=Books([1.5] * 5)).groups([GROUP])
+    assert server.requests == []
+    assert clock.slept == 1.5
+
+
+def test_what_was_booked_is_void_when_the_vendor_throttles() -> None:
+    books = Books()
+    named = refusal("Throttling", headers={"x-acs-retry-after": "500"})
+    with HttpScript([named, groups_page(GROUP), groups_page(GROUP)]) as server:
+        api = api_for(server.url, pacer=books)
+        api.groups([GROUP])
+        api.groups([GROUP])
+    assert [calls for _, calls in books.taken] == [10, 10]
+
+
+def test_throttling_without_a_time_holds_everybody_once_it_has_failed() -> None:
+    books = Books()
+    with HttpScript([refusal("Throttling"), groups_page(GROUP)]) as server:
+        api_for(server.url, pacer=books).groups([GROUP])
+    assert books.held == []
+    for reply in (refusal("Throttling"), Reply(429, "slow down", {"Content-Type": "text/plain"})):
+        books = Books()
+        with HttpScript([reply] * 3) as server, pytest.raises(Throttled):
+            api_for(server.url, pacer=books).groups([GROUP])
+        assert [seconds for _, seconds in books.held] == [5.0]
+
+
+def test_a_standard_retry_after_is_kept_too() -> None:
+    books = Books()
+    with (
+        HttpScript([Reply(429, "slow down", {"Content-Type": "text/plain", "Retry-After": "7"})]) as server,
+        pytest.raises(Throttled) as raised,
+    ):
+        api_for(server.url, pacer=books).groups([GROUP])
+    assert raised.value.retry_after == 7.0
+    assert [seconds for _, seconds in books.held] == [7.0]

@@ -1,0 +1,59 @@
+"""Both spellings of a providerID, and none that is not ours."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.operation import Target
+from chalicelib.providers.alicloud.naming import Names, handle_of, is_placeholder, parse, placeholder_group
+from tests.unit.providers.alicloud.fake_api import REGION, node
+
+PLAIN, PREFIXED = f"{REGION}.i-1", f"alicloud://{REGION}.i-1"
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    (PLAIN, (REGION, "i-1")),
+    (PREFIXED, (REGION, "i-1")),
+    ("cn-hangzhou.i-1.x", (REGION, "i-1.x")),
+    ("", None), ("i-1", None), (".i-1", None), ("cn-hangzhou.", None), ("alicloud://", None),
+    ("aws:///eu-west-1a/i-1", None), ("kind://docker/kind/a.b", None), ("alicloud://alicloud://cn-hangzhou.i-1", None),
+])
+def test_ALI_6_provider_ids_are_read_in_both_spellings_and_no_other(
+    text: str, expected: tuple[str, str] | None
+) -> None:
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize("spelling", [PLAIN, PREFIXED])
+def test_ALI_DEFECT_10_an_instance_is_spelled_as_its_node_is(spelling: str) -> None:
+    names = Names([node("a", spelling)], REGION)
+    assert names.spell("i-1") == spelling
+    assert names.node_of("i-1") is not None
+
+
+def test_ALI_6_an_unjoined_instance_is_spelled_as_most_nodes_are() -> None:
+    ids = ("alicloud://cn-hangzhou.i-1", "alicloud://cn-hangzhou.i-2", "cn-hangzhou.i-3")
+    most = [node(each, each) for each in ids]
+    assert Names(most, REGION).spell("i-9") == "alicloud://cn-hangzhou.i-9"
+    assert Names(most[1:], REGION).spell("i-9") == "cn-hangzhou.i-9"
+    assert Names([], REGION).spell("i-9") == "cn-hangzhou.i-9"
+
+
+def test_ALI_DEFECT_15_empty_and_foreign_ids_are_nobodys() -> None:
+    names = Names([node("a", ""), node("b", "aws:///x/i-1"), node("c", "cn-beijing.i-1")], REGION)
+    assert names.node_of("i-1") is None
+    assert names.spell("i-1") == PLAIN
+
+
+@pytest.mark.parametrize(("target", "expected"), [
+    (Target("n", PLAIN, "i-1"), "i-1"), (Target("n", PREFIXED), "i-1"),
+    (Target("n", "what"), ""), (Target("n", ""), ""),
+])
+def test_a_target_is_found_by_handle_or_by_id(target: Target, expected: str) -> None:
+    assert handle_of(target) == expected
+
+
+def test_a_placeholder_knows_its_group() -> None:
+    assert is_placeholder("placeholder-asg-bp1-x-12")
+    assert placeholder_group("placeholder-asg-bp1-x-12") == "asg-bp1-x"
+    assert not is_placeholder("i-1")

@@ -1,0 +1,178 @@
+"""The protocol as the executor uses it: built from a policy, and right however often it is cut off."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.alicloud.provider import build
+from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient, Unauthorized
+from tests.unit.providers.alicloud.fake_api import FakeApi, Group, grow, operation, provider, remove
+
+
+def connection(**settings: str) -> Connection:
+    return Connection("ours", settings, (GroupPolicy("alicloud", "asg-1", 0, 5),), lambda name: "{}", None, lambda: 0.0)
+
+
+def test_it_is_built_without_a_call() -> None:
+    made: Provider = build(connection(region="cn-hangzhou", credentialsSecret="ali"))
+    assert made.name == "alicloud"
+
+
+def test_settings_that_cannot_be_are_bad_input() -> None:
+    with pytest.raises(BadInput, match=r"providers\.alicloud\.region"):
+        build(connection(credentialsSecret="ali"))
+
+
+@pytest.mark.parametrize("cls", [Transient, Throttled, Conflict])
+def test_what_may_pass_is_raised(cls: type[ProviderError]) -> None:
+    api = FakeApi(Group("asg-1"))
+    api.trouble["groups"] = [cls("later")]
+    with pytest.raises(cls):
+        provider(api).grow(grow(0, 1))
+
+
+def test_what_will_not_pass_is_failed_with_class_and_code() -> None:
+    api = FakeApi(Group("asg-1"))
+    api.trouble["groups"] = [Unauthorized("no", code="Forbidden.RAM")]
+    assert provider(api).grow(grow(0, 1)) == Failed("Unauthorized", "no", "Forbidden.RAM")
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_rubbish_in_an_operation_is_no_crash(kind: Kind) -> None:
+    api = FakeApi(Group("asg-1"))
+    api.fill("asg-1", 2)
+    rubbish = {"activity": "asa-\u0000", "polls": "-7", "asked": ",,i-9", "refused": "[1", "late": "x"}
+    for data in ({}, rubbish):
+        for asked in (operation(kind, "asg-1", 2, -5, "i-9"), operation(kind, "asg-1", -1, 10**9, "")):
+            outcome = provider(api).poll(msgspec.structs.replace(asked, data=data))
+            assert isinstance(outcome, Done | Pending | Failed)
+    assert not any(call.startswith("remove") for call in api.calls)
+
+
+class _Chaos:
+    """An executor that dies, repeats itself and loses answers, over one group."""
+
+    def __init__(self, seed: int, *, desired: bool) -> None:
+        self.random = random.Random(seed)
+        self.group = Group("asg-1", desired_mode=desired, most=12)
+        self.api = FakeApi(self.group)
+        self.planned = 0        # instances that growths asked for
+        self.named: set[str] = set()
+        self.old: list[Operation] = []
+        self.turn = 0
+
+    def run(self) -> None:
+        for self.turn in range(25):
+            self.group.stock = self.random.choice([None, None, 0, 1])
+            asked = self._plan()
+            self._carry_out(asked)
+            if asked is not None:
+                self.old.append(asked)
+            if self.random.random() < 0.3 and self.old:
+                self._step(self.random.choice(self.old), first=True)        # an old message once more
+            self.api.step()
+            self._check()
+
+    def _plan(self) -> Operation | None:
+        group = provider(self.api).observe(()).groups[0]
+        failed = [each.handle for each in group.instances if each.error]
+        if failed:
+            some = failed[:self.random.randint(1, len(failed))]
+            return msgspec.structs.replace(remove(group.target, *some, kind=Kind.DISCARD), id=f"discard-{self.turn}")
+        living = [each.handle for each in group.instances]
+        if living and self.random.random() < 0.4:
+            some = self.random.sample(living, self.random.randint(1, len(living)))
+            self.named.update(some)
+            return msgspec.structs.replace(remove(group.target, *some), id=f"remove-{self.turn}")
+        more = self.random.randint(1, 3)
+        if group.target + more > group.max:
+            return None
+        self.planned += more
+        return msgspec.structs.replace(grow(group.target, group.target + more), id=f"grow-{self.turn}")
+
+    def _carry_out(self, asked: Operation | None) -> None:
+        if asked is None:
+            return
+        current, first = asked, True
+        for _ in range(60):
+            for method in ("scale", "remove"):
+                if self.random.random() < 0.2:
+                    self.api.lost.add(method)
+            outcome = self._step(current, first=first)
+            if isinstance(outcome, Done | Failed):
+                self._ended(asked, outcome)
+                return
+            first = self.random.random() < 0.3      # dead before it was written down: from the start
+            current = asked if first or outcome is None else msgspec.structs.replace(
+                asked, data=outcome.data, step=outcome.step)
+            if self.random.random() < 0.3:
+                self.api.step()
+        raise AssertionError(f"{asked.id} did not come to an end")
+
+    def _ended(self, asked: Operation, outcome: Done | Failed) -> None:
+        if asked.kind is Kind.GROW or isinstance(outcome, Failed):
+            return
+        living = {each.instance_id for each in self.group.living()}
+        assert living.isdisjoint(target.handle for target in asked.targets)
+
+    def _step(self, current: Operation, *, first: bool) -> Outcome | None:
+        found = provider(self.api)
+        begin = found.grow if current.kind is Kind.GROW else found.remove
+        try:
+            return begin(current) if first else found.poll(current)
+        except (Transient, Throttled, Conflict):
+            return None
+
+    def _check(self) -> None:
+        assert self.api.made.get("asg-1", 0) <= self.planned, "more was made than was planned"
+        assert self.api.scaled_in == [], "ESS took an instance that nobody named"
+        assert set(self.api.removed) <= self.named, "an instance was removed that nobody named"
+        assert len(self.api.removed) == len(set(self.api.removed))
+        assert 0 <= len(self.group.living()) <= 12
+        assert self.group.desired >= 0
+
+
+@pytest.mark.parametrize("desired", [True, False], ids=["desired", "plain"])
+@pytest.mark.parametrize("seed", range(40))
+def test_ALI_17_never_more_than_planned_and_never_another_than_named(seed: int, desired: bool) -> None:
+    _Chaos(seed, desired=desired).run()
+
+
+class _Crowd(_Chaos):
+    """Several operations on one group at once, each a step at a time, as messages of several functions come."""
+
+    def run(self) -> None:
+        open_now: list[tuple[Operation, Operation | None]] = []
+        for self.turn in range(120):
+            self.group.stock = self.random.choice([None, None, 0, 2])
+            asked = self._plan() if len(open_now) < 4 and self.random.random() < 0.4 else None
+            growing = any(each.kind is Kind.GROW for each, _ in open_now)
+            if asked is not None and asked.kind is Kind.GROW and growing:
+                self.planned -= asked.to_size - asked.from_size
+            elif asked is not None:
+                open_now.append((asked, None))
+            if open_now:
+                place = self.random.randrange(len(open_now))
+                whole, current = open_now.pop(place)
+                outcome = self._step(current or whole, first=current is None)
+                if isinstance(outcome, Pending):
+                    open_now.append((whole, msgspec.structs.replace(whole, data=outcome.data, step=outcome.step)))
+                elif outcome is None:
+                    open_now.append((whole, current))
+            if self.random.random() < 0.5:
+                self.api.step()
+            self._check()
+
+
+@pytest.mark.parametrize("desired", [True, False], ids=["desired", "plain"])
+@pytest.mark.parametrize("seed", range(25))
+def test_operations_side_by_side_take_nothing_from_one_another(seed: int, desired: bool) -> None:
+    _Crowd(seed, desired=desired).run()

@@ -1,0 +1,420 @@
+"""Removal by instance id: exactly these, an answer for each, and nothing below a minimum (alicloud.md §3.5, §5)."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from chalicelib.kube.errors import Unavailable
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Transient
+from tests.unit.providers.alicloud.fake_api import FakeApi, Group, continued, provider, refusal, remove
+
+
+def world(size: int, **more: object) -> tuple[FakeApi, list[str]]:
+    api = FakeApi(Group("asg-1", **more))  # type: ignore[arg-type]
+    return api, api.fill("asg-1", size)
+
+
+def to_the_end(api: FakeApi, asked: Operation) -> Outcome:
+    outcome = provider(api).remove(asked)
+    for _ in range(20):
+        if not isinstance(outcome, Pending):
+            break
+        api.step()
+        outcome = provider(api).poll(continued(asked, outcome))
+    return outcome
+
+
+@pytest.mark.parametrize("desired", [True, False], ids=["desired", "plain"])
+def test_one_is_removed_and_the_target_goes_down_with_it(desired: bool) -> None:
+    api, names = world(3, desired_mode=desired)
+    assert isinstance(to_the_end(api, remove(3, names[1])), Done)
+    assert api.writes() == [f"remove asg-1 {names[1]}"]
+    assert sorted(api.all["asg-1"].instances) == [names[0], names[2]]
+    assert provider(api).observe(()).groups[0].target == 2
+    assert api.scaled_in == []
+
+
+def test_a_desired_capacity_that_somebody_has_lowered_costs_nobody_else_a_machine() -> None:
+    """Five are there, two are to go, and a person has set three meanwhile: those are the two that are too many."""
+    api, names = world(5)
+    api.all["asg-1"].desired = 3
+    assert isinstance(to_the_end(api, remove(5, names[3], names[4])), Done)
+    assert sorted(api.all["asg-1"].instances) == names[:3]
+    assert (api.all["asg-1"].desired, api.scaled_in) == (3, [])
+
+
+def test_what_is_beyond_a_lowered_desired_capacity_goes_first_and_the_rest_lowers_it() -> None:
+    api, names = world(6)
+    api.all["asg-1"].desired = 5
+    assert isinstance(to_the_end(api, remove(6, *names[3:])), Done)
+    assert [len(call.split()) - 2 for call in api.writes()] == [1, 2]
+    assert sorted(api.all["asg-1"].instances) == names[:3]
+    assert (api.all["asg-1"].desired, api.scaled_in) == (3, [])
+
+
+def test_leaving_counts_as_removed_and_is_not_asked_for_again() -> None:
+    api, names = world(3)
+    for _ in range(3):
+        provider(api).remove(remove(3, names[0]))
+    assert isinstance(provider(api).remove(remove(3, names[0])), Done)
+    assert len(api.writes()) == 1
+    assert api.all["asg-1"].desired == 2
+
+
+def test_ALI_9_a_lost_answer_removes_once() -> None:
+    api, names = world(3)
+    api.lost.add("remove")
+    with pytest.raises(Transient):
+        provider(api).remove(remove(3, names[0]))
+    assert isinstance(to_the_end(api, remove(3, names[0])), Done)
+    assert len(api.all["asg-1"].living()) == 2
+    assert api.all["asg-1"].desired == 2
+
+
+def test_many_go_in_lots_of_twenty_one_after_the_other() -> None:
+    api, names = world(50, most=100)
+    assert isinstance(to_the_end(api, remove(50, *names[:45])), Done)
+    assert [len(call.split()) - 2 for call in api.writes()] == [20, 20, 5]
+    assert len(api.all["asg-1"].living()) == 5
+    assert api.all["asg-1"].desired == 5
+
+
+def test_ALI_12_one_that_is_gone_already_holds_up_no_other() -> None:
+    api, names = world(3)
+    api.all["asg-1"].instances.pop(names[0])
+    api.all["asg-1"].desired = 2
+    assert isinstance(to_the_end(api, remove(3, names[0], names[1])), Done)
+    assert list(api.all["asg-1"].instances) == [names[2]]
+
+
+def test_one_that_goes_between_look_and_request_counts_as_removed() -> None:
+    api, names = world(3)
+    whole = api.instances
+    listed = whole("asg-1")
+    api.instances = lambda group, ids=(): (  # type: ignore[method-assign]
+        listed if len(api.writes()) == 0 else whole(group, ids))
+    api.all["asg-1"].instances.pop(names[0])
+    assert isinstance(to_the_end(api, remove(3, names[0], names[1])), Done)
+    assert list(api.all["asg-1"].instances) == [names[2]]
+
+
+def test_a_request_refused_for_one_that_has_just_gone_is_made_without_it() -> None:
+    api, names = world(3)
+    whole, listed = api.instances, api.instances("asg-1")
+    answers = [listed]
+    api.instances = lambda group, ids=(): (  # type: ignore[method-assign]
+        answers.pop() if answers else whole(group, ids))
+    api.all["asg-1"].instances.pop(names[0])
+    api.trouble["remove"] = [refusal(NotFound, "InvalidInstanceId.NotFound")]
+    assert isinstance(to_the_end(api, remove(3, names[0], names[1])), Done)
+    assert list(api.all["asg-1"].instances) == [names[2]]
+
+
+def test_not_found_for_instances_that_are_all_there_is_a_failure() -> None:
+    api, names = world(3)
+    api.trouble["remove"] = [refusal(NotFound, "InvalidInstanceId.NotFound")]
+    outcome = provider(api).remove(remove(3, names[0]))
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, outcome.code) == ("NotFound", "InvalidInstanceId.NotFound")
+
+
+def test_ALI_12_an_instance_of_another_group_is_refused_before_any_write() -> None:
+    api = FakeApi(Group("asg-1"), Group("asg-2"))
+    mine, theirs = api.fill("asg-1", 3), api.fill("asg-2", 3)
+    outcome = provider(api).remove(remove(3, mine[0], theirs[0]))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "InvalidRequest"
+    assert "asg-2" in outcome.message
+    assert api.writes() == []
+
+
+def test_ALI_12_an_instance_of_a_group_that_the_policy_does_not_name_is_refused_too() -> None:
+    api = FakeApi(Group("asg-1"), Group("asg-9"))
+    mine, theirs = api.fill("asg-1", 3), api.fill("asg-9", 1)
+    outcome = provider(api, "0:10:asg-1").remove(remove(3, mine[0], theirs[0]))
+    assert isinstance(outcome, Failed)
+    assert "asg-9" in outcome.message
+    assert api.writes() == []
+
+
+def test_ALI_DEFECT_14_removing_one_of_two_thousand_asks_for_that_one() -> None:
+    api, names = world(2000, most=2000)
+    outcome = provider(api, "0:2000:asg-1").remove(remove(2000, names[7]))
+    assert isinstance(outcome, Pending)
+    assert api.calls == ["groups 1", "instances asg-1", f"remove asg-1 {names[7]}"]
+    api.calls.clear()
+    api.step()
+    assert isinstance(provider(api, "0:2000:asg-1").poll(continued(remove(2000, names[7]), outcome)), Done)
+    assert api.calls == ["groups 1", "instances asg-1"]
+
+
+def test_ALI_DEFECT_3_a_batch_that_would_end_below_the_minimum_is_refused_as_a_whole() -> None:
+    api, names = world(5)
+    outcome = provider(api, "3:10:asg-1").remove(remove(5, *names[:4]))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "InvalidRequest"
+    assert "below the minimum 3" in outcome.message
+    assert api.writes() == []
+    assert isinstance(provider(api, "3:10:asg-1").remove(remove(5, *names[:2])), Pending)
+
+
+def test_ALI_DEFECT_3_the_groups_own_minimum_counts_too() -> None:
+    api, names = world(3, least=2)
+    outcome = provider(api, "0:10:asg-1").remove(remove(3, *names[:2]))
+    assert isinstance(outcome, Failed)
+    assert "below the minimum 2" in outcome.message
+
+
+def test_a_removal_that_is_listed_late_is_no_reason_to_give_up_at_the_minimum() -> None:
+    api, names = world(2)
+    provider(api, "1:10:asg-1").remove(remove(2, names[0]))
+    api.set_state("asg-1", names[0], "InService")       # the list lags behind the group
+    with pytest.raises(Conflict):
+        provider(api, "1:10:asg-1").remove(remove(2, names[0]))
+    assert len(api.writes()) == 1
+
+
+def test_ALI_12_ALI_DEFECT_2_a_refusal_of_ess_is_told() -> None:
+    api, names = world(3)
+    api.trouble["remove"] = [refusal(InvalidRequest, "IncorrectCapacity.MinSize")]
+    outcome = provider(api).remove(remove(3, names[0]))
+    assert isinstance(outcome, Failed)
+    assert outcome.code == "IncorrectCapacity.MinSize"
+
+
+def test_ALI_DEFECT_2_partial_failure_is_reported_per_instance() -> None:
+    api, names = world(4)
+    locked = api.all["asg-1"].instances[names[1]]
+    api.all["asg-1"].instances[names[1]] = msgspec.structs.replace(locked, health_status="Locked")
+    asked = remove(4, *names[:3])
+    outcome = to_the_end(api, asked)
+    assert isinstance(outcome, Failed)
+    assert names[1] in outcome.message
+    assert "OperationDenied.Locked" in outcome.message
+    assert names[0] not in outcome.message
+    assert outcome.facts["removed"] == 2
+    assert sorted(api.all["asg-1"].instances) == sorted([names[1], names[3]])
+    for name, lives in ((names[0], False), (names[1], True)):
+        assert provider(api).release(remove(4, name)) is lives
+
+
+def test_ALI_DEFECT_2_a_lone_refusal_fails_at_once_with_its_code() -> None:
+    api, names = world(2)
+    locked = api.all["asg-1"].instances[names[0]]
+    api.all["asg-1"].instances[names[0]] = msgspec.structs.replace(locked, health_status="Locked")
+    outcome = provider(api).remove(remove(2, names[0]))
+    assert isinstance(outcome, Failed)
+    assert outcome.code == "OperationDenied.Locked"
+
+
+@pytest.mark.parametrize(("state", "more", "word"), [
+    ("Protected", {}, "protected"),
+    ("InService", {"creation_type": "Attached"}, "attached by hand"),
+])
+def test_what_a_person_keeps_is_kept_and_the_others_go(state: str, more: dict[str, str], word: str) -> None:
+    api, names = world(2)
+    kept = api.fill("asg-1", 1, state, **more)[0]
+    outcome = to_the_end(api, remove(3, names[0], kept))
+    assert isinstance(outcome, Failed)
+    assert word in outcome.message
+    assert outcome.facts["removed"] == 1
+    assert sorted(api.all["asg-1"].instances) == sorted([names[1], kept])
+    assert all(kept not in call for call in api.writes())
+
+
+def test_ALI_10_a_busy_group_is_to_be_asked_again() -> None:
+    api, names = world(3)
+    provider(api).remove(remove(3, names[0]))
+    with pytest.raises(Conflict):
+        provider(api).remove(remove(2, names[1]))
+    api.step()
+    assert isinstance(to_the_end(api, remove(2, names[1])), Done)
+
+
+def test_a_failed_removal_activity_is_told_with_its_code() -> None:
+    api, names = world(3)
+    asked = remove(3, names[0])
+    outcome = provider(api).remove(asked)
+    group = api.all["asg-1"]
+    group.activities[0] = msgspec.structs.replace(group.activities[0], status_code="Failed",
+                                                  error_code="IncorrectInstanceStatus", error_message="not now")
+    api.set_state("asg-1", names[0], "InService")
+    found = provider(api).poll(continued(asked, outcome))
+    assert isinstance(found, Failed)
+    assert found.code == "IncorrectInstanceStatus"
+    assert names[0] in found.message
+
+
+def test_a_vendor_that_says_done_and_does_nothing_is_not_believed_for_ever() -> None:
+    api, names = world(3)
+    asked = remove(3, names[0])
+    outcome = provider(api).remove(asked)
+    group = api.all["asg-1"]
+    group.activities[0] = msgspec.structs.replace(group.activities[0], status_code="Successful")
+    api.set_state("asg-1", names[0], "InService")
+    for _ in range(30):
+        if isinstance(outcome, Pending):
+            outcome = provider(api).poll(continued(asked, outcome))
+    assert isinstance(outcome, Failed)
+    assert "lists it still" in outcome.message
+    assert len(api.writes()) == 1
+
+
+def test_a_target_without_any_id_is_refused() -> None:
+    api, _ = world(1)
+    asked = remove(1, "i-1")
+    nameless = msgspec.structs.replace(asked.targets[0], instance="x", handle="")
+    outcome = provider(api).remove(msgspec.structs.replace(asked, targets=(nameless,)))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "InvalidRequest"
+
+
+def test_release_tells_what_is_still_there() -> None:
+    api, names = world(3)
+    assert provider(api).release(remove(3, names[0])) is True
+    provider(api).remove(remove(3, names[0]))
+    assert provider(api).release(remove(3, names[0])) is False
+    assert provider(api).release(remove(3, names[0], names[1])) is True
+    assert provider(api, "0:5:asg-1").release(remove(3, "i-gone")) is False
+
+
+def test_a_suspended_scale_in_is_respected() -> None:
+    api, names = world(3, more={"suspended_processes": ["ScaleIn"]})
+    outcome = provider(api).remove(remove(3, names[0]))
+    assert isinstance(outcome, Failed)
+    assert "ScaleIn" in outcome.message
+
+
+# Machines that never became nodes
+
+
+class Page(msgspec.Struct):
+    body: bytes
+    first: bool = True
+
+
+class Kube:
+    """A cluster with these provider ids."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids, self.down = ids, False
+
+    def list_pages(self, path: str, *, query: object = None) -> list[Page]:
+        assert path == "/api/v1/nodes"
+        if self.down:
+            raise Unavailable("no answer")
+        return [Page(json.dumps({"items": [{"spec": {"providerID": each}} for each in self.ids]}).encode())]
+
+
+def discard(size: int, *handles: str) -> Operation:
+    return remove(size, *handles, kind=Kind.DISCARD)
+
+
+def test_a_discard_asks_no_minimum_of_the_policy() -> None:
+    api, names = world(3)
+    assert isinstance(provider(api, "3:10:asg-1").remove(discard(3, names[0])), Pending)
+
+
+def test_a_discard_spares_what_has_joined_and_writes_nothing() -> None:
+    api, names = world(3)
+    kube = Kube("", "aws:///a/i-1", f"alicloud://cn-hangzhou.{names[0]}")
+    outcome = provider(api, kube=kube).remove(discard(3, names[0], names[1]))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Conflict"
+    assert names[0] in outcome.message
+    assert api.writes() == []
+    assert isinstance(provider(api, kube=kube).remove(discard(3, names[1])), Pending)
+
+
+def test_a_discard_waits_for_a_cluster_that_does_not_answer() -> None:
+    api, names = world(3)
+    kube = Kube()
+    kube.down = True
+    with pytest.raises(Transient):
+        provider(api, kube=kube).remove(discard(3, names[0]))
+    assert api.writes() == []
+
+
+def failed_growth(size: int, to_size: int, made: int = 0, **more: object) -> FakeApi:
+    api, _ = world(size, stock=made, **more)
+    api.scale("asg-1", "TotalCapacity", to_size, token="t", at_once=True, metadata={"outscaler/operation": "grow-1"})
+    api.step()
+    api.calls.clear()
+    return api
+
+
+def test_ALI_11_placeholders_are_discarded_by_lowering_the_desired_capacity() -> None:
+    api = failed_growth(2, 5)
+    handles = [each.handle for each in provider(api).observe(()).groups[0].instances if each.error]
+    assert handles == ["placeholder-asg-1-0", "placeholder-asg-1-1", "placeholder-asg-1-2"]
+    asked = discard(5, *handles)
+    for _ in range(2):
+        assert isinstance(provider(api).remove(asked), Done)
+    api.step()
+    assert api.writes() == ["scale asg-1 TotalCapacity 2 later"]
+    observed = provider(api).observe(()).groups[0]
+    assert observed.target == 2
+    assert all(each.error is None for each in observed.instances)
+    assert api.scaled_in == []
+
+
+def test_some_placeholders_are_discarded_once_however_often_it_is_asked() -> None:
+    api = failed_growth(2, 5)
+    for _ in range(3):
+        assert isinstance(provider(api).remove(discard(5, "placeholder-asg-1-0")), Done)
+    assert api.all["asg-1"].desired == 4
+
+
+def test_placeholders_never_cost_an_instance_that_came_after_all() -> None:
+    api = failed_growth(2, 5)
+    api.fill("asg-1", 2)
+    api.all["asg-1"].desired = 5        # ESS tried again by itself and got two
+    assert isinstance(provider(api).remove(discard(5, *(f"placeholder-asg-1-{n}" for n in range(3)))), Done)
+    api.step()
+    assert api.all["asg-1"].desired == 4
+    assert api.scaled_in == []
+
+
+def test_a_lost_answer_to_a_discard_lowers_once() -> None:
+    api = failed_growth(2, 5)
+    api.lost.add("scale")
+    asked = discard(5, "placeholder-asg-1-0", "placeholder-asg-1-1")
+    with pytest.raises(Transient):
+        provider(api).remove(asked)
+    assert isinstance(provider(api).remove(asked), Done)
+    assert api.all["asg-1"].desired == 3
+
+
+def test_placeholders_are_not_discarded_while_ess_tries_again_or_after_somebody_grew() -> None:
+    api = failed_growth(2, 5)
+    group = api.all["asg-1"]
+    group.activities.append(msgspec.structs.replace(group.activities[0], status_code="InProgress"))
+    with pytest.raises(Conflict):
+        provider(api).remove(discard(5, "placeholder-asg-1-0"))
+    group.activities.pop()
+    group.desired = 7
+    outcome = provider(api).remove(discard(5, "placeholder-asg-1-0"))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Conflict"
+    assert api.writes() == []
+
+
+def test_a_placeholder_of_another_group_is_refused() -> None:
+    api = failed_growth(2, 5)
+    outcome = provider(api).remove(discard(5, "placeholder-asg-2-0"))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "InvalidRequest"
+    assert api.writes() == []
+
+
+def test_release_of_placeholders_tells_whether_the_desired_capacity_was_lowered() -> None:
+    api = failed_growth(2, 5)
+    asked = discard(5, "placeholder-asg-1-0")
+    assert provider(api).release(asked) is True
+    provider(api).remove(asked)
+    assert provider(api).release(asked) is False
