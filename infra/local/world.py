@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import msgspec
 
@@ -35,7 +35,7 @@ from infra.local.aws import LocalAws
 from infra.local.aws_faults import Faults
 from infra.local.controllers import seed
 from infra.local.controllers.clock import ManualClock
-from infra.local.controllers.manager import ClusterSimulation, Pace
+from infra.local.controllers.manager import ClusterSimulation, Controller, Pace
 from infra.local.exporter import Exporter, Heard
 from infra.local.inline import inline
 from infra.local.invoke import Invocation, Invoker
@@ -64,6 +64,19 @@ class Death(msgspec.Struct):
     times: int
 
 
+class CloudBeside(Protocol):
+    """A vendor's emulated account beside the cluster (infra/local/alicloud/account.py)."""
+
+    def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
+        """Live on that clock; what makes the account's machines Nodes of the cluster."""
+
+    def start(self) -> None:
+        """Serve the account's API."""
+
+    def stop(self) -> None:
+        """Stop serving; harmless if it never began."""
+
+
 class LocalWorld:
     """A world with one cluster. A context manager; `aws` must be running and may be shared between worlds.
 
@@ -73,6 +86,7 @@ class LocalWorld:
     grain: virtual seconds between two looks of the controllers while nothing else happens.
     webhook: whether an emulated exporter posts the cluster's events to the webhook.
     forgetful: every invocation starts cold, as if the last process had died.
+    clouds: vendors' accounts beside the cluster, served on loopback while the world lives.
 
     Open to tests: clock, kube, server, cluster, queues, store, services (the emulated account), line (the way to the
     API server, of a quick world: `line.ask` decides what goes wrong with a request), invocations, metrics (lines that
@@ -81,7 +95,7 @@ class LocalWorld:
 
     def __init__(self, aws: LocalAws | None = None, *, quick: bool = False, name: str = "shop", start: float = START,
                  pace: Pace | None = None, seed: int = 0, grain: float = 5.0, webhook: bool = False,
-                 forgetful: bool = False) -> None:
+                 forgetful: bool = False, clouds: Sequence[CloudBeside] = ()) -> None:
         self.name, self.clock, self._grain, self.forgetful = name, ManualClock(start), grain, forgetful
         self.kube = ObjectStore(self.clock, seed=seed)
         self.services: FullServices | QuickServices = (
@@ -89,7 +103,9 @@ class LocalWorld:
         self._quick = isinstance(self.services, QuickServices)
         self.server = ApiServer(self.kube, tls=not self._quick)
         self.line = DirectLine(self.server, self.clock.advance)
-        self.cluster = ClusterSimulation(self.kube, self.clock, pace)
+        self._clouds = tuple(clouds)
+        more = [cloud.attach(self.clock, self.kube) for cloud in self._clouds]
+        self.cluster = ClusterSimulation(self.kube, self.clock, pace, more=more)
         self.queues = VirtualQueues(self.clock, deployment.queues())
         self.metrics: list[Json] = []
         self._account = Account(self.services, self.clock, self.line.dial if self._quick else open_line)
@@ -106,8 +122,10 @@ class LocalWorld:
     # -- life
 
     def start(self) -> None:
-        """Create the table, serve the cluster's API, store the secrets."""
+        """Create the table, serve the cluster's API and the clouds', store the secrets."""
         self._account.create()
+        for cloud in self._clouds:
+            cloud.start()
         if self._quick:
             self.server.stay_inside()
         else:
@@ -118,6 +136,8 @@ class LocalWorld:
     def close(self) -> None:
         """Stop serving and forget the table."""
         self._invoker.leave()
+        for cloud in self._clouds:
+            cloud.stop()
         self.server.stop()
         self._account.drop()
 

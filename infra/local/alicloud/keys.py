@@ -1,0 +1,103 @@
+"""Access keys, sessions, and what each may do: the account's RAM.
+
+A policy document is the one that a customer would attach (infra/alicloud/ram-policy.json is run through this), so that
+"least privilege" is tried and not claimed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import msgspec
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """One statement of a policy; patterns with `*`."""
+
+    allows: bool
+    actions: tuple[str, ...]
+    resources: tuple[str, ...]
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What may be done. An explicit Deny wins."""
+
+    statements: tuple[Statement, ...]
+
+    def allows(self, action: str, resource: str) -> bool:
+        """action: `ess:RemoveInstances`; resource: `acs:ess:region:account:scalinggroup/id`, or `*` where the vendor
+        knows no resource, which only a statement for all of them covers."""
+        fitting = [each for each in self.statements if _fits(each.actions, action) and _fits(each.resources, resource)]
+        return bool(fitting) and all(each.allows for each in fitting)
+
+
+def _fits(patterns: Sequence[str], name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def read_policy(text: str) -> Policy:
+    """A RAM policy document. Raises ValueError for what RAM would not take."""
+    document = json.loads(text)
+    if document.get("Version") != "1":
+        raise ValueError(f"Version {document.get('Version')!r}: RAM knows \"1\"")
+    return Policy(tuple(
+        Statement({"Allow": True, "Deny": False}[each["Effect"]], _many(each["Action"]), _many(each["Resource"]))
+        for each in document["Statement"]))
+
+
+def _many(value: str | list[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+@dataclass(slots=True)
+class Key:
+    """An access key, or a session's if it has a token. policy: None for all rights. expires: of a session."""
+
+    id: str
+    secret: str
+    policy: Policy | None = None
+    token: str = ""
+    expires: float = 0.0
+    active: bool = True
+
+
+@dataclass(slots=True)
+class Role:
+    """A RAM role. trusts: access key ids and OIDC provider ARNs that may take it."""
+
+    arn: str
+    trusts: frozenset[str]
+    policy: Policy | None = None
+    longest: float = 3600.0
+
+
+class Ring:
+    """All keys, roles and identity tokens of the account. identities: OIDC provider ARN -> tokens that are good."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, Key] = {}
+        self.roles: dict[str, Role] = {}
+        self.identities: dict[str, set[str]] = {}
+        self._sessions = 0
+
+    def add(self, id_: str, secret: str, policy: Policy | None = None) -> Key:
+        """A key that is good."""
+        self.keys[id_] = Key(id_, secret, policy)
+        return self.keys[id_]
+
+    def session(self, role: Role, expires: float) -> Key:
+        """A fresh session of a role."""
+        self._sessions += 1
+        number = f"{self._sessions:06d}"
+        made = Key(f"STS.local{number}", f"local-session-secret-{number}", role.policy,
+                   f"CAIS+local/session*{number}~token==", expires)
+        self.keys[made.id] = made
+        return made
+
+    def secrets(self) -> list[str]:
+        """Every text that nobody else may see."""
+        tokens = [token for held in self.identities.values() for token in held]
+        return [text for key in self.keys.values() for text in (key.secret, key.token) if text] + tokens

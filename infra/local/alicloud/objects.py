@@ -1,0 +1,185 @@
+"""What there is in an emulated account: groups, machines, activities, and what machines are made from.
+
+These are the mutable records of the emulation; only the engine (engine.py) and tests that set a scene change them. How
+they look over the wire is told elsewhere (shapes.py). Times are epoch seconds of the given clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+GONE_SOON = frozenset({"Removing", "Removing:Wait"})
+STATES = ("InService", "Pending", "Pending:Wait", "Protected", "Standby", "Stopped", "Removing", "Removing:Wait")
+RUNNING = frozenset({"InService", "Protected", "Standby"})
+
+
+class Times(msgspec.Struct, frozen=True):
+    """How long things take, seconds: a machine's creation and removal, until a creation fails, until ESS looks again
+    whether a group has as many machines as desired, until a group that is being deleted is gone."""
+
+    create: float = 40.0
+    remove: float = 20.0
+    fail: float = 10.0
+    check: float = 300.0
+    delete_group: float = 60.0
+
+
+class Fate(msgspec.Struct, frozen=True):
+    """What becomes of a machine that is asked for instead of running: the activity's error code and message. late: it
+    is there for a while and vanishes, as one that does not start."""
+
+    code: str
+    message: str = "the machine cannot be created"
+    late: bool = False
+
+
+NO_STOCK = Fate("OperationDenied.NoStock", "The requested resource is sold out in the specified zone.")
+QUOTA = Fate("QuotaExceed.ElasticQuota", "The number of vCPUs exceeds the quota of the account.")
+NOT_STARTING = Fate("InvalidImageId.NotFound", "The image of the scaling configuration does not exist.", late=True)
+
+
+@dataclass(slots=True)
+class Machine:
+    """An ECS instance in a scaling group. creation: AutoCreated, Attached or Managed. served: since when it runs; never
+    yet is infinity."""
+
+    id: str
+    group: str
+    zone: str
+    type: str
+    state: str
+    created: float
+    activity: str = ""
+    creation: str = "AutoCreated"
+    configuration: str = ""
+    spot: str = "NoSpot"
+    health: str = "Healthy"
+    fate: Fate | None = None
+    served: float = float("inf")
+
+
+@dataclass(slots=True)
+class Activity:
+    """A scaling activity. machines: what it makes or removes. waiting: its machines are held by a lifecycle hook.
+    trigger: APIs or Ess."""
+
+    id: str
+    group: str
+    grows: bool
+    wanted: int
+    started: float
+    due: float
+    trigger: str
+    cause: str
+    metadata: str = ""
+    status: str = "InProgress"
+    machines: list[str] = field(default_factory=list)
+    problems: list[Fate] = field(default_factory=list)
+    ignored: int = 0
+    ended: float | None = None
+    total_after: int = 0
+    waiting: bool = False
+    keeps: bool = False         # machines go to Stopped instead of away (RemovePolicy recycle)
+
+    @property
+    def running(self) -> bool:
+        """Not over."""
+        return self.status == "InProgress"
+
+
+@dataclass(slots=True)
+class Configuration:
+    """A scaling configuration. tags: key -> value, for its machines."""
+
+    id: str
+    group: str
+    types: tuple[str, ...]
+    disk: int = 40
+    spot: str = "NoSpot"
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Template:
+    """A launch template's version."""
+
+    id: str
+    version: int
+    type: str
+    disk: int = 40
+    spot: str = "NoSpot"
+    tags: dict[str, str] = field(default_factory=dict)
+    default: bool = True
+
+
+@dataclass(slots=True)
+class MachineType:
+    """An ECS instance type. memory: GiB; architecture: X86 or ARM."""
+
+    id: str
+    cpu: int
+    memory: float
+    architecture: str = "X86"
+    gpus: int = 0
+    gpu: str = ""
+
+    @property
+    def family(self) -> str:
+        """`ecs.g7.xlarge` -> `ecs.g7`."""
+        return self.id.rpartition(".")[0]
+
+
+@dataclass(slots=True)
+class Group:
+    """A scaling group. desired: None for one without that mode. hook_in, hook_out: seconds for which lifecycle hooks
+    hold machines that come and go. fates: of the next machines asked for. check_at: when ESS looks at it next."""
+
+    id: str
+    name: str
+    region: str
+    min: int
+    max: int
+    desired: int | None
+    zones: tuple[str, ...]
+    configuration: str = ""
+    template: str = ""
+    template_version: str = ""
+    overrides: tuple[str, ...] = ()
+    state: str = "Active"
+    kind: str = "ECS"
+    system_suspended: bool = False
+    suspended: set[str] = field(default_factory=set)
+    tags: dict[str, str] = field(default_factory=dict)
+    multi_zone: str = "PRIORITY"
+    hook_in: float = 0.0
+    hook_out: float = 0.0
+    machines: dict[str, Machine] = field(default_factory=dict)
+    activities: list[Activity] = field(default_factory=list)
+    fates: list[Fate] = field(default_factory=list)
+    check_at: float | None = None
+    gone_at: float | None = None
+
+    @property
+    def running(self) -> Activity | None:
+        """The activity in progress; a group has one at a time."""
+        return next((each for each in reversed(self.activities) if each.running), None)
+
+    def count(self, *states: str) -> int:
+        """Machines in these states."""
+        return sum(machine.state in states for machine in self.machines.values())
+
+    @property
+    def total(self) -> int:
+        """TotalCapacity: all machines but those in economical mode."""
+        return len(self.machines) - self.count("Stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A machine that is no more in its group. kept: it was detached and goes on running, and billing."""
+
+    machine: Machine
+    at: float
+    kept: bool

@@ -1,0 +1,330 @@
+"""The emulated ESS by itself: what it does with time, limits and odd requests (alicloud.md §3)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from infra.local.alicloud.actions import NEW, OLD, Actions, Sent
+from infra.local.alicloud.cloud import REGION, Cloud
+from infra.local.alicloud.faults import Throttle
+from infra.local.alicloud.front import Front
+from infra.local.alicloud.keys import Role
+from infra.local.alicloud.objects import NO_STOCK, NOT_STARTING, Group, Times
+from infra.local.alicloud.refusals import Refused
+from infra.local.alicloud.signing import Incoming
+from infra.local.controllers.clock import ManualClock
+
+START = 1_800_000_000.0
+
+
+class Bed:
+    """An account and its actions, without signatures and HTTP."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(START)
+        self.cloud = Cloud(self.clock, times=Times(create=40.0, remove=20.0, fail=10.0, check=300.0))
+        self.actions = Actions(self.cloud)
+
+    def call(self, action: str, version: str = NEW, /, **values: object) -> Any:
+        sent = {name.replace("_", "."): str(value) for name, value in {"RegionId": REGION, **values}.items()}
+        self.cloud.step()
+        return self.actions.find(version, action)(Sent(version, sent))
+
+    def refusal(self, action: str, version: str = NEW, /, **values: object) -> str:
+        with pytest.raises(Refused) as caught:
+            self.call(action, version, **values)
+        return caught.value.code
+
+    def scale(self, group: Group, value: int, kind: str = "TotalCapacity", **more: object) -> Any:
+        return self.call("ScaleWithAdjustment", ScalingGroupId=group.id, AdjustmentType=kind, AdjustmentValue=value,
+                         **{"SyncActivity": True, **more})
+
+    def scale_refusal(self, group: Group, value: object, kind: str = "TotalCapacity", **more: object) -> str:
+        return self.refusal("ScaleWithAdjustment", ScalingGroupId=group.id, AdjustmentType=kind,
+                            AdjustmentValue=value, **{"SyncActivity": True, **more})
+
+    def after(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.cloud.step()
+
+
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+def test_a_failed_activity_leaves_the_desired_number_and_ess_tries_again_later(bed: Bed) -> None:
+    group = bed.cloud.add_group("g")
+    bed.cloud.spoil(group.id, NO_STOCK, 2)
+    bed.scale(group, 2)
+    bed.after(10.0)
+    assert (group.activities[-1].status, group.desired, group.total) == ("Failed", 2, 0)
+    bed.after(299.0)
+    assert len(group.activities) == 1
+    bed.after(1.0 + 40.0)
+    assert [each.trigger for each in group.activities] == ["APIs", "Ess"]
+    assert group.count("InService") == 2
+
+
+def test_a_desired_number_that_is_only_changed_takes_effect_when_ess_looks(bed: Bed) -> None:
+    group = bed.cloud.add_group("g", size=3)
+    oldest = next(iter(group.machines))
+    assert bed.scale(group, 2, SyncActivity=False) == {"ActivityType": "CapacityChange"}
+    assert (group.desired, group.total) == (2, 3)
+    bed.after(300.0 + 20.0)
+    assert oldest not in group.machines
+    assert group.total == 2
+
+
+def test_values_beyond_the_bounds_are_clamped_without_a_word(bed: Bed) -> None:
+    group = bed.cloud.add_group("g", size=2, least=1, most=4, desired=False)
+    assert "ScalingActivityId" in bed.scale(group, 100, "QuantityChangeInCapacity")
+    bed.after(40.0)
+    assert group.total == 4
+    assert bed.scale_refusal(group, 1, "QuantityChangeInCapacity") == "IncorrectCapacity.MaxSize"
+    assert bed.scale_refusal(group, 4) == "IncorrectCapacity.NoChange"
+    bed.scale(group, 0)
+    bed.after(20.0)
+    assert group.total == 1
+    assert bed.scale_refusal(group, 0) == "IncorrectCapacity.MinSize"
+
+
+def test_an_absolute_number_below_what_exists_takes_machines_away_but_no_protected_ones(bed: Bed) -> None:
+    """What makes upstream's count dangerous (defect 4)."""
+    group = bed.cloud.add_group("g", size=3, desired=False)
+    first, second, third = group.machines
+    bed.cloud.set_state(first, "Protected")
+    bed.scale(group, 1)
+    bed.after(20.0)
+    assert list(group.machines) == [first]
+    assert {each.machine.id for each in bed.cloud.released} == {second, third}
+
+
+def test_one_token_is_one_order_and_not_another(bed: Bed) -> None:
+    group = bed.cloud.add_group("g")
+    first = bed.scale(group, 2, ClientToken="t")
+    bed.after(40.0)
+    assert bed.scale(group, 2, ClientToken="t") == first
+    assert len(group.activities) == 1
+    assert bed.scale_refusal(group, 3, ClientToken="t") == "IdempotentParameterMismatch"
+    assert bed.scale_refusal(group, 3, ClientToken="t" * 65) == "InvalidParameter"
+    assert bed.scale_refusal(group, 3, ClientToken="t\u00e9") == "InvalidParameter"
+
+
+def test_what_was_refused_may_be_asked_again_with_the_same_token(bed: Bed) -> None:
+    group = bed.cloud.add_group("g")
+    bed.scale(group, 1)
+    assert bed.scale_refusal(group, 2, ClientToken="t") == "ScalingActivityInProgress"
+    bed.after(40.0)
+    assert "ScalingActivityId" in bed.scale(group, 2, ClientToken="t")
+
+
+@pytest.mark.parametrize(("kind", "value"), [
+    ("TotalCapacity", -1), ("TotalCapacity", 2001), ("QuantityChangeInCapacity", 1001), ("Nonsense", 1),
+    ("TotalCapacity", "many")])
+def test_numbers_out_of_range_are_refused(bed: Bed, kind: str, value: object) -> None:
+    assert bed.scale_refusal(bed.cloud.add_group("g", most=2000), value, kind) == "InvalidParameter"
+
+
+def test_a_plan_only_changes_nothing(bed: Bed) -> None:
+    group = bed.cloud.add_group("g")
+    assert "PlanResult" in bed.scale(group, 3, ExecutionMode="PlanOnly")
+    assert (group.desired, group.activities) == (0, [])
+
+
+@pytest.mark.parametrize("state", ["Inactive", "Deleting", "suspended"])
+def test_a_group_that_is_off_takes_no_orders(bed: Bed, state: str) -> None:
+    group = bed.cloud.add_group("g", size=1)
+    if state == "suspended":
+        group.system_suspended = True
+    else:
+        group.state = state
+    assert bed.scale_refusal(group, 2) == "IncorrectScalingGroupStatus"
+    assert bed.refusal("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=next(iter(group.machines))) == \
+        "IncorrectScalingGroupStatus"
+
+
+def test_a_suspended_process_rejects_the_activity_and_not_the_call(bed: Bed) -> None:
+    group = bed.cloud.add_group("g", size=1)
+    group.suspended.add("ScaleOut")
+    made = bed.scale(group, 2)
+    found = bed.call("DescribeScalingActivities", ScalingActivityIds_1=made["ScalingActivityId"])["ScalingActivities"]
+    assert [each["StatusCode"] for each in found] == ["Rejected"]
+    assert group.total == 1
+
+
+def test_a_machine_that_does_not_start_is_there_for_a_while_and_vanishes(bed: Bed) -> None:
+    group = bed.cloud.add_group("g")
+    bed.cloud.spoil(group.id, NOT_STARTING)
+    bed.scale(group, 1)
+    assert group.count("Pending") == 1
+    bed.after(40.0)
+    assert not group.machines
+    assert (group.activities[-1].status, group.activities[-1].problems) == ("Failed", [NOT_STARTING])
+
+
+def test_stock_is_counted_down_and_comes_back_with_a_released_machine(bed: Bed) -> None:
+    group = bed.cloud.add_group("g")
+    place = ("ecs.g7.xlarge", "cn-hangzhou-i")
+    bed.cloud.stock[place] = 1
+    bed.scale(group, 2)
+    bed.after(40.0)
+    assert (group.activities[-1].status, bed.cloud.stock[place]) == ("Warning", 0)
+    bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=next(iter(group.machines)))
+    bed.after(20.0)
+    assert bed.cloud.stock[place] == 1
+
+
+def test_instances_attached_by_hand_are_only_let_go(bed: Bed) -> None:
+    group = bed.cloud.add_group("g", size=0, desired=False)
+    attached, = bed.cloud.add_machines(group.id, 1, creation="Attached")
+    bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=attached)
+    bed.after(20.0)
+    assert [(each.machine.id, each.kept) for each in bed.cloud.released] == [(attached, True)]
+
+
+def test_economical_mode_keeps_a_stopped_machine_that_counts_no_more(bed: Bed) -> None:
+    group = bed.cloud.add_group("g", size=2, desired=False)
+    first = next(iter(group.machines))
+    bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=first, RemovePolicy="recycle")
+    bed.after(20.0)
+    assert group.machines[first].state == "Stopped"
+    told = bed.call("DescribeScalingGroups", ScalingGroupIds_1=group.id)["ScalingGroups"][0]
+    assert (told["TotalCapacity"], told["TotalInstanceCount"], told["StoppedCapacity"]) == (1, 2, 1)
+
+
+def test_one_invalid_instance_rejects_all_unless_it_may_be_ignored(bed: Bed) -> None:
+    group = bed.cloud.add_group("g", size=3)
+    first, second, _ = group.machines
+    bed.cloud.set_state(second, "Protected")
+    ids = {"InstanceIds_1": first, "InstanceIds_2": second, "InstanceIds_3": "i-unknown"}
+    assert bed.refusal("RemoveInstances", ScalingGroupId=group.id, **ids) == "IncorrectInstanceStatus"
+    made = bed.call("RemoveInstances", ScalingGroupId=group.id, IgnoreInvalidInstance="true", **ids)
+    assert [each["Code"] for each in made["IgnoredInstances"]] == [
+        "IncorrectInstanceStatus", "InvalidInstanceId.NotFound"]
+    bed.after(20.0)
+    assert (group.activities[-1].status, group.desired) == ("Warning", 2)
+
+
+def test_a_removal_may_leave_the_desired_number_and_is_made_good(bed: Bed) -> None:
+    group = bed.cloud.add_group("g", size=2)
+    bed.call("RemoveInstances", ScalingGroupId=group.id, InstanceIds_1=next(iter(group.machines)),
+             DecreaseDesiredCapacity="false")
+    bed.after(20.0)
+    assert (group.desired, group.total) == (2, 1)
+    bed.after(300.0 + 40.0)
+    assert group.total == 2
+
+
+@pytest.mark.parametrize(("action", "most"), [
+    ("DescribeScalingGroups", 50), ("DescribeScalingConfigurations", 50), ("DescribeScalingInstances", 100)])
+def test_pages_have_their_limits(bed: Bed, action: str, most: int) -> None:
+    assert bed.call(action, PageSize=most)["PageSize"] == most
+    assert bed.call(action)["PageSize"] == 10
+    for size in (0, most + 1):
+        assert bed.refusal(action, PageSize=size) == "InvalidParameter"
+    assert bed.refusal(action, PageNumber=0) == "InvalidParameter"
+
+
+def test_ids_have_their_limits_and_names_of_their_version(bed: Bed) -> None:
+    group = bed.cloud.add_group("g", size=3)
+    many = {f"ScalingGroupIds_{number}": "asg-x" for number in range(1, 22)}
+    assert bed.refusal("DescribeScalingGroups", **many) == "InvalidParameter"
+    bed.cloud.add_group("other")
+    assert bed.call("DescribeScalingGroups", OLD, ScalingGroupId_1=group.id)["TotalCount"] == 1
+    assert bed.call("DescribeScalingInstances", OLD, ScalingGroupId=group.id)["TotalCount"] == 3
+    assert bed.refusal("DescribeScalingInstances", OLD, PageSize=51) == "InvalidParameter"
+
+
+def test_activities_are_asked_for_by_group_or_by_id_newest_first(bed: Bed) -> None:
+    group = bed.cloud.add_group("g")
+    for size in (1, 2):
+        bed.scale(group, size)
+        bed.after(40.0)
+    found = bed.call("DescribeScalingActivities", ScalingGroupId=group.id)["ScalingActivities"]
+    assert [each["ScalingActivityId"] for each in found] == [each.id for each in reversed(group.activities)]
+    assert bed.refusal("DescribeScalingActivities") == "InvalidParameter"
+    assert bed.refusal("DescribeScalingActivities", ScalingGroupId=group.id, ScalingActivityIds_1="asa-1") == \
+        "InvalidParameter"
+    assert bed.call("DescribeScalingActivities", ScalingGroupId=group.id, StatusCode="Failed")["TotalCount"] == 0
+
+
+def test_another_region_and_another_api_have_nothing(bed: Bed) -> None:
+    bed.cloud.add_group("g", size=1)
+    assert bed.call("DescribeScalingGroups", RegionId="cn-beijing")["TotalCount"] == 0
+    assert bed.refusal("DescribeScalingGroups", "2014-05-26") == "InvalidAction.NotFound"
+    assert bed.refusal("DescribeScalingGroups", RegionId="") == "MissingRegionId"
+
+
+def test_what_is_listed_may_be_some_seconds_old_while_activities_are_not(bed: Bed) -> None:
+    group = bed.cloud.add_group("g", desired=False)
+    bed.cloud.lag = 10.0
+    bed.cloud.step()
+    made = bed.scale(group, 2, "QuantityChangeInCapacity")
+    seen = []
+    for _ in range(4):
+        seen.append(bed.call("DescribeScalingInstances", ScalingGroupId=group.id)["TotalCount"])
+        assert bed.call("DescribeScalingActivities", ScalingActivityIds_1=made["ScalingActivityId"])["TotalCount"] == 1
+        bed.after(5.0)
+    assert seen == [0, 0, 2, 2]
+
+
+def test_a_removal_of_nothing_that_is_there_is_refused_or_does_nothing(bed: Bed) -> None:
+    group = bed.cloud.add_group("g", size=1)
+    nothing = {"ScalingGroupId": group.id, "InstanceIds_1": "i-unknown", "IgnoreInvalidInstance": "true"}
+    assert bed.refusal("RemoveInstances", **nothing) == "InvalidInstanceId.NotFound"
+    bed.cloud.takes_empty_removals = True
+    made = bed.call("RemoveInstances", **nothing)
+    assert [each["InstanceId"] for each in made["IgnoredInstances"]] == ["i-unknown"]
+    bed.after(20.0)
+    assert (group.total, group.desired, group.activities[-1].status) == (1, 1, "Warning")
+
+
+def test_calls_beyond_the_rate_are_told_when_to_come_back() -> None:
+    clock = ManualClock(START)
+    throttle = Throttle(clock)
+    throttle.limits["A"] = (2, 10.0)
+    throttle.count("A")
+    clock.advance(4.0)
+    throttle.count("A")
+    throttle.count("B")
+    with pytest.raises(Refused) as caught:
+        throttle.count("A")
+    assert (caught.value.code, caught.value.status, caught.value.retry_after) == ("Throttling.User", 400, 6000)
+    clock.advance(6.0)
+    throttle.count("A")
+
+
+def test_sts_gives_sessions_of_a_length_it_allows_and_metadata_are_served_in_both_spellings() -> None:
+    front = Front(Cloud(ManualClock(START)))
+    front.ring.roles["acs:ram::1:role/r"] = Role("acs:ram::1:role/r", frozenset({"provider"}))
+    front.ring.identities["provider"] = {"token"}
+    front.metadata.role = "acs:ram::1:role/r"
+
+    def sts(seconds: str, token: str = "token") -> dict[str, Any]:
+        query = ("/?Action=AssumeRoleWithOIDC&Version=2015-04-01&RoleSessionName=s&RoleArn=acs:ram::1:role/r"
+                 f"&OIDCProviderArn=provider&OIDCToken={token}&DurationSeconds={seconds}")
+        made: dict[str, Any] = json.loads(front.handle(Incoming("POST", query, {})).body)
+        return made
+
+    assert sts("900")["Credentials"]["Expiration"] == "2027-01-15T08:15:00Z"
+    assert sts("899")["Code"] == sts("3601")["Code"] == "InvalidParameter.DurationSeconds"
+    assert sts("900", "abc")["Code"] == "InvalidParameter.OIDCToken"
+    for spelling in ("ram", "Ram"):
+        path = f"/latest/meta-data/{spelling}/security-credentials/"
+        assert front.handle(Incoming("GET", path, {})).body == b"r\n"
+        assert json.loads(front.handle(Incoming("GET", f"{path}r", {})).body)["Code"] == "Success"
+    assert front.handle(Incoming("GET", "/latest/meta-data/region-id", {})).body == REGION.encode()
+    front.metadata.hardened = True
+    assert front.handle(Incoming("GET", "/latest/meta-data/region-id", {})).status == 403
+
+
+def test_an_unsigned_call_is_refused_in_the_form_of_the_vendor() -> None:
+    answer = Front(Cloud(ManualClock(START))).handle(
+        Incoming("POST", "/?Action=DescribeScalingGroups&Version=2022-02-22", {"host": "ess.local"}))
+    body = json.loads(answer.body)
+    assert (answer.status, body["Code"], body["HostId"]) == (400, "IncompleteSignature", "ess.local")
+    assert {"RequestId", "Message", "Recommend"} <= body.keys()

@@ -1,0 +1,110 @@
+"""How the account's instances become Nodes of a simulated cluster, and whose Nodes are left alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.local.alicloud.cloud import Cloud
+from infra.local.alicloud.joining import TAG, Joining, Ways
+from infra.local.alicloud.orders import Orders, Removal
+from infra.local.controllers.clock import ManualClock
+from infra.local.controllers.manager import ClusterSimulation
+from infra.local.kube.objects import KubeObject
+from infra.local.kube.store import ObjectStore
+
+
+class Bed:
+    """A cluster and an account, moved together."""
+
+    def __init__(self, ways: Ways | None = None) -> None:
+        self.clock = ManualClock(1_800_000_000.0)
+        self.store = ObjectStore(self.clock)
+        self.cloud = Cloud(self.clock)
+        self.cluster = ClusterSimulation(
+            self.store, self.clock, more=[Joining(self.cloud, self.store, self.clock, ways)])
+
+    def after(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.cluster.step()
+
+    def nodes(self) -> dict[str, KubeObject]:
+        return {node["metadata"]["name"]: node for node in self.store.list("nodes")}
+
+
+def test_an_instance_becomes_a_ready_node_some_time_after_it_runs() -> None:
+    bed = Bed(Ways(boot=30.0))
+    group = bed.cloud.add_group("g")
+    group.desired, group.check_at = 1, bed.clock()
+    bed.after(0.0)
+    bed.after(40.0)
+    machine, = group.machines.values()
+    assert machine.state == "InService"
+    assert not bed.nodes()
+    bed.after(30.0)
+    assert "taints" in bed.nodes()[machine.id]["spec"]
+    bed.after(20.0)
+    node = bed.nodes()[machine.id]
+    assert {"type": "Ready", "status": "True"}.items() <= node["status"]["conditions"][-1].items()
+    assert node["spec"] == {"providerID": f"cn-hangzhou.{machine.id}"}
+
+
+def test_labels_capacity_and_taints_are_those_of_the_machine_and_its_pool() -> None:
+    bed = Bed(Ways(prefix="alicloud://", reserve={"cpu": "100m", "memory": "1Gi"}))
+    group = bed.cloud.add_group("gpu", size=1, types=("ecs.gn6i-c4g1.xlarge",), zones=("cn-hangzhou-k",), tags={
+        f"{TAG}label/team": "vision", f"{TAG}taint/dedicated": "gpu:NoSchedule", "owner": "nobody"})
+    bed.after(0.0)
+    (name, node), = bed.nodes().items()
+    labels = node["metadata"]["labels"]
+    assert node["spec"]["providerID"] == f"alicloud://cn-hangzhou.{name}"
+    assert (labels["topology.kubernetes.io/zone"], labels["kubernetes.io/arch"], labels["team"]) == (
+        "cn-hangzhou-k", "amd64", "vision")
+    assert labels["aliyun.accelerator/nvidia_name"] == "NVIDIA-T4"
+    assert "owner" not in labels
+    assert {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"} in node["spec"]["taints"]
+    assert node["status"]["capacity"]["nvidia.com/gpu"] == "1"
+    assert (node["status"]["capacity"]["cpu"], node["status"]["allocatable"]["cpu"]) == ("4", "3900m")
+    assert node["status"]["allocatable"]["memory"] == f"{14 * 2**20}Ki"
+    assert group.machines[name].type == "ecs.gn6i-c4g1.xlarge"
+
+
+def test_an_arm_machine_is_an_arm_node() -> None:
+    bed = Bed()
+    bed.cloud.add_group("arm", size=1, types=("ecs.g8y.xlarge",))
+    bed.after(0.0)
+    node, = bed.nodes().values()
+    assert node["metadata"]["labels"]["kubernetes.io/arch"] == "arm64"
+
+
+@pytest.mark.parametrize("how", ["vanish", "delete"])
+def test_the_node_of_a_released_instance_goes_and_no_other(how: str) -> None:
+    bed = Bed()
+    bed.store.create("nodes", {"metadata": {"name": "of-another-provider"}, "spec": {"providerID": "kind://x"}})
+    group = bed.cloud.add_group("g", size=2)
+    bed.after(0.0)
+    first, second = group.machines
+    if how == "vanish":
+        bed.cloud.vanish(first)
+        gone = {first}
+    else:
+        bed.cloud.delete_group(group.id)
+        gone = {first, second}
+    bed.after(60.0)
+    assert set(bed.nodes()) == {first, second, "of-another-provider"} - gone
+
+
+def test_the_node_of_a_detached_instance_stays() -> None:
+    bed = Bed()
+    group = bed.cloud.add_group("g", desired=False)
+    attached, = bed.cloud.add_machines(group.id, 1, creation="Attached")
+    bed.after(0.0)
+    Orders(bed.cloud).remove(Removal(group.id, (attached,)))
+    bed.after(20.0)
+    assert not group.machines
+    assert set(bed.nodes()) == {attached}
+
+
+def test_machines_of_another_cluster_do_not_join() -> None:
+    bed = Bed(Ways(never=frozenset({"asg-bp1local00000001"})))
+    bed.cloud.add_group("theirs", size=3)
+    bed.after(600.0)
+    assert not bed.nodes()

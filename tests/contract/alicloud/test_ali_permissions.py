@@ -1,0 +1,111 @@
+"""infra/alicloud: the RAM policy holds exactly the actions that are used, and with it alone everything works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done, Failed
+from chalicelib.providers.alicloud.credentials import of_this_process
+from chalicelib.providers.errors import Unauthorized
+from infra.local.alicloud.front import Logged
+from infra.local.alicloud.keys import Policy, Role, read_policy
+from infra.local.alicloud.objects import NO_STOCK
+from tests.contract.alicloud.scene import drive, order, seen
+from tests.contract.benches.alicloud import AlicloudBench
+
+FOLDER = Path(__file__).parents[3] / "infra" / "alicloud"
+ROLE_ARN = "acs:ram::1000000000000001:role/outscaler"
+
+
+def policy(name: str) -> Policy:
+    return read_policy((FOLDER / name).read_text())
+
+
+def actions(held: Policy) -> set[str]:
+    return {action for statement in held.statements for action in statement.actions}
+
+
+@pytest.fixture
+def bench() -> Iterator[AlicloudBench]:
+    of_this_process.cache_clear()
+    with AlicloudBench() as made:
+        made.server.ring.keys[made.key_id].policy = policy("ram-policy.json")
+        yield made
+    of_this_process.cache_clear()
+
+
+def everything(bench: AlicloudBench) -> list[Logged]:
+    """All that this provider ever does; the calls that it made."""
+    group = bench.add_group("g", size=2)
+    template = bench.cloud.add_group("from-template", template=True)
+    bench.bind(template.id, 0, 5)
+    assert not seen(bench, group).template_error
+    assert not seen(bench, template.id).template_error
+    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 2, 3, op="a-0123456789abcdef")), Done)
+    bench.cloud.spoil(group, NO_STOCK, 1)
+    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 3, 4, op="b-0123456789abcdef")), Failed)
+    broken = [each.handle for each in seen(bench, group).instances if each.error]
+    assert isinstance(drive(bench, order(bench, Kind.DISCARD, group, 4, 3, *broken, op="c-0123456789abcdef")), Done)
+    first = bench.machines(group)[0]
+    operation = order(bench, Kind.REMOVE, group, 3, 2, first, op="d-0123456789abcdef")
+    assert bench.provider().release(operation)
+    assert isinstance(drive(bench, operation), Done)
+    bench.cloud.groups[group].desired = 4
+    assert isinstance(drive(bench, order(bench, Kind.SHRINK, group, 4, 2, op="e-0123456789abcdef")), Done)
+    return bench.look()
+
+
+def test_the_ram_policy_holds_exactly_the_actions_that_are_used_and_suffices(bench: AlicloudBench) -> None:
+    calls = everything(bench)
+    assert not [call.line for call in calls if call.code == "Forbidden.RAM"]
+    assert {call.permission for call in calls} == actions(policy("ram-policy.json"))
+
+
+@pytest.mark.parametrize("missing", sorted(actions(policy("ram-policy.json"))))
+def test_each_action_of_the_ram_policy_is_needed(bench: AlicloudBench, missing: str) -> None:
+    held = policy("ram-policy.json")
+    fewer = tuple(msgspec.structs.replace(each, actions=tuple(name for name in each.actions if name != missing))
+                  for each in held.statements)
+    bench.server.ring.keys[bench.key_id].policy = Policy(fewer)
+    with pytest.raises((AssertionError, Unauthorized)):
+        everything(bench)
+    assert [call for call in bench.server.log if call.permission == missing and call.code == "Forbidden.RAM"]
+
+
+def test_changes_are_allowed_to_scaling_groups_only_and_can_be_narrowed_to_some() -> None:
+    document = json.loads((FOLDER / "ram-policy.json").read_text())
+    reads, writes = document["Statement"]
+    assert {name.partition(":")[2].startswith("Describe") for name in reads["Action"]} == {True}
+    assert writes["Resource"] == "acs:ess:*:*:scalinggroup/*"
+    writes["Resource"] = ["acs:ess:cn-hangzhou:1000000000000001:scalinggroup/asg-ours"]
+    narrowed = read_policy(json.dumps(document))
+    account = "acs:ess:cn-hangzhou:1000000000000001:scalinggroup"
+    assert narrowed.allows("ess:RemoveInstances", f"{account}/asg-ours")
+    assert not narrowed.allows("ess:RemoveInstances", f"{account}/asg-theirs")
+
+
+def test_a_key_that_may_only_take_a_role_suffices_where_the_role_has_the_policy(bench: AlicloudBench) -> None:
+    key = bench.server.ring.keys[bench.key_id]
+    key.policy = policy("assume-role-policy.json")
+    bench.server.ring.roles[ROLE_ARN] = Role(ROLE_ARN, frozenset({bench.key_id}), policy("ram-policy.json"))
+    bench.settings["roleArn"] = ROLE_ARN
+    calls = everything(bench)
+    assert {call.permission for call in calls if call.key == bench.key_id} == {"sts:AssumeRole"}
+    assert not [call.line for call in calls if call.code == "Forbidden.RAM"]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("trust-access-key.json", "RAM"), ("trust-oidc.json", "Federated")])
+def test_the_examples_of_trust_name_one_principal_and_no_more(name: str, kind: str) -> None:
+    document = json.loads((FOLDER / name).read_text())
+    [statement] = document["Statement"]
+    assert (statement["Effect"], statement["Action"]) == ("Allow", "sts:AssumeRole")
+    [principal] = statement["Principal"][kind]
+    assert principal.startswith("acs:ram::1000000000000001:")
+    if kind == "Federated":
+        assert set(statement["Condition"]["StringEquals"]) == {"oidc:aud", "oidc:iss", "oidc:sub"}

@@ -1,0 +1,145 @@
+"""Random lives of a group over the wire: whatever gets lost, refused or sold out, only what was planned happens.
+
+Each step may be met by lost answers, broken bodies, throttling, refusals for a moment, sold-out machines, machines that
+vanish; each provider is new, as after a cold start, and each message may come twice.
+"""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Outcome, Pending
+from chalicelib.providers.errors import Conflict, Throttled, Transient
+from infra.local.alicloud.faults import Fault
+from infra.local.alicloud.objects import NO_STOCK, NOT_STARTING, QUOTA, Times
+from tests.contract.alicloud.scene import ask, order, seen
+from tests.contract.benches.alicloud import AlicloudBench
+
+_FAULTS = (Fault.LOST_ANSWER, Fault.LOST_ANSWER, Fault.CUT_OFF, Fault.SERVER_ERROR, Fault.HANGS_UP, Fault.WEB_PAGE,
+           Fault.THROTTLED, Fault.THROTTLED_FOR, Fault.CONFLICT, Fault.OLD_TIME)
+_MOST = 12
+
+
+class Life:
+    """A group, its neighbour that nobody may touch, and what has been planned so far."""
+
+    def __init__(self, seed: int, lag: float = 0.0) -> None:
+        self.dice = random.Random(seed)
+        check = self.dice.choice((7200.0, 7200.0, 45.0))
+        self.bench = AlicloudBench(desired=self.dice.random() < 0.5, prefix=self.dice.choice(("", "alicloud://")),
+                                   times=Times(check=check))
+        self.bench.cloud.takes_empty_removals = self.dice.random() < 0.5
+        self.group = self.bench.add_group("g", size=self.dice.randint(0, 3), most=_MOST)
+        self.other = self.bench.add_group("other", size=2)
+        self.held = self.bench.cloud.groups[self.group]
+        self.bench.cloud.lag = lag
+        self.bench.cloud.step()
+        self.held.hook_in, self.held.hook_out = (self.dice.choice((0.0, 0.0, 60.0)) for _ in range(2))
+        self.doomed: set[str] = set()       # whose end was planned, by us or by fate
+        self.ops = 0
+
+    def live(self, steps: int) -> None:
+        neighbour = self.bench.machines(self.other)
+        with self.bench:
+            for _ in range(steps):
+                self.dice.choice((self._grow, self._grow, self._remove, self._discard, self._vanish))()
+                self._check()
+            assert self.bench.machines(self.other) == neighbour
+
+    # -- what happens
+
+    def _order(self, kind: Kind, start: int, end: int, *handles: str) -> Operation:
+        self.ops += 1
+        return order(self.bench, kind, self.group, start, end, *handles, op=f"{kind}-{self.ops:04d}-0123456789")
+
+    def _grow(self) -> None:
+        start = seen(self.bench, self.group).target
+        if start >= _MOST:
+            return
+        if self.dice.random() < 0.3:
+            fate = self.dice.choice((NO_STOCK, QUOTA, NOT_STARTING))
+            self.bench.cloud.spoil(self.group, fate, self.dice.randint(1, 3))
+        operation = self._order(Kind.GROW, start, min(_MOST, start + self.dice.randint(1, 4)))
+        before, outcome = len(self.held.machines), self._drive(operation)
+        asked = operation.to_size - (operation.from_size if self.held.desired is None else min(before, start))
+        ours = [each for each in self.held.activities if f'"{operation.id}"' in each.metadata]
+        assert len(ours) <= 1
+        assert sum(len(each.machines) for each in ours) <= asked
+        self.bench.calm()
+        self._catch_up()
+        if isinstance(outcome, Done) and before == start:
+            assert seen(self.bench, self.group).target == operation.to_size
+
+    def _remove(self) -> None:
+        observed = seen(self.bench, self.group)
+        there = [each.handle for each in observed.instances if each.node and not each.error]
+        there = [each for each in there if each in self.bench.machines(self.group)]
+        chosen = self.dice.sample(there, k=min(len(there), self.dice.randint(1, 3)))
+        if chosen:
+            self.doomed |= set(chosen)
+            outcome = self._drive(self._order(Kind.REMOVE, observed.target, observed.target - len(chosen), *chosen))
+            if isinstance(outcome, Done):
+                self.bench.settle(300.0)
+                assert not set(chosen) & set(self.held.machines)
+
+    def _discard(self) -> None:
+        observed = seen(self.bench, self.group)
+        broken = [each.handle for each in observed.instances if each.error]
+        if broken:
+            there = set(self.held.machines)
+            self._drive(self._order(Kind.DISCARD, observed.target, observed.target - len(broken), *broken))
+            assert {each for each in there if each not in self.held.machines} <= self.doomed | self._failed()
+
+    def _vanish(self) -> None:
+        if self.held.machines and self.dice.random() < 0.5:
+            lost = self.dice.choice(sorted(self.held.machines))
+            self.doomed.add(lost)
+            self.bench.cloud.vanish(lost)
+
+    def _catch_up(self) -> None:
+        """A query shows by now what was the case at the end of the last step."""
+        self.bench.settle(2.0 * self.bench.cloud.lag)
+
+    def _drive(self, operation: Operation) -> Outcome:
+        """To the end; faults while it lasts, and now and then the first message once more."""
+        for _ in range(self.dice.randint(0, 4)):
+            self.bench.server.faults.next(self.dice.choice(_FAULTS), on=self.dice.choice(("any", "write", "read")))
+        first = operation
+        for _ in range(200):
+            if self.dice.random() < 0.1:
+                operation = first           # the message came twice; what the step had noted is lost
+            try:
+                outcome = ask(self.bench.provider(), operation)
+            except (Conflict, Throttled, Transient) as error:
+                self.bench.settle(max(10.0, error.retry_after))
+                continue
+            if not isinstance(outcome, Pending):
+                self.bench.server.faults.clear()
+                return outcome
+            operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+            self.bench.settle(max(1.0, outcome.after))
+        raise AssertionError(f"{first.kind} is not over: {self.bench.calls()[-10:]}")
+
+    # -- what must always hold
+
+    def _failed(self) -> set[str]:
+        return {each.machine.id for each in self.bench.cloud.released if each.machine.fate is not None}
+
+    def _check(self) -> None:
+        assert self.held.total <= _MOST
+        gone = {each.machine.id for each in self.bench.cloud.released}
+        assert gone <= self.doomed | self._failed(), f"nobody planned that {gone - self.doomed} should go"
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ALI_DEFECT_6_nothing_is_bought_twice_and_nobody_goes_who_was_not_named(seed: int) -> None:
+    Life(seed).live(8)
+
+
+@pytest.mark.parametrize("seed", [100, 101, 106, 114, 116, 142])   # the last four find a client without tokens
+def test_ALI_DEFECT_5_nor_while_what_ess_lists_is_ten_seconds_old(seed: int) -> None:
+    Life(seed, lag=10.0).live(8)

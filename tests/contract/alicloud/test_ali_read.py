@@ -1,0 +1,186 @@
+"""Reading through ESS over the wire: pages, groups that are off, text for numbers, both spellings of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done
+from chalicelib.providers.errors import ProviderError, Transient
+from infra.local.alicloud.faults import Fault
+from infra.local.alicloud.front import Front
+from infra.local.alicloud.shapes import older
+from infra.local.alicloud.signing import Incoming
+from tests.contract.alicloud.scene import drive, order, seen
+from tests.contract.benches.alicloud import AlicloudBench
+
+
+@pytest.fixture
+def bench() -> Iterator[AlicloudBench]:
+    with AlicloudBench() as made:
+        yield made
+
+
+def test_ALI_7_all_pages_of_137_instances_are_read(bench: AlicloudBench) -> None:
+    group = bench.add_group("g", size=137, most=200)
+    assert len(seen(bench, group).instances) == 137
+    assert sum(call.action == "DescribeScalingInstances" for call in bench.look()) == 3
+
+
+@pytest.mark.parametrize("fault", [Fault.CUT_OFF, Fault.SERVER_ERROR, Fault.WEB_PAGE])
+def test_ALI_7_a_page_that_fails_fails_the_group_and_never_makes_it_smaller(
+        bench: AlicloudBench, fault: Fault) -> None:
+    group, other = bench.add_group("g", size=137, most=200), bench.add_group("other", size=1)
+    provider, nodes, front = bench.provider(), bench.nodes(), bench.server.front
+    handle = front.handle
+
+    def on_second_page(incoming: Incoming) -> object:
+        if "PageNumber=2" in incoming.target:
+            front.faults.next(fault, on="DescribeScalingInstances")
+        return handle(incoming)
+
+    front.handle = on_second_page  # type: ignore[method-assign, assignment]
+    found = {each.id: each for each in provider.observe(nodes).groups}
+    assert found[group].error
+    assert not found[group].instances
+    assert not found[other].error
+
+
+def test_ALI_7_when_the_groups_themselves_cannot_be_read_nothing_is_seen(bench: AlicloudBench) -> None:
+    bench.add_group("g", size=1)
+    provider, nodes = bench.provider(), bench.nodes()
+    bench.server.faults.next(Fault.CUT_OFF, on="DescribeScalingGroups", times=-1)
+    with pytest.raises(Transient):
+        provider.observe(nodes)
+
+
+@pytest.mark.parametrize("prefix", ["", "alicloud://"])
+def test_ALI_6_ALI_DEFECT_10_instances_are_spelled_as_the_cluster_spells_them(prefix: str) -> None:
+    with AlicloudBench(prefix=prefix) as bench:
+        group = bench.add_group("g", size=2)
+        bench.cloud.add_machines(group, 1, state="Pending")
+        spelled = [each.id for each in seen(bench, group).instances]
+        assert {node.provider_id for node in bench.nodes()} < set(spelled)
+        assert all(each.startswith(f"{prefix}cn-hangzhou.i-") for each in spelled)
+
+
+def test_ALI_DEFECT_9_an_instance_that_ess_lists_late_is_found_when_it_does(bench: AlicloudBench) -> None:
+    group = bench.add_group("g", size=1)
+    assert len(seen(bench, group).instances) == 1
+    bench.cloud.add_machines(group, 1)
+    assert len(seen(bench, group).instances) == 2
+
+
+def test_ALI_DEFECT_11_leaving_and_stopped_instances_are_told_apart(bench: AlicloudBench) -> None:
+    group = bench.add_group("g", size=3)
+    first, second, third = bench.machines(group)
+    bench.cloud.set_state(first, "Removing")
+    bench.cloud.set_state(second, "Stopped")
+    states = {each.handle: each.state for each in seen(bench, group).instances}
+    assert states == {first: InstanceState.DELETING, third: InstanceState.RUNNING}
+
+
+@pytest.mark.parametrize("state", ["Inactive", "Deleting", "hidden", "suspended", "no-scale-out", "ECI", "gone"])
+def test_ALI_15_a_group_that_is_off_stops_no_other(bench: AlicloudBench, state: str) -> None:
+    group, other = bench.add_group("g", size=1), bench.add_group("other", size=1)
+    seen(bench, group)                      # it was there a moment ago
+    _switch_off(bench, group, state)
+    off = seen(bench, group)
+    assert off.error
+    assert isinstance(drive(bench, order(bench, Kind.GROW, other, 1, 2)), Done)
+    assert len(bench.machines(other)) == 2
+
+
+def _switch_off(bench: AlicloudBench, group: str, state: str) -> None:
+    held = bench.cloud.groups[group]
+    if state in {"Inactive", "hidden"}:
+        held.state, bench.cloud.hides_inactive = "Inactive", state == "hidden"
+    elif state in {"Deleting", "gone"}:
+        bench.cloud.delete_group(group)
+        bench.settle(100.0 if state == "gone" else 1.0)
+    elif state == "suspended":
+        held.system_suspended = True
+    elif state == "no-scale-out":
+        held.suspended.add("ScaleOut")
+    else:
+        held.kind = "ECI"
+
+
+def test_ALI_16_numbers_and_booleans_as_text_make_no_difference(bench: AlicloudBench) -> None:
+    group = bench.add_group("g", size=3, most=7)
+    plain = seen(bench, group)
+    bench.server.front.text_values = True
+    assert seen(bench, group) == plain
+    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 3, 4)), Done)
+
+
+def test_ALI_16_both_versions_of_the_api_say_the_same(bench: AlicloudBench) -> None:
+    """Our client speaks the newer one; the older one's answer is the same with its lists wrapped."""
+    group = bench.add_group("g", size=2)
+    seen(bench, group)
+    assert {call.version for call in bench.look()} == {"2022-02-22", "2014-05-26"}
+    assert older({"ScalingGroups": [{"ScalingGroupId": group, "VSwitchIds": ["v"]}]}) == {
+        "ScalingGroups": {"ScalingGroup": [{"ScalingGroupId": group, "VSwitchIds": {"VSwitchId": ["v"]}}]}}
+    assert isinstance(bench.server.front, Front)
+
+
+def test_ALI_DEFECT_14_forty_groups_are_read_by_twenty_and_not_one_by_one(bench: AlicloudBench) -> None:
+    for number in range(40):
+        bench.add_group(f"g{number}")
+    provider, nodes = bench.provider(), bench.nodes()
+    assert len(provider.observe(nodes).groups) == 40
+    calls = bench.look()
+    assert sum(call.action == "DescribeScalingGroups" for call in calls) == 2
+    assert sum(call.action == "DescribeScalingConfigurations" for call in calls) <= 4
+    assert sum(call.action == "DescribeInstanceTypes" for call in calls) == 1
+
+
+def test_ALI_DEFECT_15_an_empty_provider_id_and_a_foreign_one_block_nothing(bench: AlicloudBench) -> None:
+    import msgspec
+
+    group = bench.add_group("g", size=1)
+    strange = [msgspec.structs.replace(bench.nodes()[0], name=name, provider_id=id_)
+               for name, id_ in (("a", ""), ("b", "aws:///eu-west-1a/i-1"), ("c", "nonsense"), ("d", "alicloud://"))]
+    found = bench.provider().observe([*bench.nodes(), *strange]).groups
+    assert [len(each.instances) for each in found if each.id == group] == [1]
+
+
+@pytest.mark.parametrize(("template", "types"), [(False, ("ecs.g7.xlarge",)), (True, ("ecs.g6.large",)), (
+    False, ("ecs.g7.2xlarge", "ecs.c7.xlarge"))], ids=["configuration", "launch-template", "many-types"])
+def test_ALI_14_ALI_DEFECT_13_every_kind_of_group_has_a_template(
+        bench: AlicloudBench, template: bool, types: tuple[str, ...]) -> None:
+    made = bench.cloud.add_group("t", template=template, types=types)
+    bench.bind(made.id, 0, 10)
+    found = seen(bench, made.id)
+    assert found.template is not None
+    least = min(bench.cloud.types[each].cpu for each in types)
+    assert found.template.capacity["cpu"] == least * 1000
+
+
+def test_ALI_14_ALI_DEFECT_12_templates_are_like_the_nodes_that_come(bench: AlicloudBench) -> None:
+    tags = {"k8s.io/cluster-autoscaler/node-template/label/team": "web",
+            "k8s.io/cluster-autoscaler/node-template/taint/dedicated": "batch:NoSchedule"}
+    for kind in ("ecs.g7.xlarge", "ecs.g8y.xlarge"):
+        made = bench.cloud.add_group(kind, types=(kind,), size=1, tags=tags)
+        bench.bind(made.id, 0, 10)
+        template = seen(bench, made.id).template
+        node = next(each for each in bench.nodes() if each.name in made.machines)
+        assert template is not None
+        shared = set(node.labels) & set(template.labels) - {"kubernetes.io/hostname"}
+        assert {"team", "kubernetes.io/arch", "topology.kubernetes.io/zone"} <= shared
+        assert {key: template.labels[key] for key in shared} == {key: node.labels[key] for key in shared}
+        assert template.capacity == node.capacity
+        assert [taint.key for taint in template.taints] == ["dedicated"]
+
+
+def test_a_forbidden_reader_is_told_so_and_asks_no_further(bench: AlicloudBench) -> None:
+    bench.add_group("g", size=1)
+    provider = bench.provider()
+    bench.server.faults.next(Fault.FORBIDDEN, times=-1)
+    with pytest.raises(ProviderError) as caught:
+        provider.observe(())
+    assert caught.value.cls == "Unauthorized"
+    assert len(bench.calls()) == 1

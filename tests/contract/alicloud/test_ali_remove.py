@@ -1,0 +1,136 @@
+"""Removing through ESS over the wire: exactly the named, with an answer for each (alicloud.md §8, 12 and 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done, Failed
+from infra.local.alicloud.faults import Fault
+from tests.contract.alicloud.scene import drive, order, seen
+from tests.contract.benches.alicloud import AlicloudBench
+
+
+@pytest.fixture(params=[True, False], ids=["desired", "no-desired"])
+def bench(request: pytest.FixtureRequest) -> Iterator[AlicloudBench]:
+    with AlicloudBench(desired=request.param) as made:
+        yield made
+
+
+def test_ALI_12_exactly_the_named_instances_go_and_the_size_with_them(bench: AlicloudBench) -> None:
+    group = bench.add_group("g", size=5)
+    first, second, third, *rest = bench.machines(group)
+    assert isinstance(drive(bench, order(bench, Kind.REMOVE, group, 5, 3, first, third)), Done)
+    assert bench.machines(group) == [second, *rest]
+    assert bench.target(group) == seen(bench, group).target == 3
+
+
+def test_ALI_12_forty_five_instances_go_in_lots_that_wait_for_each_other(bench: AlicloudBench) -> None:
+    group = bench.add_group("g", size=50, most=60)
+    leaving = bench.machines(group)[:45]
+    assert isinstance(drive(bench, order(bench, Kind.REMOVE, group, 50, 5, *leaving)), Done)
+    assert len(bench.machines(group)) == 5
+    removals = [call for call in bench.look() if call.action == "RemoveInstances" and not call.code]
+    counts = [sum(name.startswith("InstanceIds.") for name in call.parameters) for call in removals]
+    assert max(counts) <= 20
+    assert sum(counts) == 45
+
+
+def test_ALI_12_ALI_DEFECT_3_a_batch_that_would_go_below_the_minimum_is_refused_whole(bench: AlicloudBench) -> None:
+    group = bench.add_group("g", size=5, least=3)
+    outcome = drive(bench, order(bench, Kind.REMOVE, group, 5, 1, *bench.machines(group)[:4]))
+    assert isinstance(outcome, Failed)
+    assert not bench.writes()
+    assert len(bench.machines(group)) == 5
+
+
+def test_ALI_12_the_minimum_of_the_scaling_group_itself_comes_to_light(bench: AlicloudBench) -> None:
+    group = bench.add_group("g", size=3, least=0)
+    bench.cloud.groups[group].min = 3
+    outcome = drive(bench, order(bench, Kind.REMOVE, group, 3, 2, bench.machines(group)[0]))
+    assert isinstance(outcome, Failed)
+    assert len(bench.machines(group)) == 3
+
+
+def test_ALI_12_a_node_of_another_group_is_refused_before_any_write(bench: AlicloudBench) -> None:
+    group, other = bench.add_group("g", size=3), bench.add_group("other", size=2)
+    foreign = bench.machines(other)[0]
+    outcome = drive(bench, order(bench, Kind.REMOVE, group, 3, 1, bench.machines(group)[0], foreign))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "InvalidRequest"
+    assert not bench.writes()
+
+
+def test_ALI_12_one_that_is_gone_already_does_not_keep_the_others(bench: AlicloudBench) -> None:
+    group = bench.add_group("g", size=4)
+    first, second, *rest = bench.machines(group)
+    operation = order(bench, Kind.REMOVE, group, 4, 2, first, second)
+    bench.cloud.vanish(first)
+    assert isinstance(drive(bench, operation), Done)
+    assert bench.machines(group) == rest
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("empty", [False, True], ids=["refused", "accepted"])
+def test_ALI_12_one_that_vanishes_between_look_and_call_is_ignored_by_ess_and_no_failure(
+        bench: AlicloudBench, empty: bool, others: int) -> None:
+    bench.cloud.takes_empty_removals = empty
+    group = bench.add_group("g", size=4)
+    first, *rest = bench.machines(group)
+    named = [first, *rest[:others]]
+    original = bench.server.front.handle
+
+    def vanish_first(incoming: object) -> object:
+        if "RemoveInstances" in incoming.headers.values() and first in bench.machines(group):  # type: ignore[attr-defined]
+            bench.cloud.vanish(first)
+        return original(incoming)  # type: ignore[arg-type]
+
+    bench.server.front.handle = vanish_first  # type: ignore[method-assign, assignment]
+    assert isinstance(drive(bench, order(bench, Kind.REMOVE, group, 4, 4 - len(named), *named)), Done)
+    assert bench.machines(group) == rest[others:]
+    assert bench.cloud.released[0].machine.id == first
+    assert bench.writes()
+
+
+def test_ALI_DEFECT_2_a_protected_instance_is_told_by_name_and_the_others_go(bench: AlicloudBench) -> None:
+    group = bench.add_group("g", size=4)
+    first, second, *_ = bench.machines(group)
+    bench.cloud.set_state(first, "Protected")
+    outcome = drive(bench, order(bench, Kind.REMOVE, group, 4, 2, first, second))
+    assert isinstance(outcome, Failed)
+    assert first in outcome.message
+    assert second not in bench.machines(group)
+    assert first in bench.machines(group)
+
+
+def test_ALI_9_a_lost_answer_to_a_removal_removes_nobody_else(bench: AlicloudBench) -> None:
+    group = bench.add_group("g", size=4)
+    first, *rest = bench.machines(group)
+    bench.server.faults.next(Fault.LOST_ANSWER, on="write")
+    assert isinstance(drive(bench, order(bench, Kind.REMOVE, group, 4, 3, first)), Done)
+    assert bench.machines(group) == rest
+    assert bench.target(group) == 3
+
+
+def test_ALI_12_instances_held_by_a_hook_on_their_way_out_are_leaving(bench: AlicloudBench) -> None:
+    group = bench.add_group("g", size=3)
+    bench.cloud.groups[group].hook_out = 120.0
+    first, *rest = bench.machines(group)
+    outcome = drive(bench, order(bench, Kind.REMOVE, group, 3, 2, first))
+    assert isinstance(outcome, Done)
+    bench.settle()
+    assert bench.machines(group) == rest
+
+
+def test_ALI_13_a_lower_target_never_removes_an_instance() -> None:
+    with AlicloudBench() as bench:
+        group = bench.add_group("g", size=3)
+        bench.cloud.groups[group].desired = 5
+        refused = drive(bench, order(bench, Kind.SHRINK, group, 5, 2, op="too-low-0123456789"))
+        assert isinstance(refused, Failed)
+        assert not bench.writes()
+        assert isinstance(drive(bench, order(bench, Kind.SHRINK, group, 5, 3)), Done)
+        bench.settle(100_000.0)
+        assert (bench.target(group), len(bench.machines(group))) == (3, 3)
