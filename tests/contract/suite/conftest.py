@@ -1,0 +1,53 @@
+"""The benches that the suite runs over, one fresh for each test, and an ear at everything their providers say."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from tests.contract.suite.bench import Bench
+from tests.contract.suite.watched import Ear
+from tests.contract.suite.yard import Yard
+
+#: Name -> module in tests/contract/benches, its class, and how it is made.
+BENCHES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType({
+    "memory": ("memory", "MemoryBench", {}),
+    "clusterapi": ("clusterapi", "ClusterApiBench", {}),
+    "alicloud": ("alicloud", "AlicloudBench", {}),
+})
+#: The same vendors used in another way, for the modules in VARIED only: it is the vendor that makes tests dear.
+VARIANTS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType({
+    "clusterapi-apart": ("clusterapi", "ClusterApiBench", {"apart": True}),
+    "alicloud-undesired": ("alicloud", "AlicloudBench", {"desired": False, "prefix": "alicloud://"}),
+})
+VARIED = ("test_suite_observe", "test_suite_grow", "test_suite_remove", "test_suite_random")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test that asks for a yard gets one of each bench."""
+    if "yard" in metafunc.fixturenames:
+        varied = metafunc.module.__name__.rpartition(".")[2] in VARIED
+        metafunc.parametrize("yard", [*BENCHES, *(VARIANTS if varied else ())], indirect=True)
+
+
+@pytest.fixture
+def yard(request: pytest.FixtureRequest) -> Iterator[Yard]:
+    """A bench with nothing in it. At the end nothing that was said may have held a secret."""
+    module, made, how = {**BENCHES, **VARIANTS}[request.param]
+    bench: Bench = getattr(importlib.import_module(f"tests.contract.benches.{module}"), made)(**how)
+    ear, root = Ear(), logging.getLogger()
+    level = root.level
+    root.addHandler(ear)
+    root.setLevel(logging.DEBUG)
+    try:
+        with bench:
+            yield Yard(bench, ear)
+            assert not ear.leaked(bench.secrets())
+    finally:
+        root.removeHandler(ear)
+        root.setLevel(level)

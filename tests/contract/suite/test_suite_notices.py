@@ -1,0 +1,142 @@
+"""The suite notices: each of these clouds has one of the defects that the suite is there for, and does not pass it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+import pytest
+
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Done, Outcome
+from chalicelib.providers.base import Observation
+from chalicelib.providers.errors import ProviderError, Transient, Unknown
+from infra.local.fake_provider import InMemoryProvider
+from tests.contract.benches.memory import SECRETS, MemoryBench
+from tests.contract.suite import test_suite_grow as growing
+from tests.contract.suite import test_suite_large as large
+from tests.contract.suite import test_suite_observe as observing
+from tests.contract.suite import test_suite_remove as removing
+from tests.contract.suite import test_suite_secrets as hiding
+from tests.contract.suite import test_suite_trouble as troubled
+from tests.contract.suite.bench import Trouble
+from tests.contract.suite.watched import Ear
+from tests.contract.suite.yard import Yard
+
+T = TypeVar("T")
+
+
+class _BuysAgain(InMemoryProvider):
+    """Takes the size for a number to add."""
+
+    def grow(self, operation: Operation) -> Outcome:
+        pool = self.pools[operation.group]
+        pool.target = min(pool.max, pool.target + operation.to_size - operation.from_size)
+        while len(pool.machines) < pool.target:
+            self._make(pool, "creating")    # type: ignore[arg-type] # what is made of it nobody asks
+        return Done()
+
+
+class _KnowsNoMaximum(InMemoryProvider):
+    def grow(self, operation: Operation) -> Outcome:
+        self.pools[operation.group].max = 1000
+        return super().grow(operation)
+
+
+class _TakesTheOldest(InMemoryProvider):
+    """Lowers the size and lets the vendor choose."""
+
+    def remove(self, operation: Operation) -> Outcome:
+        pool = self.pools[operation.group]
+        for handle in list(pool.machines)[: len(operation.targets)]:
+            self._delete(pool, handle)
+        return Done()
+
+
+class _AsksNoMinimum(InMemoryProvider):
+    def remove(self, operation: Operation) -> Outcome:
+        self.pools[operation.group].min = 0
+        return super().remove(operation)
+
+
+class _SeesOthers(InMemoryProvider):
+    """Shows a group of somebody else."""
+
+    def observe(self, nodes: Sequence[Node]) -> Observation:
+        seen = super().observe(nodes)
+        return Observation((*seen.groups, *seen.groups[:1]))
+
+
+class _Bench(MemoryBench):
+    def __init__(self, cloud: type[InMemoryProvider] = InMemoryProvider) -> None:
+        super().__init__()
+        self.ours = cloud(self.name)
+
+
+class _CallsPerNode(_Bench):
+    def pass_through(self, verb: str, of: str, call: Callable[[], T], *, good: bool) -> T:
+        self._log.extend(["read a node"] * len(self.nodes()))
+        return super().pass_through(verb, of, call, good=good)
+
+
+class _Repeats(_Bench):
+    """Sends a change again although nobody knows what became of it."""
+
+    def pass_through(self, verb: str, of: str, call: Callable[[], T], *, good: bool) -> T:
+        try:
+            return super().pass_through(verb, of, call, good=good)
+        except Transient:
+            return super().pass_through(verb, of, call, good=good)
+
+
+class _SaysUnknown(_Bench):
+    def pass_through(self, verb: str, of: str, call: Callable[[], T], *, good: bool) -> T:
+        try:
+            return super().pass_through(verb, of, call, good=good)
+        except ProviderError as error:
+            raise Unknown(error.message) from None
+
+
+class _Tells(_Bench):
+    """Puts the key into the error."""
+
+    def pass_through(self, verb: str, of: str, call: Callable[[], T], *, good: bool) -> T:
+        try:
+            return super().pass_through(verb, of, call, good=good)
+        except ProviderError as error:
+            raise type(error)(f"{error.message} with key {SECRETS[0]}") from None
+
+
+CASES: dict[str, tuple[Callable[[], MemoryBench], Callable[[Yard], None]]] = {
+    "buys twice": (lambda: _Bench(_BuysAgain), growing.test_asked_again_it_buys_nothing_more),
+    "buys twice, in turns": (lambda: _Bench(_BuysAgain), growing.test_two_functions_in_turns_buy_it_once),
+    "past the maximum": (lambda: _Bench(_KnowsNoMaximum), growing.test_past_the_maximum_is_refused_before_any_write),
+    "another machine": (lambda: _Bench(_TakesTheOldest),
+                        partial(removing.test_exactly_the_named_machines_go, which=(2,))),
+    "another group's": (lambda: _Bench(_TakesTheOldest),
+                        removing.test_one_of_another_group_is_refused_before_any_write),
+    "below the minimum": (lambda: _Bench(_AsksNoMinimum),
+                          removing.test_more_than_the_minimum_allows_is_refused_before_any_write),
+    "not its own": (lambda: _Bench(_SeesOthers), observing.test_a_group_of_another_cluster_is_not_seen),
+    "a call per node": (_CallsPerNode, large.test_two_thousand_machines_without_a_call_for_each),
+    "repeats": (_Repeats, partial(troubled.test_a_growth_that_cannot_be_told_has_its_class_and_is_asked_for_once,
+                                  kind=Trouble.HANGS)),
+    "wrong class": (_SaysUnknown, partial(
+        troubled.test_a_removal_that_cannot_be_told_has_its_class_and_harms_no_other, kind=Trouble.THROTTLED)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_suite_notices(case: str) -> None:
+    make, test = CASES[case]
+    with make() as bench, pytest.raises(AssertionError):
+        test(Yard(bench, Ear()))
+
+
+def test_the_suite_hears_a_secret_in_an_error() -> None:
+    ear = Ear()
+    with _Tells() as bench:
+        hiding.test_a_wrong_credential_is_unauthorized_and_changes_nothing(Yard(bench, ear))
+        assert ear.leaked(bench.secrets())

@@ -1,0 +1,110 @@
+"""What a pass sees: all groups of this cluster and no others, whole, with what is wrong with their machines."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.group import InstanceState
+from tests.contract.suite.bench import Misfortune
+from tests.contract.suite.yard import Yard
+
+
+def test_no_groups_are_no_error(yard: Yard) -> None:
+    """Where groups are discovered. A provider that must be told their names says that it was told none."""
+    if "discovery" in yard.bench.lacks:
+        with pytest.raises(BadInput, match=f"providers.{yard.bench.name}"):
+            yard.provider()
+    else:
+        assert yard.observe().groups == ()
+
+
+def test_one_group_is_seen_whole(yard: Yard) -> None:
+    group = yard.bench.add_group("one", size=3, least=1, most=7)
+    seen = yard.group(group)
+    assert (seen.min, seen.max, seen.target, seen.provider) == (1, 7, 3, yard.bench.name)
+    assert [each.state for each in seen.instances] == [InstanceState.RUNNING] * 3
+    assert sorted(each.handle for each in seen.instances) == sorted(yard.bench.machines(group))
+    assert {each.id for each in seen.instances} == {node.provider_id for node in yard.bench.nodes()}
+    assert not yard.bench.writes()
+
+
+def test_every_group_has_a_template_or_says_why_it_has_none(yard: Yard) -> None:
+    for number, size in enumerate((0, 2)):
+        yard.bench.add_group(f"g{number}", size=size)
+    for group in yard.observe().groups:
+        assert (group.template is None) == bool(group.template_error)
+        assert group.template is None or group.template.allocatable.get("cpu", 0) > 0
+
+
+def test_a_group_of_another_cluster_is_not_seen(yard: Yard) -> None:
+    ours = yard.bench.add_group("ours", size=1)
+    yard.bench.add_group("theirs", size=2, cluster="theirs")
+    assert [group.id for group in yard.observe().groups] == [ours]
+
+
+def test_a_group_of_another_cluster_is_never_touched(yard: Yard) -> None:
+    ours = yard.bench.add_group("mine", size=2)
+    theirs = yard.bench.add_group("foreign", size=2, cluster="theirs")
+    before = yard.bench.machines(theirs)
+    yard.bench.calls()
+    yard.run(yard.growth(ours, 4))
+    yard.run(yard.removal(ours, yard.instances(ours)[0]))
+    assert not [call for call in yard.bench.writes() if "foreign" in call or theirs in call]
+    assert (yard.bench.target(theirs), yard.bench.machines(theirs)) == (2, before)
+
+
+def test_a_machine_that_is_asked_for_counts_before_it_has_a_node(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=1)
+    yard.run(yard.growth(group, 3))
+    seen = yard.group(group)
+    assert seen.target == 3
+    joined = {node.provider_id for node in yard.bench.nodes()}
+    assert all(each.state is InstanceState.CREATING for each in seen.instances if each.id not in joined)
+    yard.bench.settle()
+    assert [each.state for each in yard.group(group).instances] == [InstanceState.RUNNING] * 3
+
+
+def test_a_machine_that_is_being_deleted_is_told_as_such_or_gone(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=3)
+    victim = yard.instances(group)[1]
+    order = yard.removal(group, victim)
+    yard.ask(lambda provider: provider.remove(order))
+    yard.bench.settle(1.0)
+    states = {each.handle: each.state for each in yard.group(group).instances}
+    assert states.get(victim.handle, InstanceState.DELETING) is InstanceState.DELETING
+    assert len(states) >= 2
+
+
+@pytest.mark.parametrize(("kind", "cls"), [
+    (Misfortune.OUT_OF_STOCK, "OutOfStock"), (Misfortune.QUOTA, "QuotaExceeded"), (Misfortune.NEVER_COMES, ""),
+])
+def test_a_machine_that_will_not_come_is_seen_with_its_class_within_one_pass(
+    yard: Yard, kind: Misfortune, cls: str
+) -> None:
+    """Within one pass: when the vendor knows it, either the operation has failed with the class or the machine has."""
+    yard.needs(kind.value)
+    group = yard.bench.add_group("g", size=1)
+    yard.bench.misfortune(group, kind, times=30)
+    outcome = yard.run(yard.growth(group, 2))
+    yard.bench.settle(120.0)
+    told = {getattr(outcome, "cls", "")} | {each.error.cls for each in yard.group(group).instances if each.error}
+    told.discard("")
+    assert told == {cls} if cls else told
+    healthy = [each for each in yard.group(group).instances if not each.error]
+    assert [each.state for each in healthy] == [InstanceState.RUNNING]
+
+
+def test_the_other_machines_of_a_growth_that_fails_in_part_come(yard: Yard) -> None:
+    """Partial failure: two of three come, and the third is told alone."""
+    yard.needs(Misfortune.OUT_OF_STOCK.value)
+    group = yard.bench.add_group("g", size=1)
+    yard.bench.misfortune(group, Misfortune.OUT_OF_STOCK, times=1)
+    outcome = yard.run(yard.growth(group, 4))
+    yard.bench.settle(120.0)
+    seen = yard.group(group)
+    running = [each for each in seen.instances if each.state is InstanceState.RUNNING]
+    failed = [each for each in seen.instances if each.error]
+    assert len(running) >= 3
+    assert len(running) + len(failed) <= 4
+    assert len(running) == 4 or failed or getattr(outcome, "cls", "") == "OutOfStock"

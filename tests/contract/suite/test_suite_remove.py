@@ -1,0 +1,218 @@
+"""Removing: exactly the machines that were named go, or none does."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done, Failed, Outcome
+from chalicelib.providers.errors import ProviderError
+from tests.contract.suite.bench import Misfortune, Trouble
+from tests.contract.suite.yard import Yard, class_of
+
+
+@pytest.mark.parametrize("which", [(0,), (2,), (4,), (1, 3), (0, 1, 2, 3, 4)], ids=str)
+def test_exactly_the_named_machines_go(yard: Yard, which: tuple[int, ...]) -> None:
+    group = yard.bench.add_group("g", size=5)
+    before, found = yard.bench.machines(group), yard.instances(group)
+    victims = [found[at] for at in which]
+    assert isinstance(yard.run(yard.removal(group, *victims)), Done)
+    gone = {each.handle for each in victims}
+    assert yard.finish(group) == [handle for handle in before if handle not in gone]
+    assert yard.bench.target(group) == 5 - len(which)
+    assert len(yard.bench.nodes()) == 5 - len(which)
+
+
+def test_asked_again_it_takes_no_other(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=4)
+    before, found = yard.bench.machines(group), yard.instances(group)
+    order = yard.removal(group, found[1], found[2])
+    for _ in range(3):
+        assert class_of(yard.ask(lambda provider: provider.remove(order))) in ("Done", "Pending", "Conflict")
+    assert isinstance(yard.drive(order), Done)
+    yard.bench.settle()
+    assert isinstance(yard.drive(order), Done)
+    assert yard.finish(group) == [before[0], before[3]]
+    assert yard.bench.target(group) == 2
+
+
+def test_one_that_is_gone_already_counts_as_removed(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=4)
+    before, found = yard.bench.machines(group), yard.instances(group)
+    yard.run(yard.removal(group, found[0]))
+    yard.bench.settle()
+    both = yard.removal(group, found[0], found[1], op="remove-2", start=3)
+    assert isinstance(yard.drive(msgspec.structs.replace(both, to_size=2)), Done)
+    assert yard.finish(group) == before[2:]
+    assert yard.bench.target(group) == 2
+    yard.bench.calls()
+    alone = yard.removal(group, found[0], op="remove-3")
+    assert isinstance(yard.drive(alone), Done)
+    assert (yard.bench.target(group), yard.finish(group)) == (2, before[2:])
+
+
+def test_one_of_another_group_is_refused_before_any_write(yard: Yard) -> None:
+    ours, other = yard.bench.add_group("one", size=3), yard.bench.add_group("two", size=3)
+    victims = [yard.instances(ours)[0], yard.instances(other)[0]]
+    before = yard.bench.machines(ours), yard.bench.machines(other)
+    order = yard.removal(ours, *victims)
+    yard.bench.calls()
+    answer = yard.ask(lambda provider: provider.remove(order))
+    assert isinstance(answer, Failed)
+    assert not yard.bench.writes()
+    yard.bench.settle()
+    assert (yard.bench.machines(ours), yard.bench.machines(other)) == before
+    assert (yard.bench.target(ours), yard.bench.target(other)) == (3, 3)
+
+
+def test_more_than_the_minimum_allows_is_refused_before_any_write(yard: Yard) -> None:
+    yard.needs("min")
+    group = yard.bench.add_group("g", size=3, least=2)
+    before, found = yard.bench.machines(group), yard.instances(group)
+    order = yard.removal(group, found[0], found[1])
+    yard.bench.calls()
+    answer = yard.ask(lambda provider: provider.remove(order))
+    writes = yard.bench.writes()
+    assert isinstance(answer, Failed)
+    assert answer.cls == "InvalidRequest"
+    assert not writes
+    assert isinstance(yard.run(order), Failed)
+    assert (yard.bench.target(group), yard.finish(group)) == (3, before)
+    assert isinstance(yard.run(yard.removal(group, found[2], op="remove-2")), Done)
+    assert yard.finish(group) == before[:2]
+
+
+def test_two_functions_at_once_take_it_once(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=5)
+    before, found = yard.bench.machines(group), yard.instances(group)
+    order = yard.removal(group, found[1], found[3])
+    barrier = Barrier(2)
+
+    def remove() -> Outcome | ProviderError:
+        provider = yard.provider()
+        barrier.wait(timeout=30)
+        return yard.ask(lambda _: provider.remove(order))
+
+    with ThreadPoolExecutor(2) as pool:
+        answers = [future.result(timeout=60) for future in [pool.submit(remove) for _ in range(2)]]
+    assert {class_of(answer) for answer in answers} <= {"Done", "Pending", "Conflict", "Transient"}
+    assert isinstance(yard.drive(order), Done)
+    assert yard.finish(group) == [before[0], before[2], before[4]]
+    assert yard.bench.target(group) == 3
+
+
+def test_removals_side_by_side_take_one_each(yard: Yard) -> None:
+    """As nodes of one group are drained side by side: two operations, both planned from the same size."""
+    group = yard.bench.add_group("g", size=5)
+    before, found = yard.bench.machines(group), yard.instances(group)
+    orders = [yard.removal(group, found[at], op=f"remove-{at}") for at in (0, 2)]
+    for order in orders:
+        yard.ask(lambda provider, order=order: provider.remove(order))      # type: ignore[misc]
+    for order in orders:
+        assert isinstance(yard.drive(order), Done)
+    assert yard.finish(group) == [before[1], before[3], before[4]]
+    assert yard.bench.target(group) == 3
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_an_answer_that_got_lost_takes_no_other(yard: Yard, lost: int) -> None:
+    group = yard.bench.add_group("g", size=5)
+    before, found = yard.bench.machines(group), yard.instances(group)
+    order = yard.removal(group, found[1], found[3])
+    yard.bench.trouble(Trouble.LOST_ANSWER, on="write", times=lost)
+    for _ in range(lost):
+        assert class_of(yard.ask(lambda provider: provider.remove(order))) in ("Transient", "Done", "Pending")
+    yard.bench.calm()
+    assert isinstance(yard.drive(order), Done)
+    assert yard.finish(group) == [before[0], before[2], before[4]]
+    assert yard.bench.target(group) == 3
+
+
+@pytest.mark.parametrize("dies", [1, 3])
+def test_a_function_that_dies_in_between_takes_no_other(yard: Yard, dies: int) -> None:
+    group = yard.bench.add_group("g", size=4)
+    before, found = yard.bench.machines(group), yard.instances(group)
+    assert isinstance(yard.run(yard.removal(group, found[0]), dies=dies), Done)
+    assert (yard.bench.target(group), yard.finish(group)) == (3, before[1:])
+
+
+def test_a_growth_after_a_removal_brings_new_machines(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=3)
+    before, found = yard.bench.machines(group), yard.instances(group)
+    assert isinstance(yard.run(yard.removal(group, found[0])), Done)
+    assert isinstance(yard.run(yard.growth(group, 4)), Done)
+    after = yard.finish(group)
+    assert len(after) == 4
+    assert before[0] not in after
+    assert before[1:] == [handle for handle in after if handle in before]
+
+
+def test_one_that_never_joined_is_discarded(yard: Yard) -> None:
+    yard.needs("discard")
+    yard.needs(Misfortune.NEVER_COMES.value)
+    group = yard.bench.add_group("g", size=2)
+    before = yard.bench.machines(group)
+    yard.bench.misfortune(group, Misfortune.NEVER_COMES, times=1)
+    yard.run(yard.growth(group, 3))
+    yard.bench.settle(120.0)
+    dead = [each for each in yard.group(group).instances if each.error]
+    if not dead:        # the vendor has told it by the operation, and made another
+        assert yard.bench.target(group) >= 2
+        return
+    assert isinstance(yard.run(yard.removal(group, *dead, kind=Kind.DISCARD, op="discard-1")), Done)
+    assert yard.finish(group) == before
+    assert yard.bench.target(group) == 2
+
+
+def test_one_that_has_joined_is_not_discarded(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=3)
+    before, victim = yard.bench.machines(group), yard.instances(group)[0]
+    order = yard.removal(group, victim, kind=Kind.DISCARD, op="discard-1")
+    yard.bench.calls()
+    answer = yard.ask(lambda provider: provider.remove(order))
+    assert class_of(answer) == "Conflict"
+    assert isinstance(answer, Failed)
+    assert not yard.bench.writes()
+    assert isinstance(yard.run(order), Failed)
+    assert (yard.bench.target(group), yard.finish(group)) == (3, before)
+
+
+def test_what_was_not_taken_up_can_be_taken_back(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=3)
+    before, found = yard.bench.machines(group), yard.instances(group)
+    order = yard.removal(group, found[0])
+    for _ in range(2):
+        assert yard.provider().release(order) is True
+    assert (yard.bench.target(group), yard.finish(group)) == (3, before)
+    yard.run(yard.removal(group, found[2], op="remove-2"))
+    assert yard.finish(group) == before[:2]
+
+
+def test_what_was_taken_up_cannot_be_taken_back(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=3)
+    before, found = yard.bench.machines(group), yard.instances(group)
+    order = yard.removal(group, found[1])
+    assert isinstance(yard.run(order), Done)
+    yard.bench.settle()
+    assert yard.provider().release(order) is False
+    assert yard.finish(group) == [before[0], before[2]]
+
+
+def test_machines_that_are_leaving_stay_leaving_when_asked_again(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=3)
+    victim = yard.instances(group)[0]
+    order = yard.removal(group, victim)
+    yard.ask(lambda provider: provider.remove(order))
+    yard.bench.settle(3.0)
+    again = yard.removal(group, victim, op="remove-2", start=3)
+    assert class_of(yard.ask(lambda provider: provider.remove(again))) in ("Done", "Pending", "Conflict")
+    assert isinstance(yard.drive(order), Done)
+    assert isinstance(yard.drive(again), Done)
+    assert len(yard.finish(group)) == 2
+    assert yard.bench.target(group) == 2
+    assert [each.state for each in yard.group(group).instances] == [InstanceState.RUNNING] * 2

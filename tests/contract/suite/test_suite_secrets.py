@@ -1,0 +1,77 @@
+"""Credentials: refused ones are said to be, new ones are found, and none is ever shown.
+
+Every test of the suite is looked through for secrets (conftest.py); these ask for the moments that are most tempting.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.outcome import Done
+from chalicelib.providers.errors import ProviderError, Unauthorized
+from tests.contract.suite.watched import Watched
+from tests.contract.suite.yard import Yard, class_of
+
+
+def test_the_ear_would_notice(yard: Yard) -> None:
+    secrets = [secret for secret in yard.bench.secrets() if secret]
+    assert secrets
+    yard.ear.hear(ValueError(f"the key is {secrets[0]}, as it were"))
+    leaked = yard.ear.leaked(secrets)
+    yard.ear.texts.clear()
+    assert leaked
+    assert secrets[0] not in leaked[0]
+
+
+def test_a_wrong_credential_is_unauthorized_and_changes_nothing(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=2)
+    order, victim = yard.growth(group, 3), yard.instances(group)[0]
+    removal = yard.removal(group, victim)
+    yard.bench.calls()
+    with pytest.raises(Unauthorized):
+        yard.provider("wrong").observe(yard.bench.nodes())
+    assert len(yard.bench.calls()) <= 4
+    wrong = [yard.provider("wrong") for _ in range(2)]
+    answers = [yard.ask(lambda _: wrong[0].grow(order)), yard.ask(lambda _: wrong[1].remove(removal))]
+    assert [class_of(answer) for answer in answers] == ["Unauthorized"] * 2
+    assert (yard.bench.target(group), len(yard.finish(group))) == (2, 2)
+
+
+def test_a_credential_that_is_replaced_in_the_middle_of_a_pass_is_read_again(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=2)
+    order = yard.growth(group, 3)
+    provider = yard.provider()
+    assert len(provider.observe(yard.bench.nodes()).groups) == 1
+    yard.provider("rotated")
+    assert len(provider.observe(yard.bench.nodes()).groups) == 1
+    yard.ask(lambda _: provider.grow(order))
+    assert isinstance(yard.run(order), Done)
+    assert (yard.bench.target(group), len(yard.finish(group))) == (3, 3)
+
+
+def test_a_credential_that_is_replaced_in_the_middle_of_a_removal_is_read_again(yard: Yard) -> None:
+    group = yard.bench.add_group("g", size=3)
+    before, victim = yard.bench.machines(group), yard.instances(group)[0]
+    order = yard.removal(group, victim)
+    provider = yard.provider()
+    provider.observe(yard.bench.nodes())
+    yard.provider("rotated")
+    yard.ask(lambda _: provider.remove(order))
+    assert isinstance(yard.drive(order), Done)
+    assert (yard.bench.target(group), yard.finish(group)) == (2, before[1:])
+
+
+def test_a_server_that_cannot_prove_who_it_is_gets_no_credential(yard: Yard) -> None:
+    yard.needs("tls")
+    group = yard.bench.add_group("g", size=1)
+    order = yard.growth(group, 2)
+    yard.bench.calls()
+    provider = Watched(yard.bench.untrusted(), yard.ear)
+    with pytest.raises(ProviderError) as raised:
+        provider.observe(yard.bench.nodes())
+    assert raised.value.cls == "Transient"
+    with pytest.raises(ProviderError) as raised:
+        provider.grow(order)
+    assert raised.value.cls == "Transient"
+    assert not yard.bench.calls()
+    assert yard.bench.target(group) == 1
