@@ -7,6 +7,7 @@ shrinks by being read.
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
@@ -88,7 +89,7 @@ def parse_duration(text: str) -> float:
         at = match.end()
         unit = part.lstrip("0123456789.")
         seconds += float(part[: -len(unit)]) * _UNIT[unit]
-    if at != len(body) or not body:
+    if at != len(body) or not body or not math.isfinite(seconds):
         raise BadInput("duration", f"{text!r} is not a duration", "write it as Go does: 30s, 10m, 1h30m, 0")
     return -seconds if text[0] == "-" else seconds
 

@@ -25,4 +25,9 @@ def parse_time(text: str) -> float:
 
 def format_time(instant: float) -> str:
     """RFC 3339 in UTC, whole seconds (rounded down, so that a printed time is never in the future)."""
-    return datetime.fromtimestamp(int(instant // 1), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _written(int(instant // 1))
+
+
+@lru_cache(maxsize=16384)
+def _written(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -38,8 +38,8 @@ def _recently(known: NodeMemory) -> Reason:
 
 def _of_group(node: Node, facts: GroupFacts, world: World, usage: Usage) -> Reason | None:
     group, options = facts.group, world.options
-    if group.error or group.scale_down_held:
-        return Reason.of(Code.UNEXPECTED, detail=group.error or group.scale_down_held)
+    if held := group.error or group.scale_down_held or facts.held_back(node):
+        return Reason.of(Code.UNEXPECTED, detail=held)
     if facts.target - facts.leaving <= group.min:
         return Reason.of(Code.GROUP_MIN_SIZE, min=group.min, target=facts.target - facts.leaving)
     own = group.options

@@ -15,7 +15,10 @@ STARTUP_PREFIXES = ("ignore-taint.cluster-autoscaler.kubernetes.io/",
 STATUS_PREFIX = "status-taint.cluster-autoscaler.kubernetes.io/"
 # Cluster API's kubeadm nodes carry it until they are initialised (clusterapi.md §9).
 STARTUP_TAINTS = frozenset({"node.cluster.x-k8s.io/uninitialized"})
-GPU_LABELS = ("cluster-api/accelerator",)
+# Labels by which a node of a provider promises a GPU (clusterapi.md §5, alicloud.md §5); their value is its type.
+GPU_LABELS = ("cluster-api/accelerator", "aliyun.accelerator/nvidia_name")
+# A GPU that pods share is offered by the piece under names such as aliyun.com/gpu-mem, and then not as a whole.
+_SHARED_GPU = "aliyun.com/gpu-"
 
 
 class Bucket(StrEnum):
@@ -42,7 +45,8 @@ def is_ready(node: Node, options: Options) -> bool:
 def lacks_device(node: Node) -> bool:
     """Whether the GPU that its label promises is not there (yet)."""
     promises_gpu = any(label in node.labels for label in GPU_LABELS)
-    return promises_gpu and not any(node.allocatable.get(name) for name in GPU_RESOURCES)
+    return promises_gpu and not any(
+        amount and (name in GPU_RESOURCES or name.startswith(_SHARED_GPU)) for name, amount in node.allocatable.items())
 
 
 def only_lacks_device(node: Node, options: Options) -> bool:

@@ -69,13 +69,14 @@ class Template(msgspec.Struct, frozen=True):
 
 class _Cluster(msgspec.Struct, frozen=True):
     """What of the cluster is put beside a node to make a template. pods: node name -> its pods, of the nodes that are
-    copied; limits: node name -> what its CSINode says."""
+    copied; limits: node name -> what its CSINode says; promised: group id -> NodeGroup.template_volumes."""
 
     daemonsets: Sequence[DaemonSet]
     classes: Sequence[PodClass]
     options: Options
     pods: Mapping[str, Sequence[Pod]]
     limits: Mapping[str, Mapping[str, int]]
+    promised: Mapping[str, Mapping[str, int]]
 
 
 def templates(snapshot: Snapshot, members: Mapping[str, Sequence[Node]], learnt: Mapping[str, LearntTemplate],
@@ -86,7 +87,8 @@ def templates(snapshot: Snapshot, members: Mapping[str, Sequence[Node]], learnt:
               if (found := _model(group, members.get(group.id, ()), learnt.get(group.id), options, now))}
     pods = {node.name: pods_on(node.name) for node, source in models.values() if source in _COPIES}
     cluster = _Cluster(snapshot.daemonsets, snapshot.classes, options, pods,
-                       {each.name: each.limits for each in snapshot.storage.csi_nodes})
+                       {each.name: each.limits for each in snapshot.storage.csi_nodes},
+                       {each.id: each.template_volumes for each in snapshot.groups})
     return {group: _made(group, node, source, members.get(group, ()), cluster)
             for group, (node, source) in models.items()}
 
@@ -115,7 +117,10 @@ def _made(group: str, node: Node, source: str, nodes: Sequence[Node], cluster: _
     else:
         daemons = daemons_of(clean, cluster.daemonsets, cluster.classes)
         asked = sorted(each.name for each in nodes)
-    volumes = next((dict(cluster.limits[name]) for name in asked if cluster.limits.get(name)), {})
+    volumes = next((dict(cluster.limits[name]) for name in asked if cluster.limits.get(name)), None)
+    if volumes is None:
+        # No node of the group has told its limits: what the provider says of a new one, where 0 is no limit.
+        volumes = {driver: limit for driver, limit in cluster.promised[group].items() if limit > 0}
     return Template(clean, daemons, source, volumes)
 
 

@@ -14,7 +14,7 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
 from chalicelib.plan.arrays import Bools, Ints
 from chalicelib.plan.demand import is_expendable
-from chalicelib.plan.readiness import GPU_LABELS
+from chalicelib.plan.readiness import lacks_device
 from chalicelib.plan.world import World
 
 _NAMES = (CPU, MEMORY, *GPU_RESOURCES)
@@ -62,7 +62,7 @@ class Usage:
     def of(self, node: Node, *, ignore_daemonsets: bool) -> Utilization | None:
         """A node's utilisation, None if it has no allocatable cpu or memory to compare with."""
         gpu = next((name for name in GPU_RESOURCES if node.allocatable.get(name)), None)
-        if gpu is None and any(label in node.labels for label in GPU_LABELS):
+        if gpu is None and lacks_device(node):
             return Utilization(GPU_RESOURCES[0], 0.0, gpu=True)
         at = self._index[node.name]
         skipped = (_DAEMON if ignore_daemonsets else 0) | (

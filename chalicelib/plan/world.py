@@ -47,6 +47,11 @@ class GroupFacts(msgspec.Struct, frozen=True):
     frozen: Reason | None = None    # GROUP_FROZEN: nothing is removed from it, and it is not grown
     failed: tuple[str, ...] = ()
     zone: str = ""                  # the only zone it lies in, if it is one
+    held: Mapping[str, str] = {}    # instance id or node name -> why the provider will not remove it just now
+
+    def held_back(self, node: Node) -> str:
+        """Why the provider will not remove this node just now, empty where it would."""
+        return self.held.get(node.name) or self.held.get(node.provider_id, "")
 
     @property
     def id(self) -> str:
@@ -179,6 +184,7 @@ class _Facts:
             upcoming=_upcoming(counts, target - lost, expected=expected), leaving=_leaving(open_ops, failed),
             unregistered=absent, long_unregistered=late, failed=failed, template=template, growing=growing,
             backed_off=backed_off, missing=missing, healthy=sick is None, frozen=sick, zone=zone,
+            held={name: each.held for each in group.instances if each.held for name in (each.id, each.node) if name},
         )
 
     def _without_node(self, group: NodeGroup, nodes: tuple[Node, ...]) -> tuple[tuple[str, ...], ...]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
 from chalicelib.model.policy import Options
+from chalicelib.plan import explain
 from tests.builders import NOW, ClusterBuilder, cluster, stays
 
 _GPU = "nvidia.com/gpu"
@@ -109,3 +111,15 @@ def test_a_node_of_no_group_is_no_candidate() -> None:
 def test_the_threshold_is_half_unless_said_otherwise() -> None:
     options = Options()
     assert (options.scale_down_utilization_threshold, options.scale_down_gpu_utilization_threshold) == (0.5, 0.5)
+
+
+def test_a_node_that_its_provider_will_not_remove_stays_and_its_neighbours_may_go() -> None:
+    build = cluster().node("home", "8", "64Gi").node("kept", group="g").node("free", group="g").group("g")
+    found = build.groups[0]
+    kept, free = found.instances
+    why = "i-1 is protected in the scaling group"
+    build.groups[0] = msgspec.structs.replace(found, instances=(msgspec.structs.replace(kept, held=why), free))
+    plan = build.plan(unneeded=7200)
+    assert plan.unneeded == ("free",)
+    [verdict] = [each for each in plan.unremovable if each.node == "kept"]
+    assert why in explain.sentence(verdict.reason)
