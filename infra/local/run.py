@@ -25,7 +25,7 @@ from infra.local.live.processes import Result
 from infra.local.story import scene
 from infra.local.story.deciding import Narrator
 from infra.local.story.ledger import Ledger, checked
-from infra.local.story.script import ACT, SMALLEST, Stage, chapters, play
+from infra.local.story.script import ACT, ACT_BURST, SMALLEST, Stage, chapters, play
 from infra.local.story.summary import figures, verdicts
 from infra.local.story.telling import Screen
 from infra.local.story.watching import Watcher
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     warnings.simplefilter("ignore")
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     setting = Setting(scene.CLUSTER, scene.START, args.speed, args.place,
-                      warm=("tick", "reconcile", ACT, "api_handler"))
+                      warm=("tick", "reconcile", ACT, ACT_BURST, "api_handler"))
     try:
         return tell(console, setting, kills=args.kill_act, stay=args.stay)
     except KeyboardInterrupt:
@@ -103,17 +103,20 @@ def tell(console: Console, setting: Setting, *, kills: int = KILLS, stay: bool =
     ledger, relay = Ledger(), _Relay()
     with Emulation(setting, relay, wall) as emulation:
         since = emulation.clock()
+        scaling_groups = scene.scaling_groups(emulation.alicloud.cloud)
 
         def elapsed() -> tuple[float, float]:
             return emulation.clock() - since, wall() - began
 
         with Screen(console, elapsed) as screen:
-            narrator = Narrator(setting.cluster, emulation.store, emulation.clock, ledger, screen.say)
+            narrator = Narrator(setting.cluster, emulation.store, emulation.clock, ledger, screen.say,
+                                scaling_groups)
             relay.to = narrator.heard
             watcher = Watcher(emulation.kube, emulation.server, ledger, screen.say, elapsed,
-                              narrator.look_at_operations)
+                              narrator.look_at_operations, emulation.alicloud.cloud, scaling_groups)
             stage = Stage(emulation, screen, ledger, watcher, narrator, elapsed, kills,
-                          wall_limit=WALL_LIMIT * max(1.0, SPEED / setting.speed))
+                          wall_limit=WALL_LIMIT * max(1.0, SPEED / setting.speed),
+                          scaling_groups=scaling_groups)
             play(stage, chapters())
             _take_stock(stage)
         found = checked(ledger, kills, SMALLEST)

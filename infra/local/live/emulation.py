@@ -3,6 +3,7 @@
     this process                                    a process each
       moto: DynamoDB, SQS, Secrets Manager            tick, reconcile, act_*  (entered as Lambda enters them)
       the simulated cluster and its controllers       the app, behind the HTTP front
+      the emulated Alibaba Cloud
       EventBridge, event sources, HTTP front, event exporter
 
 Ports are whatever is free. Files are in one place only: the functions' log, and a kubeconfig while it runs.
@@ -25,6 +26,7 @@ import yaml
 from chalicelib.policy.load import digest, load
 from chalicelib.store import Store
 from infra.local import deployment
+from infra.local.alicloud.account import SECRET_NAME, AlicloudAccount
 from infra.local.aws import REGION, LocalAws, Queue
 from infra.local.controllers.manager import ClusterSimulation, Pace
 from infra.local.events import KEPT, QueueSource, Schedule
@@ -58,8 +60,8 @@ class Setting(msgspec.Struct, frozen=True):
 class Emulation:
     """A context manager. on_result: called with every invocation's result and event, from several threads.
 
-    clock, kube, server, cluster: the simulated cluster; store: the table as an observer sees it; functions; front;
-    exporter; dead_letters(): what lies there.
+    clock, kube, server, cluster: the simulated cluster; alicloud: the cloud it has machines in besides; store: the
+    table as an observer sees it; functions; front; exporter; dead_letters(): what lies there.
     """
 
     def __init__(self, setting: Setting, on_result: Callable[[Result, Json], None], wall: Callable[[], float]) -> None:
@@ -68,7 +70,9 @@ class Emulation:
         self.clock = self._pact.clock(wall)
         self.kube = ObjectStore(self.clock)
         self.server = ApiServer(self.kube, tls=True)
-        self.cluster = ClusterSimulation(self.kube, self.clock, setting.pace)
+        self.alicloud = AlicloudAccount()
+        self.cluster = ClusterSimulation(self.kube, self.clock, setting.pace,
+                                         more=(self.alicloud.attach(self.clock, self.kube),))
         self.aws = LocalAws()
         self._on_result = on_result
         self._stopping = threading.Event()
@@ -96,9 +100,12 @@ class Emulation:
         self.aws.create_table(TABLE)
         self._cleanup.append(self.server.stop)
         self.server.start()
+        self._cleanup.append(self.alicloud.stop)
+        self.alicloud.start()
         self.store = Store(TABLE, clock=self.clock, region=REGION, client=self.aws.client("dynamodb"))
         self._kubeconfig()
         self._webhook()
+        self.aws.put_secret(SECRET_NAME, self.alicloud.secret())
         self._functions()
         thread = threading.Thread(target=self.cluster.run, args=(self._stopping, CONTROLLERS_EVERY), daemon=True)
         thread.start()

@@ -114,7 +114,7 @@ class FunctionProcess:
 class Functions:
     """All functions by name. on_result: called with each result, from the thread that invoked.
 
-    deaths: function -> checkpoints at which its next invocations die, one each.
+    deaths: function -> checkpoints at which its next invocations die, one each; `2*PLACE`: the second time it is there.
     """
 
     def __init__(self, handlers: Mapping[str, str], environment: Mapping[str, str], clock: Callable[[], float],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -20,16 +20,11 @@ from chalicelib.store.journal import JournalEntry
 from infra.local.lambda_events import Json
 from infra.local.live.processes import Result
 from infra.local.story.ledger import Ledger
-from infra.local.story.scene import DELAY_AFTER_ADD, FORECAST, UNNEEDED_TIME
+from infra.local.story.scene import BURST, DELAY_AFTER_ADD, FORECAST, SPARE, UNNEEDED_TIME
 from infra.local.story.telling import Say, count, names, span
 
 TIMERS_EVERY = 60.0     # virtual seconds between two lines about timers
 _RECENT = 30
-
-
-def short(group: str) -> str:
-    """`MachineDeployment/default/workers` -> `workers`."""
-    return group.rsplit("/", 1)[-1]
 
 
 def _is_quiet(result: Result) -> bool:
@@ -38,10 +33,13 @@ def _is_quiet(result: Result) -> bool:
 
 
 class Narrator:
-    """look() tells what is new since the last look; heard() takes results from any thread."""
+    """look() tells what is new since the last look; heard() takes results from any thread. groups: names of those whose
+    ids say nothing to a person."""
 
-    def __init__(self, cluster: str, store: Store, clock: Callable[[], float], ledger: Ledger, say: Say) -> None:
+    def __init__(self, cluster: str, store: Store, clock: Callable[[], float], ledger: Ledger, say: Say,
+                 groups: Mapping[str, str]) -> None:
         self._cluster, self._store, self._clock, self._ledger, self._say = cluster, store, clock, ledger, say
+        self._groups = groups
         self._results: queue.SimpleQueue[tuple[Result, Json]] = queue.SimpleQueue()
         self._seen: set[str] = set()
         self._known: dict[str, Operation] = {}
@@ -50,6 +48,10 @@ class Narrator:
         self._timers_told, self._woken_told, self._cooldown_told = 0.0, False, False
         self.memory = Memory()
         self.plans = 0
+
+    def short(self, group: str) -> str:
+        """`MachineDeployment/default/workers` -> `workers`."""
+        return self._groups.get(group) or group.rsplit("/", 1)[-1]
 
     def heard(self, result: Result, event: Json) -> None:
         """An invocation has ended."""
@@ -114,7 +116,7 @@ class Narrator:
     def _tell_death(self, result: Result, event: Json) -> None:
         bodies = [json.loads(record["body"]) for record in event.get("Records", ())]
         operation = self._known.get(bodies[0].get("operation", "")) if bodies else None
-        where = f" for {short(operation.group)}" if operation else ""
+        where = f" for {self.short(operation.group)}" if operation else ""
         self._interrupted |= {operation.id} if operation else set()
         self._ledger.killed.append(result.function)
         self._say("killed", f"{result.function} was killed after its call to the provider{where}, before it could "
@@ -124,7 +126,7 @@ class Narrator:
         swept = result.answer.get("swept", ()) if isinstance(result.answer, dict) else ()
         if swept:
             self._ledger.swept += len(swept)
-            groups = names(short(self._known[each].group) for each in swept if each in self._known)
+            groups = names(self.short(self._known[each].group) for each in swept if each in self._known)
             self._say("outscaler", f"tick: {count(len(swept), 'operation')} ({groups}) nobody is at any more, "
                                    "the claim ran out: sent again")
 
@@ -143,11 +145,15 @@ class Narrator:
     # -- decisions
 
     def _tell_operation(self, operation: Operation) -> None:
-        group = short(operation.group)
+        group = self.short(operation.group)
         if operation.kind is Kind.GROW:
             self._ledger.planned[group] += operation.to_size - operation.from_size
             self._say("outscaler", f"plan: grow {group} from {operation.from_size} to {operation.to_size} "
                                    f"for {count(len(operation.pods), 'pod')}")
+        if operation.kind is Kind.DISCARD:
+            self._say("outscaler", f"plan: {group}: no longer ask for {count(len(operation.targets), 'instance')} that "
+                                   "could not be made")
+            return
         for target in operation.targets:
             how = f"drain {count(len(target.evict), 'pod')}, then delete it" if target.evict else "it is empty"
             self._say("outscaler", f"plan: remove {target.node}: {how}")
@@ -162,7 +168,7 @@ class Narrator:
     def _tell_end(self, entry: JournalEntry) -> None:
         facts, state = entry.facts, str(entry.facts.get("state", ""))
         self._ledger.ended[state] += 1
-        target = facts.get("targets", short(entry.group))
+        target = facts.get("targets", self.short(entry.group))
         why = f": {facts['message']}" if "message" in facts else ""
         again = ("; it had asked the provider first: done already, nothing is bought again"
                  if entry.operation in self._interrupted else "")
@@ -172,6 +178,8 @@ class Narrator:
     def _tell_plan(self, plan: Plan) -> None:
         if not self._ledger.why_not:
             self._tell_why_not(plan)
+        if not self._ledger.second_choice:
+            self._tell_second_choice(plan)
         unneeded = frozenset(plan.unneeded)
         if fresh := unneeded - self._unneeded:
             self._say("outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs")
@@ -183,12 +191,22 @@ class Narrator:
             self._say("time", f"cooldown: {count(len(waits), 'node')} could go by now, but for another {span(left)} "
                               f"none may: {waits[0]['which']}")
 
+    def _tell_second_choice(self, plan: Plan) -> None:
+        """The first decision that knows of the missing stock, and what else it decided."""
+        missing = [each for each in plan.groups if each.backoff and self.short(each.group) == BURST]
+        if not missing or missing[0].backoff is None:
+            return
+        grown = [self.short(each.group) for each in plan.scale_ups]
+        self._ledger.second_choice = "bought at once" if SPARE in grown else "not bought at once"
+        self._say("outscaler", f"plan: {BURST}: {explain.sentence(missing[0].backoff)}; the same pass grows "
+                               f"{names(grown) or 'nothing'}")
+
     def _tell_why_not(self, plan: Plan) -> None:
         """Why the pod that fits nowhere fits nowhere: once."""
         for verdict in plan.unschedulable:
             if not any(f"/{FORECAST}-" in pod for pod in verdict.pods):
                 continue
-            told = "; ".join(f"{short(group)}: {', '.join(map(explain.sentence, reasons))}"
+            told = "; ".join(f"{self.short(group)}: {', '.join(map(explain.sentence, reasons))}"
                              for group, reasons in sorted(verdict.reasons.items()))
             self._ledger.why_not.append(told)
             self._say("outscaler", f"plan: nothing for {names(pod.split('/')[1] for pod in verdict.pods)}: {told}")

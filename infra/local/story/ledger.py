@@ -16,12 +16,15 @@ QUIET_WRITES = 5
 @dataclass
 class Ledger:
     """asked: changes of a group's size (group, from, to). planned: what plans wanted of each group; bought: Machines
-    that came to be for it; joined, gone: Nodes. pending_at, answered_at: (virtual, wall) seconds at which the first pod
+    that came to be for it; refused: machines that were out of stock; second_choice: what the first pass that knew of it
+    did; joined, gone: Nodes. pending_at, answered_at: (virtual, wall) seconds at which the first pod
     was refused and the first call at the provider was seen. least_room: healthy pods beyond what a budget wants."""
 
     asked: list[tuple[str, int, int]] = field(default_factory=list)
     planned: Counter[str] = field(default_factory=Counter)
     bought: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    second_choice: str = ""
     joined: Counter[str] = field(default_factory=Counter)
     gone: Counter[str] = field(default_factory=Counter)
     killed: list[str] = field(default_factory=list)
@@ -73,8 +76,21 @@ Check = Callable[[Ledger], tuple[bool, str]]
 def _grown_once(ledger: Ledger) -> tuple[bool, str]:
     calls = Counter(group for group, before, after in ledger.asked if after > before)
     bought = {group: number for group, number in ledger.bought.items() if number}
-    right = bool(bought) and bought == dict(ledger.planned) and set(calls.values()) == {1}
-    return right, f"planned {_amounts(ledger.planned)}; bought {_amounts(ledger.bought)}"
+    right = bool(bought) and bought == +(ledger.planned - ledger.refused) and set(calls.values()) == {1}
+    missing = f"; out of stock {_amounts(ledger.refused)}" if ledger.refused else ""
+    return right, f"planned {_amounts(ledger.planned)}{missing}; bought {_amounts(ledger.bought)}"
+
+
+def _of_workers(reasons: str) -> str:
+    """Of the reasons per group the one that says most."""
+    return next((each for each in reasons.split("; ") if each.startswith("workers")), reasons)
+
+
+def _ended_well(ledger: Ledger) -> tuple[bool, str]:
+    """One fails, and no other: the purchase of what is out of stock."""
+    wanted = {"succeeded", "failed"} if ledger.refused else {"succeeded"}
+    right = not ledger.open_operations and set(ledger.ended) == wanted and ledger.ended["failed"] == len(ledger.refused)
+    return right, ", ".join(f"{number} {state}" for state, number in ledger.ended.items())
 
 
 def _amounts(counts: Counter[str]) -> str:
@@ -86,20 +102,20 @@ def expectations(kills: int, smallest: dict[str, int]) -> tuple[tuple[str, Check
     return (
         ("the story came to its end", lambda led: (not led.unfinished, led.unfinished or "it did")),
         ("the webhook asked for a pass", lambda led: (led.woken > 0, f"{led.woken} times")),
-        (f"the act function was killed between provider call and record, {kills} times",
+        (f"act functions were killed between provider call and record, {kills} times",
          lambda led: (len(led.killed) == kills, f"{len(led.killed)} times")),
         ("nothing was bought twice", _grown_once),
         ("every machine became a node", lambda led: (led.joined == led.bought, _amounts(led.joined))),
         ("the pod that fits nowhere got a reason",
-         lambda led: (bool(led.why_not), led.why_not[0].rpartition("; ")[2] if led.why_not else "none")),
+         lambda led: (bool(led.why_not), _of_workers(led.why_not[0]) if led.why_not else "none")),
         ("what was bought was given back", lambda led: (led.gone == led.bought and led.sizes == smallest,
                                                          ", ".join(f"{g} {n}" for g, n in led.sizes.items()))),
         ("pods were moved, and their disruption budget was kept", lambda led: (
             led.evicted > 0 and led.least_room >= 0,
             f"{count(led.evicted, 'eviction')}, {led.refused_evictions} refused for the moment")),
-        ("every operation ended well", lambda led: (
-            not led.open_operations and set(led.ended) == {"succeeded"},
-            ", ".join(f"{number} {state}" for state, number in led.ended.items()))),
+        ("the first choice was out of stock, and the pass that learnt it bought the second", lambda led: (
+            bool(led.refused) and led.second_choice == "bought at once", led.second_choice or "never")),
+        ("every other operation ended well", _ended_well),
         ("no dead letters, no function failed", lambda led: (
             not led.dead_letters and not led.errors, led.errors[0] if led.errors else "none")),
         (f"a quiet pass writes at most {QUIET_WRITES} items", lambda led: (

@@ -13,15 +13,15 @@ from infra.local.story.ledger import Ledger
 from infra.local.story.telling import Account, span
 from infra.local.story.watching import Watcher
 
-ACT = "act_clusterapi"
+ACT, ACT_BURST = "act_clusterapi", "act_alicloud"
 LOOK_EVERY = 0.15       # seconds of the wall
 NARRATE_EVERY = 0.4     # …: asking the table costs more
 
 
 @dataclass(frozen=True)
 class Stage:
-    """Everything that a chapter plays with. elapsed: (virtual, wall) seconds; kills: how often the act function dies;
-    wall_limit: seconds after which the story is given up."""
+    """Everything that a chapter plays with. elapsed: (virtual, wall) seconds; kills: how often an act function dies;
+    wall_limit: seconds after which the story is given up. scaling_groups: Alibaba Cloud's, id -> name."""
 
     emulation: Emulation
     account: Account
@@ -31,6 +31,7 @@ class Stage:
     elapsed: Callable[[], tuple[float, float]]
     kills: int
     wall_limit: float
+    scaling_groups: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def _play_on(stage: Stage, chapter: Chapter, began: float) -> bool:
 def _status(stage: Stage) -> list[tuple[str, str]]:
     running, other, pending = stage.watcher.pods()
     sizes = "   ".join(f"{name} {ready}/{size}" for name, (size, ready) in stage.watcher.sizes().items())
-    operations = ", ".join(f"{op.kind.value} {op.group.rsplit('/', 1)[-1]} {op.state.value} {op.step}".strip()
+    operations = ", ".join(f"{op.kind.value} {stage.narrator.short(op.group)} {op.state.value} {op.step}".strip()
                            for op in stage.narrator.memory.operations)
     timers = ", ".join(f"{name} {span(seconds)}" for name, seconds in stage.narrator.timers()[:4])
     return [("nodes ready/asked", sizes), ("pods", f"{running} run, {other} start or end, {pending} without a node"),
@@ -91,17 +92,17 @@ def chapters() -> tuple[Chapter, ...]:
     """The story."""
     return (
         Chapter("A small cluster",
-                "Three node groups of Cluster API: system (1 to 2 nodes), workers (1 to 8), and batch (0 to 3), which "
-                "is empty and whose nodes will carry a taint. Some pods.",
+                "Two node groups of Cluster API, system (1 to 2 nodes) and workers (1 to 8), and two scaling groups "
+                "of Alibaba Cloud for bursts, burst-g7 and burst-c7 (0 to 3 each), which are empty. Some pods.",
                 _start, _started, 400.0),
         Chapter("Outscaler is told about it",
                 "A policy is put in force. From now on the functions look every 20 seconds, and when the webhook "
                 "rings.",
                 _apply, _looked, 300.0),
         Chapter("The sale begins",
-                "shop-front, cart and reports are scaled up; forecast asks for 64 CPUs, which nobody has. The function "
-                "that calls the provider is killed right after each of its first two calls, before it can write down "
-                "that it called.",
+                "shop-front, cart and reports are scaled up; forecast asks for 64 CPUs, which nobody has. burst-g7 is "
+                "the first choice for reports, and out of stock. The functions that call the providers are killed "
+                "right after they bought, before they can write down that they did.",
                 _sale, _all_run, 1200.0),
         Chapter("The sale is over",
                 "Most pods go, and most nodes are unneeded. None is removed before it has been so for 2 minutes, nor "
@@ -132,7 +133,8 @@ def _started(stage: Stage) -> bool:
 
 
 def _apply(stage: Stage) -> None:
-    version = stage.emulation.apply_policy(scene.POLICY)
+    text = scene.policy(stage.scaling_groups, stage.emulation.alicloud.settings())
+    version = stage.emulation.apply_policy(text)
     stage.account.say("you", f"outscaler apply: policy of cluster {scene.CLUSTER}, version {version}, mode active")
     stage.emulation.begin()
 
@@ -144,7 +146,9 @@ def _looked(stage: Stage) -> bool:
 def _sale(stage: Stage) -> None:
     stage.watcher.counting = True
     stage.ledger.pending_at = stage.ledger.answered_at = None
-    stage.emulation.functions.deaths[ACT] = ["grow:called"] * stage.kills
+    # The first call to Alibaba Cloud is for what is out of stock; it is the second that buys.
+    deaths = ((ACT, "grow:called"), (ACT_BURST, "2*grow:called"))
+    stage.emulation.functions.deaths.update({function: [place] for function, place in deaths[:stage.kills]})
     _scale(stage, scene.BUSY)
 
 
@@ -175,4 +179,4 @@ def _small_again(stage: Stage) -> bool:
     return sizes == SMALLEST and not (stage.narrator.memory.operations or other or pending)
 
 
-SMALLEST = {scene.BATCH: 0, scene.SYSTEM: 1, scene.WORKERS: 1}
+SMALLEST = {scene.BURST: 0, scene.SPARE: 0, scene.SYSTEM: 1, scene.WORKERS: 1}

@@ -7,14 +7,16 @@ nothing of what the functions think (deciding.py tells that).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 
+from infra.local.alicloud.cloud import Cloud
 from infra.local.controllers.capi import fields
 from infra.local.controllers.writes import is_true
 from infra.local.kube.objects import KubeObject, dig
 from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
+from infra.local.story.bursting import BurstWatcher
 from infra.local.story.ledger import Ledger
 from infra.local.story.scene import AGENT
 from infra.local.story.telling import Say, count, names
@@ -29,9 +31,10 @@ class Watcher:
     led to it is told before. counting: machines and nodes are put into the ledger; guarding: budgets are watched."""
 
     def __init__(self, kube: ObjectStore, server: ApiServer, ledger: Ledger, say: Say, elapsed: Elapsed,
-                 first: Callable[[], None]) -> None:
+                 first: Callable[[], None], cloud: Cloud, scaling_groups: Mapping[str, str]) -> None:
         self._kube, self._server, self._ledger, self._say, self._elapsed = kube, server, ledger, say, elapsed
         self._first = first
+        self._burst = BurstWatcher(cloud, scaling_groups, ledger, say, first, self._answered)
         self.counting = self.guarding = False
         self._events = kube.subscribe("events")
         self._nodes = kube.subscribe("nodes")
@@ -44,6 +47,7 @@ class Watcher:
         self._see_groups()
         self._see_scheduling()
         self._see_machines()
+        self._burst.look()
         self._see_nodes()
         self._see_requests()
         self._see_budgets()
@@ -56,10 +60,14 @@ class Watcher:
             before, after = event.previous["spec"]["replicas"], event.object["spec"]["replicas"]
             if before != after:
                 self._ledger.asked.append((name, before, after))
-                if after > before and self._ledger.pending_at and not self._ledger.answered_at:
-                    self._ledger.answered_at = self._elapsed()
+                if after > before:
+                    self._answered()
                 self._first()
                 self._say("provider", f"Cluster API was asked for another size of {name}: {before} ► {after}")
+
+    def _answered(self) -> None:
+        if self._ledger.pending_at and not self._ledger.answered_at:
+            self._ledger.answered_at = self._elapsed()
 
     def _see_scheduling(self) -> None:
         refused: defaultdict[str, set[str]] = defaultdict(set)
@@ -156,11 +164,12 @@ class Watcher:
         return running, other, pending
 
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """Group -> (size asked for, ready nodes)."""
+        """Group -> (size asked for, ready nodes), of all providers."""
         ready = Counter(node["metadata"]["labels"].get("pool", "") for node in self._kube.list("nodes")
                         if is_true(node, "Ready"))
-        return {group["metadata"]["name"]: (group["spec"]["replicas"], ready[group["metadata"]["name"]])
-                for group in self._kube.list("machinedeployments", group=fields.GROUP)}
+        asked = {group["metadata"]["name"]: group["spec"]["replicas"]
+                 for group in self._kube.list("machinedeployments", group=fields.GROUP)}
+        return {name: (size, ready[name]) for name, size in {**asked, **self._burst.sizes()}.items()}
 
 
 def _group(machine: KubeObject) -> str:

@@ -1,0 +1,114 @@
+"""A cluster with machines of two providers: workers on Cluster API, bursts on Alibaba Cloud (the emulated one)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from infra.local.alicloud.account import SECRET_NAME, AlicloudAccount
+from infra.local.alicloud.faults import Fault
+from infra.local.alicloud.objects import NO_STOCK, Group
+from infra.local.controllers import seed
+from infra.local.world import LocalWorld
+from tests.scenario.policies import document
+
+TAGS = "k8s.io/cluster-autoscaler/node-template/"
+TAINT = [{"key": "dedicated", "operator": "Equal", "value": "burst", "effect": "NoSchedule"}]
+OPTIONS = {"expander": ["priority", "least-waste"], "scaleDownUnneededTime": "2m", "scaleDownDelayAfterAdd": "1m"}
+
+
+@dataclass(frozen=True)
+class Shop:
+    """The world, the account, and the two scaling groups in the order in which they are preferred."""
+
+    world: LocalWorld
+    account: AlicloudAccount
+    first: Group
+    second: Group
+
+    def reports(self, replicas: int) -> None:
+        """Pods that only a burst machine can run, one each."""
+        self.world.seed(seed.deployment("reports", replicas=replicas, cpu="3", nodeSelector={"tier": "burst"},
+                                        tolerations=TAINT))
+
+    def bought(self, group: Group) -> int:
+        """Machines that were ever made in the group."""
+        return sum(len(each.machines) for each in group.activities if each.grows)
+
+    def burst_nodes(self) -> list[str]:
+        return [name for name in self.world.nodes() if name.startswith("i-")]
+
+
+@pytest.fixture(params=[False, True], ids=["one-process", "restarted"])
+def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
+    account = AlicloudAccount()
+    with LocalWorld(quick=True, forgetful=request.param, clouds=(account,)) as world:
+        world.put_secret(SECRET_NAME, account.secret())
+        machine = {f"{TAGS}label/tier": "burst", f"{TAGS}taint/dedicated": "burst:NoSchedule"}
+        first = account.cloud.add_group("first", most=5, machine_tags=machine)
+        second = account.cloud.add_group("second", most=5, types=("ecs.g6.xlarge",), machine_tags=machine)
+        groups = [{"provider": "alicloud", "id": group.id, "min": 0, "max": 5, "priority": priority}
+                  for group, priority in ((first, 20), (second, 10))]
+        world.apply_policy(document(providers={"clusterapi": {}, "alicloud": account.settings()}, nodeGroups=groups,
+                                    options=OPTIONS, scan="20s"))
+        world.seed(seed.machine_deployment("workers", 1, 1, 5))
+        world.step(180)
+        yield Shop(world, account, first, second)
+
+
+def test_what_is_out_of_stock_is_bought_elsewhere_in_the_pass_that_learns_it(shop: Shop) -> None:
+    shop.account.cloud.spoil(shop.first.id, NO_STOCK, times=100)
+    shop.reports(2)
+
+    shop.world.step(300)
+
+    assert (shop.bought(shop.first), shop.bought(shop.second)) == (0, 2)
+    assert not shop.world.pending()
+    knew = next(plan for plan in shop.world.plans() if any(
+        each["group"] == shop.first.id and each.get("backoff") for each in plan["groups"]))
+    assert [each["group"] for each in knew["scale_ups"]] == [shop.second.id]
+    assert shop.first.desired == 0, "what could not be made is no longer asked for"
+    assert len([each for each in shop.first.activities if each.grows]) == 1, "and nobody asked again"
+
+
+@pytest.mark.parametrize("place", ["grow:called", "grow:polled", "act:stepped", "act:recorded"])
+def test_a_death_around_the_purchase_buys_nothing_twice(shop: Shop, place: str) -> None:
+    shop.world.kill_at(place, function="act_alicloud")
+    shop.reports(3)
+
+    shop.world.step(600)
+
+    assert (shop.bought(shop.first), shop.first.desired) == (3, 3)
+    assert not shop.world.pending()
+    assert not shop.world.operations()
+
+
+def test_one_cloud_that_is_down_does_not_stop_the_other(shop: Shop) -> None:
+    shop.account.server.faults.next(Fault.SERVER_ERROR, times=-1)
+    shop.reports(1)
+    shop.world.seed(seed.deployment("web", replicas=3, cpu="2"))
+
+    shop.world.step(300)
+
+    assert shop.world.size("workers") > 1
+    assert [pod for pod in shop.world.pending() if "/web-" in pod] == []
+    gaps = [gap for plan in shop.world.plans() for gap in plan.get("gaps", ())]
+    assert any("alicloud" in json.dumps(gap) for gap in gaps)
+
+
+def test_burst_machines_go_by_their_ids_and_the_workers_stay(shop: Shop) -> None:
+    shop.reports(2)
+    shop.world.step(300)
+    assert len(shop.burst_nodes()) == 2
+    workers = [name for name in shop.world.nodes() if not name.startswith("i-")]
+    shop.world.kube.delete("deployments", "reports", "default", "apps")
+
+    shop.world.step(900)
+
+    assert shop.burst_nodes() == []
+    assert [name for name in shop.world.nodes() if not name.startswith("i-")] == workers
+    assert (shop.first.desired, len(shop.first.machines)) == (0, 0)
+    assert not any(each.kept for each in shop.account.cloud.released)
