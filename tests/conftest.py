@@ -11,7 +11,7 @@ import pytest
 from chalicelib.handlers.log import logger
 
 # Thousands of small worlds are made and dropped; looking for cycles after every 700 objects takes a twelfth of it.
-gc.set_threshold(50_000, 20, 50)
+gc.set_threshold(200_000, 20, 50)
 
 
 @pytest.fixture(autouse=True)

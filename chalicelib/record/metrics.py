@@ -5,18 +5,23 @@ cluster, the node group (only where the option emitPerNodegroupMetrics asks for 
 own labels that have a handful of fixed values. Never a pod, a node or a machine type: every combination of values is a
 series that somebody pays for (demands.md 30), so a test counts them.
 
-CloudWatch reads metrics from the log, in its embedded metric format. The lines are made by Powertools' serializer, one
-provider object per line: it has no memory from line to line, writes nothing by itself, and takes our instant instead
-of the wall clock's. Its front (`Metrics`) is not used, for it keeps everything in class attributes and prints.
+CloudWatch reads metrics from the log, in its embedded metric format. The lines are made by Powertools' serializer,
+which is given a whole line at once: so it has no memory from line to line, writes nothing by itself, and takes our
+instant instead of the wall clock's. Its front (`Metrics`) is not used, for it keeps everything in class attributes and
+prints.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 import msgspec
+
+if TYPE_CHECKING:
+    from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
 NAMESPACE = "Outscaler"
 PREFIX = "cluster_autoscaler_"
@@ -100,9 +105,10 @@ def lines(cluster: str, values: Values, now: float, *, fields: Mapping[str, str]
     for series, value in values.items():
         name, labels = parts(series)
         by_labels.setdefault(tuple(labels.items()), {})[name] = value
+    provider = _provider(now)
     for pairs, named in by_labels.items():
         for some in _cut(named.items()):
-            yield _line({CLUSTER: cluster, **dict(pairs)}, some, now, fields or {})
+            yield _line(provider, {CLUSTER: cluster, **dict(pairs)}, some, fields or {})
 
 
 def _cut(named: Iterable[tuple[str, float]]) -> Iterator[dict[str, float]]:
@@ -112,13 +118,18 @@ def _cut(named: Iterable[tuple[str, float]]) -> Iterator[dict[str, float]]:
         left = left[_PER_LINE:]
 
 
-def _line(dimensions: dict[str, str], named: Mapping[str, float], now: float, fields: Mapping[str, str]) -> str:
+def _provider(now: float) -> AmazonCloudWatchEMFProvider:
     # When it is used: the page of GET /metrics needs the table above only.
     from aws_lambda_powertools.metrics.provider.cloudwatch_emf.cloudwatch import AmazonCloudWatchEMFProvider
 
     provider = AmazonCloudWatchEMFProvider(namespace=NAMESPACE)
     provider.service = ""       # else the environment's would be one more dimension
     provider.timestamp = int(now * 1000)
+    return provider
+
+
+def _line(provider: AmazonCloudWatchEMFProvider, dimensions: dict[str, str], named: Mapping[str, float],
+          fields: Mapping[str, str]) -> str:
     metrics = {PREFIX + name: {"Unit": _unit(name), "Value": value} for name, value in named.items()}
     metadata = {name: value for name, value in fields.items() if name not in dimensions}
     return msgspec.json.encode(provider.serialize_metric_set(metrics, dimensions, metadata)).decode()

@@ -6,11 +6,13 @@ PynamoDB, follows AWS_ENDPOINT_URL without a change in the code.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, NamedTuple
 from urllib.request import Request, urlopen
 
-from botocore.session import get_session
+from botocore.session import Session, get_session
 
 from chalicelib.store.tables import definition, time_to_live
 from infra.local.aws_server import Server
@@ -39,9 +41,18 @@ def environment(endpoint: str, region: str = REGION) -> dict[str, str]:
 
 def client(service: str, endpoint: str, region: str = REGION) -> Any:
     """A botocore client for that endpoint, whatever the environment says."""
-    return get_session().create_client(
-        service, region_name=region, endpoint_url=endpoint, aws_access_key_id="local", aws_secret_access_key="local"
-    )
+    session, lock = _session()
+    with lock:
+        return session.create_client(
+            service, region_name=region, endpoint_url=endpoint, aws_access_key_id="local", aws_secret_access_key="local"
+        )
+
+
+@cache
+def _session() -> tuple[Session, threading.Lock]:
+    """One for all clients: it reads the services' descriptions, which takes longer than most tests. It makes one client
+    at a time."""
+    return get_session(), threading.Lock()
 
 
 def create_table(dynamodb: Any, name: str) -> None:

@@ -1,21 +1,23 @@
 """A shorter way to the emulated AWS for scenarios: the same emulation and the same client, without a socket between.
 
 A scenario makes thousands of requests, one after the other, from one thread. Over HTTP each costs a connection and a
-thread (werkzeug keeps none open), several times what the request itself takes. Nothing but the transport is left out:
-the client still signs, serializes, and raises what the emulation answers.
+thread (werkzeug keeps none open), several times what the request itself takes. Nothing but the transport is left out
+(and what aws_rows.py leaves out): the client still signs, serializes, and raises what the emulation answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import Any
 
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
-from werkzeug.test import Client
+from moto.core.request import normalize_request
+from moto.core.responses import BaseResponse
+from moto.secretsmanager.responses import SecretsManagerResponse
 
-from infra.local.aws_server import one_at_a_time
+from infra.local.aws_rows import TARGET, Answer, Rows
 
 
 class _Body(BytesIO):
@@ -29,8 +31,10 @@ class _Body(BytesIO):
 class DirectWay:
     """Take as many clients as you like; all of them share moto's state with every server of this process."""
 
+    _HANDLERS: Mapping[str, type[BaseResponse]] = {TARGET: Rows, "secretsmanager": SecretsManagerResponse}
+
     def __init__(self) -> None:
-        self._web = Client(one_at_a_time(DomainDispatcherApplication(create_backend_app)))
+        self._lock = threading.RLock()      # moto's tables have none (aws_server.py)
 
     def take(self, client: Any) -> Any:
         """This botocore client from now on goes the direct way."""
@@ -38,12 +42,15 @@ class DirectWay:
         return client
 
     def _answer(self, request: AWSPreparedRequest, **_: object) -> AWSResponse:
-        headers = {name: _text(value) for name, value in request.headers.items()}
-        made = self._web.open(request.url, method=request.method, headers=headers, data=_text(request.body).encode())
-        fields: Any = made.headers  # read like a mapping; the stubs ask for botocore's own kind
-        return AWSResponse(request.url, made.status_code, fields, _Body(made.get_data()))
+        service = _text(request.headers["X-Amz-Target"]).partition(".")[0]
+        with self._lock:
+            made: Answer = self._HANDLERS[service].dispatch(normalize_request(request))
+        status, headers, body = made
+        fields: Any = headers   # read like a mapping; the stubs ask for botocore's own kind
+        raw: Any = _Body(body if isinstance(body, bytes) else body.encode())
+        return AWSResponse(str(request.url), status, fields, raw)
 
 
 def _text(value: Any) -> str:
-    """What botocore prepared as text, as bytes, or not at all; the services in here speak JSON."""
-    return value.decode() if isinstance(value, bytes) else str(value or "")
+    """What botocore prepared as text or as bytes."""
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import BaseWSGIServer, make_server
+
+from infra.local.aws_rows import TARGET, Answer, Rows, WireRequest
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -40,6 +43,24 @@ def one_at_a_time(app: WSGIApplication) -> WSGIApplication:
     return locked
 
 
+def _with_rows(app: WSGIApplication) -> WSGIApplication:
+    """The app, but for DynamoDB, which needs little of it (aws_rows.py)."""
+    def chosen(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if not environ.get("HTTP_X_AMZ_TARGET", "").startswith(f"{TARGET}."):
+            return app(environ, start_response)
+        return _answered(Rows.dispatch(WireRequest(environ)), start_response)
+
+    return chosen
+
+
+def _answered(made: Answer, start_response: StartResponse) -> Iterable[bytes]:
+    status, headers, body = made
+    data = body if isinstance(body, bytes) else body.encode()
+    fields = {"Content-Type": "application/x-amz-json-1.0", **headers, "Content-Length": str(len(data))}
+    start_response(f"{status} {HTTPStatus(status).phrase}", [(name, str(value)) for name, value in fields.items()])
+    return [data]
+
+
 class Server:
     """The emulation on a port of its own. Its state is moto's and is shared by all servers of one process."""
 
@@ -50,7 +71,7 @@ class Server:
 
     def start(self) -> str:
         """Serve from a thread; the URL."""
-        app = one_at_a_time(DomainDispatcherApplication(create_backend_app))
+        app = one_at_a_time(_with_rows(DomainDispatcherApplication(create_backend_app)))
         self._server = make_server(self._host, self._port, app, threaded=True, request_handler=QuietHandler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="local-aws", daemon=True)
         self._thread.start()

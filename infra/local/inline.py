@@ -11,11 +11,35 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from unittest.mock import patch
 
 from chalicelib.snapshot import live
 
 T = TypeVar("T")
+
+
+class _Done(Future[T]):
+    """A future whose end is known from the beginning. It has none of the base's locks: nobody waits for it."""
+
+    def __init__(self, result: T | None, error: BaseException | None) -> None:
+        self._end, self._problem = result, error
+
+    def done(self) -> bool:
+        """See Future."""
+        return True
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:  # noqa: ARG002 - the base's
+        """See Future."""
+        return self._problem
+
+    def result(self, timeout: float | None = None) -> Any:  # noqa: ARG002 - the base's
+        """See Future."""
+        if self._problem is not None:
+            raise self._problem
+        return self._end
+
+    def cancel(self) -> bool:
+        """See Future."""
+        return False
 
 
 class Inline(Executor):
@@ -26,16 +50,18 @@ class Inline(Executor):
 
     def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Done, or failed, already. What is no Exception (the death of a process) is not kept for later."""
-        done: Future[T] = Future()
         try:
-            done.set_result(fn(*args, **kwargs))
+            return _Done(fn(*args, **kwargs), None)
         except Exception as error:
-            done.set_exception(error)
-        return done
+            return _Done(None, error)
 
 
 @contextmanager
 def inline() -> Iterator[None]:
     """While this is open, snapshots are read one request after the other."""
-    with patch.object(live, "ThreadPoolExecutor", Inline):
+    place = vars(live)
+    pool, place["ThreadPoolExecutor"] = place["ThreadPoolExecutor"], Inline
+    try:
         yield
+    finally:
+        place["ThreadPoolExecutor"] = pool

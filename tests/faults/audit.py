@@ -29,6 +29,7 @@ from tests.faults.objects import is_protected, marks_of, must_move, taint_of
 
 Json = dict[str, Any]
 OURS = "outscaler/"
+_PODS = "/api/v1/pods"
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 
 
@@ -41,7 +42,7 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class Watch(msgspec.Struct, frozen=True):
-    """A request and the sizes before it."""
+    """A request and the sizes before it. query: of a list of all pods, the only one that is looked into."""
 
     method: str
     path: str
@@ -98,7 +99,8 @@ class Audit:
         if parts[-1] == "eviction":
             pod = self._kube.peek("pods", parts[5], parts[3])
         sizes = {} if method == "GET" else self._sizes()
-        return Watch(method, split.path, parse_qs(split.query), body, sizes, node, pod)
+        query = parse_qs(split.query) if split.path == _PODS else {}
+        return Watch(method, split.path, query, body, sizes, node, pod)
 
     def saw(self, watch: Watch, made: Response) -> None:
         """After it; `made` may be an answer that nobody gets."""
@@ -124,14 +126,14 @@ class Audit:
         if watch.path.startswith("/api/v1/nodes/") and made.status == 200:
             node = json.loads(made.body)
             self._note_taint(node["metadata"]["name"], node)
-        if watch.path == "/api/v1/pods" and made.status == 200:
+        if watch.path == _PODS and made.status == 200:
             now = self._clock()
             homeless = {"", *self.leaving()}
             self.waiting.update((pod["metadata"]["uid"], now) for pod in self._kube.list("pods")
                                 if pod["spec"].get("nodeName", "") in homeless)
         for selector in watch.query.get("fieldSelector", ()):
             name = next((part[14:] for part in selector.split(",") if part.startswith("spec.nodeName=")), "")
-            if name and watch.path == "/api/v1/pods" and made.status == 200:
+            if name and watch.path == _PODS and made.status == 200:
                 uids = frozenset(each["metadata"]["uid"] for each in json.loads(made.body)["items"])
                 self.seen[name] = (self._clock(), uids)
 

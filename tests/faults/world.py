@@ -10,6 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
+import msgspec
+
 from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.messages import decode_act
 from chalicelib.handlers.log import logger
@@ -103,8 +105,11 @@ class FaultWorld(LocalWorld):
             return made
 
         made = build(clock=self._skewed, store=store, sender=cast(Any, sender), read_secret=base.read_secret,
-                     connect=connect, owner=base.owner)
-        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=base.emit)
+                     connect=connect, owner=base.owner, sleep=self.clock.advance, chance=lambda: 0.5)
+        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=self._emit)
+
+    def _emit(self, line: str) -> None:
+        self.metrics.append(msgspec.json.decode(line))
 
     def _skewed(self) -> float:
         return self.clock() + (self.process.skew if self.process else 0.0)

@@ -50,14 +50,14 @@ class Killed(BaseException):
 class Stage:
     """sent: what is queued, by the instant it is due. at_checkpoint: what happens there, besides."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, dynamodb: Any) -> None:
         self.name = f"cluster-{uuid.uuid4().hex[:12]}"
         self.clock = ManualClock(START)
         self.kube = ObjectStore(self.clock)
         self.server = ApiServer(self.kube)
         self.provider = InMemoryProvider(on_delete=self._machine_gone)
         self.providers: Callable[[], Sequence[Provider]] = lambda: [self.provider]
-        self.store = Store(table, clock=self.clock, sleep=self.clock.advance)
+        self.store = Store(table, clock=self.clock, sleep=self.clock.advance, client=dynamodb)
         self.sent: list[tuple[float, int, str, bytes]] = []
         self.wakes: list[dict[str, Any]] = []
         self.lines: list[dict[str, Any]] = []
