@@ -1,12 +1,14 @@
 """The live cluster that `plan` and `explain` are asked about, read by a person's own kubeconfigs.
 
-A command on a desk may read no secrets: what the policy keeps in Secrets Manager is named by a file here.
+A command on a desk may read no secrets: what the policy keeps in Secrets Manager is named by a file here, the vendors'
+credentials by `--secret NAME=FILE`.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +33,10 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     from chalicelib.snapshot.live import take
     from chalicelib.snapshot.observe import observe
 
+    read_secret = secret_files(args.secret)
+
     def connected(access: KubernetesAccess) -> Cluster:
-        return connect(access, _no_secrets, clock=time.time)
+        return connect(access, read_secret, clock=time.time)
 
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
@@ -42,7 +46,7 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     if not policy.providers:
         raise BadInput("--kubeconfig", "says nothing about node groups",
                        "add --node-groups FILE, or --policy FILE with providers")
-    providers = for_policy(policy, kube, _no_secrets, time.time, Means(connect=connected))
+    providers = for_policy(policy, kube, read_secret, time.time, Means(connect=connected))
     return take(policy.name, kube, lambda nodes: observe(providers, nodes), now,
                 namespace=policy.options.namespace)
 
@@ -70,6 +74,26 @@ def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | N
     return msgspec.structs.replace(policy, kubernetes=access, providers={**policy.providers, _CLUSTER_API: settings})
 
 
-def _no_secrets(name: str) -> str:
-    raise BadInput(f"secret {name}", "is not read from here",
-                   "name files instead of secrets when planning by hand; --management-kubeconfig is one")
+def secret_files(given: Sequence[str]) -> Callable[[str], str]:
+    """A reader of the secrets that files stand for. given: `NAME=FILE` each; raises BadInput for what is none.
+
+    The reader raises BadInput for any other secret, and for a file that cannot be read; it never quotes one.
+    """
+    files: dict[str, Path] = {}
+    for pair in given:
+        name, equals, path = pair.partition("=")
+        if not (name and equals and path):
+            raise BadInput("--secret", "is not NAME=FILE", "write it like outscaler/prod/alicloud=key.json")
+        files[name] = Path(path)
+
+    def read(name: str) -> str:
+        if name not in files:
+            raise BadInput(f"secret {name}", "is not read from here",
+                           f"name a file for it: --secret {name}=FILE, or --management-kubeconfig for a kubeconfig")
+        try:
+            return files[name].read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise BadInput(f"--secret {name}={files[name]}", f"cannot be read: {why}", "name a readable file") from None
+
+    return read

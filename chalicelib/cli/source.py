@@ -52,6 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
     parser.add_argument("--management-kubeconfig", metavar="FILE", type=Path,
                         help="the cluster that Cluster API's objects are in, if the policy has one of its own")
+    parser.add_argument("--secret", metavar="NAME=FILE", action="append", default=[],
+                        help="a file that stands for a secret of the policy (a vendor's credentials); may be repeated")
     parser.add_argument("--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json")
     parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers")
     parser.add_argument("--memory", metavar="FILE", type=Path, help="what is remembered, as --save-memory wrote it")
@@ -66,7 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def read(args: argparse.Namespace) -> Case:
     """Read everything; raises BadInput."""
-    for argument, given in (("--context", args.context), ("--management-kubeconfig", args.management_kubeconfig)):
+    of_a_live_cluster = (("--context", args.context), ("--management-kubeconfig", args.management_kubeconfig),
+                         ("--secret", args.secret or None))
+    for argument, given in of_a_live_cluster:
         if args.snapshot is not None and given is not None:
             raise BadInput(argument, "belongs to --kubeconfig, and --snapshot is given", "take it out")
     policy = _policy(args)

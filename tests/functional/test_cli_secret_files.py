@@ -1,0 +1,78 @@
+"""A plan by hand with a vendor's groups: a file stands for the secret that the policy names."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chalicelib.cli.main import main
+from infra.local.alicloud.account import SECRET_NAME, AlicloudAccount
+from infra.local.kube.objects import KubeObject
+from infra.local.kube.server import ApiServer
+from infra.local.kube.store import ObjectStore
+from tests.scenario.policies import document
+
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """kubeconfig, policy and key of a cluster with a pod that wants a node, and an account with an empty group."""
+    account, store = AlicloudAccount(), ObjectStore(time.time)
+    account.attach(time.time, store)
+    group = account.cloud.add_group("burst", most=3)
+    pod: KubeObject = {
+        "metadata": {"name": "web", "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]},
+        "status": {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}}
+    store.load("pods", [pod])
+    server = ApiServer(store, tls=False)
+    server.start()
+    account.start()
+    try:
+        texts = {"kubeconfig": server.kubeconfig(), "key": account.secret(), "policy": document(
+            providers={"alicloud": account.settings()},
+            nodeGroups=[{"provider": "alicloud", "id": group.id, "min": 0, "max": 3}])}
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text, "utf-8")
+        yield {name: str(tmp_path / name) for name in texts}
+    finally:
+        account.stop()
+        server.stop()
+
+
+def _plan(files: dict[str, str], *more: str) -> int:
+    return main(["plan", "--kubeconfig", files["kubeconfig"], "--policy", files["policy"], *more, "-o", "json"])
+
+
+def test_groups_are_read_with_the_key_from_the_file(files: dict[str, str], capsys: Said) -> None:
+    assert _plan(files, "--secret", f"{SECRET_NAME}={files['key']}") == 0
+    said = capsys.readouterr()
+    answer = json.loads(said.out)
+    assert [(up["from"], up["to"], up["pods"]) for up in answer["scaleUps"]] == [(0, 1, ["default/web"])]
+    assert json.loads(Path(files["key"]).read_text("utf-8"))["accessKeySecret"] not in said.out + said.err
+
+
+def test_without_it_the_gap_says_what_to_add(files: dict[str, str], capsys: Said) -> None:
+    assert _plan(files) == 0
+    [gap] = json.loads(capsys.readouterr().out)["gaps"]
+    assert f"--secret {SECRET_NAME}=FILE" in gap["detail"]
+
+
+@pytest.mark.parametrize(("value", "said"), [("key.json", "is not NAME=FILE"), ("=x", "is not NAME=FILE")])
+def test_what_is_no_pair_is_refused_in_one_line(value: str, said: str, files: dict[str, str], capsys: Said) -> None:
+    assert _plan(files, "--secret", value) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert value not in line.replace("outscaler/prod/alicloud=key.json", "")
+
+
+def test_a_file_that_is_not_there_is_a_gap(files: dict[str, str], capsys: Said) -> None:
+    assert _plan(files, "--secret", f"{SECRET_NAME}=/nowhere") == 0
+    [gap] = json.loads(capsys.readouterr().out)["gaps"]
+    assert "cannot be read" in gap["detail"]
