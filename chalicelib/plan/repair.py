@@ -194,9 +194,9 @@ def _may_have_joined(seen: float, facts: GroupFacts, world: World, doubt: _Doubt
 
 
 def _apart(facts: GroupFacts, doubt: _Doubt) -> list[Instance]:
-    """The group's instances that are no node and cannot be one, each once."""
+    """The group's instances that are no node and cannot be one, each once; without those the provider holds on to."""
     apart = {*facts.unregistered, *facts.failed}
-    found = {i.id: i for i in facts.group.instances if i.id in apart}
+    found = {i.id: i for i in facts.group.instances if i.id in apart and not i.held}
     return [i for i in found.values() if i.state is not InstanceState.DELETING and not doubt.alive(i)]
 
 

@@ -61,7 +61,8 @@ class Budget:
             lot, wait = 1, self._means.pacer.take(pace, 1)      # a single call is had sooner than a lot
         while wait > 0.0:
             if wait > self._patience.left:
-                raise Throttled(f"our own pace for {pace.key}: the next call is due in {wait:.1f} s",
+                raise Throttled(f"our own pace for {pace.key} (callsPerSecond sets it): the next call is due in "
+                                f"{wait:.1f} s",
                                 code="OwnPace", retry_after=wait)
             self._patience.left -= wait
             self._means.sleep(wait)

@@ -152,6 +152,11 @@ def is_no_change(error: ProviderError) -> bool:
     return sense_of(error.code) is Sense.NO_CHANGE
 
 
+def is_denied(error: ProviderError) -> bool:
+    """The key is right and may not do this, here: permissions are given by action and by scaling group."""
+    return sense_of(error.code) is Sense.DENIED
+
+
 def is_gone(error: ProviderError) -> bool:
     """The group, instance or configuration does not exist. By code only: a 404 alone may be a wrong address."""
     return sense_of(error.code) is Sense.GONE

@@ -53,5 +53,5 @@ def take_back(
     least = max(occupied(group, listed.values()), group.min_size)
     goal = max(least, operation.from_size - len(targets.placeholders))
     if goal < desired:
-        lower(context, operation, goal)
+        lower(context, operation, group, goal)
     return None

@@ -15,64 +15,47 @@ from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import Gap
 from chalicelib.providers.alicloud.activities import last_failure
-from chalicelib.providers.alicloud.api import IDS, Api
+from chalicelib.providers.alicloud.api import Api
 from chalicelib.providers.alicloud.blueprints import Blueprint, read_blueprints
 from chalicelib.providers.alicloud.instances import classify, placeholders, unremovable
 from chalicelib.providers.alicloud.naming import Names
 from chalicelib.providers.alicloud.pages import SIZE
+from chalicelib.providers.alicloud.reading import Asking, read_groups
 from chalicelib.providers.alicloud.settings import PROVIDER, Bounds, Settings
 from chalicelib.providers.alicloud.sizes import held, occupied, off, range_of, target_of
 from chalicelib.providers.alicloud.tags import read_tags
 from chalicelib.providers.alicloud.templates import candidates, make_template
 from chalicelib.providers.alicloud.wire import InstanceType, ScalingGroup, ScalingInstance
 from chalicelib.providers.base import Observation
-from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
+from chalicelib.providers.errors import ProviderError
 
 _SHOWN = 5
 
 
 def observe(api: Api, settings: Settings, nodes: Sequence[Node]) -> Observation:
     """All groups of the policy, in its order; raises ProviderError if the groups cannot be read at all."""
-    found, unread = _read(api, [each.id for each in settings.groups])
+    names = Names(nodes, settings.region)
+    asking = Asking()
+    found, unread = read_groups(api, asking, [each.id for each in settings.groups], len(names) // SIZE)
     usable = [group for group in found.values() if group.group_type in {"", "ECS"} and not group.problem]
     blueprints = read_blueprints(api, usable)
-    maker = _Maker(api, settings, Names(nodes, settings.region), blueprints)
+    maker = _Maker(api, asking, settings, names, blueprints)
     maker.know_types(usable)
     groups = tuple(maker.broken(bounds, unread[bounds.id]) if bounds.id in unread else
                    maker.make(bounds, found.get(bounds.id)) for bounds in settings.groups)
     return Observation(groups, tuple(maker.gaps))
 
 
-def _read(api: Api, ids: Sequence[str]) -> tuple[dict[str, ScalingGroup], dict[str, str]]:
-    """The groups by id, and of those that could not be read why; raises ProviderError where that are all. Who is
-    refused or throttled does not ask for the rest."""
-    lots = [ids[at:at + IDS] for at in range(0, len(ids), IDS)]
-    api.expect(len(lots) + len(ids))        # the instances of each are read next
-    found: dict[str, ScalingGroup] = {}
-    unread: dict[str, str] = {}
-    stopped: ProviderError | None = None
-    for lot in lots:
-        try:
-            if stopped is not None:
-                raise stopped
-            found |= api.groups(lot)
-        except ProviderError as error:
-            stopped = error if isinstance(error, Throttled | Unauthorized) else None
-            unread |= dict.fromkeys(lot, f"could not be read: {error.cls}: {error.message}")
-            if len(unread) == len(ids):
-                raise
-    api.expect(sum(max(0, each.total_capacity) // SIZE for each in found.values()))     # the further pages
-    return found, unread
-
-
 class _Maker:
     """Makes one group after the other; collects the gaps."""
 
-    def __init__(self, api: Api, settings: Settings, names: Names, blueprints: Mapping[str, Blueprint]) -> None:
-        self._api, self._settings, self._names, self._blueprints = api, settings, names, blueprints
+    def __init__(
+        self, api: Api, asking: Asking, settings: Settings, names: Names, blueprints: Mapping[str, Blueprint]
+    ) -> None:
+        self._api, self._asking, self._settings = api, asking, settings
+        self._names, self._blueprints = names, blueprints
         self._types: dict[str, InstanceType] = {}
         self._types_problem = ""
-        self._stopped: ProviderError | None = None
         self.gaps: list[Gap] = []
 
     def know_types(self, groups: Sequence[ScalingGroup]) -> None:
@@ -105,13 +88,7 @@ class _Maker:
                          priority=bounds.priority)
 
     def _instances(self, group: str) -> list[ScalingInstance]:
-        if self._stopped is not None:
-            raise self._stopped
-        try:
-            return self._api.instances(group)
-        except (Throttled, Unauthorized) as error:
-            self._stopped = error
-            raise
+        return self._asking.ask(lambda: self._api.instances(group))
 
     def _group(self, bounds: Bounds, group: ScalingGroup, instances: list[ScalingInstance]) -> NodeGroup:
         within = range_of(bounds, group)

@@ -38,6 +38,10 @@ class Names:
                 schemes += 1 if node.provider_id.startswith(_SCHEME) else -1
         self._scheme = _SCHEME if schemes > 0 else ""
 
+    def __len__(self) -> int:
+        """How many nodes of the region there are."""
+        return len(self._nodes)
+
     def node_of(self, instance: str) -> Node | None:
         """The node that an instance has become; None while it has not joined."""
         return self._nodes.get(instance)

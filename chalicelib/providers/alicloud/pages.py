@@ -16,6 +16,7 @@ from chalicelib.providers.errors import Transient
 T = TypeVar("T")
 
 SIZE = 50               # the largest page of ESS and ECS lists
+MOVED = "ListMoved"     # the code of a list that changes faster than it is read
 _MOST_PAGES = 400       # 20,000 things; a scaling group holds 2,000
 
 Page = tuple[int, list[T]]     # (TotalCount, the things on this page)
@@ -30,7 +31,7 @@ def read_all(what: str, page: Callable[[int], Page[T]], identity: Callable[[T], 
         totals, found = _pages(page, identity)
         if len(totals) == 1 and len(found) >= min(totals):
             return found
-    raise Transient(f"{what}: {len(found)} of {max(totals)} came, the list changes while it is read", code="ListMoved")
+    raise Transient(f"{what}: {len(found)} of {max(totals)} came, the list changes while it is read", code=MOVED)
 
 
 def read_named(page: Callable[[int], Page[T]], identity: Callable[[T], str]) -> list[T]:

@@ -82,13 +82,17 @@ def shrink(context: Context, operation: Operation) -> Outcome:
         raise InvalidRequest(f"{operation.group}: {operation.to_size} is below the {there} instances that exist")
     if operation.to_size < group.min_size:
         raise InvalidRequest(f"{operation.group}: {operation.to_size} is below the group's MinSize {group.min_size}")
-    lower(context, operation, operation.to_size)
+    lower(context, operation, group, operation.to_size)
     return _done(operation)
 
 
-def lower(context: Context, operation: Operation, size: int) -> None:
+def lower(context: Context, operation: Operation, group: ScalingGroup, size: int) -> None:
     """Set a lower desired capacity without a scaling activity. The caller has seen that no instance is above it; that
-    holds only while nothing is under way. Raises ProviderError, Conflict while something is."""
+    holds only while nothing is under way, and where ESS does not cut the number down to a smaller maximum. Raises
+    ProviderError, Conflict while something is."""
+    if size > group.max_size:
+        raise InvalidRequest(f"{operation.group}: {size} is above the scaling group's MaxSize {group.max_size}, to "
+                             "which ESS would shrink it; raise MaxSize")
     context.check_idle(operation.group)
     token = client_token(operation, _TOTAL, str(size))
     try:

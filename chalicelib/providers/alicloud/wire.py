@@ -6,7 +6,11 @@ decoder is told to be lenient (api.py), not the fields.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Tag(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
@@ -31,7 +35,8 @@ class TemplateOverride(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
 
 class ScalingGroup(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
-    """DescribeScalingGroups, one group."""
+    """DescribeScalingGroups, one group. A negative number makes it one that cannot be understood: what else it says is
+    then no ground to change anything."""
 
     scaling_group_id: str
     scaling_group_name: str = ""
@@ -40,20 +45,20 @@ class ScalingGroup(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     group_type: str = "ECS"                 # ECS | ECI
     system_suspended: bool = False
     suspended_processes: list[str] | None = None
-    min_size: int = 0
-    max_size: int = 0
+    min_size: Count = 0
+    max_size: Count = 0
     enable_desired_capacity: bool = False
-    desired_capacity: int = 0
-    total_capacity: int = 0
-    active_capacity: int = 0
-    pending_capacity: int = 0
-    pending_wait_capacity: int = 0
-    init_capacity: int = 0
-    protected_capacity: int = 0
-    standby_capacity: int = 0
-    removing_capacity: int = 0
-    removing_wait_capacity: int = 0
-    stopped_capacity: int = 0
+    desired_capacity: Count = 0
+    total_capacity: Count = 0
+    active_capacity: Count = 0
+    pending_capacity: Count = 0
+    pending_wait_capacity: Count = 0
+    init_capacity: Count = 0
+    protected_capacity: Count = 0
+    standby_capacity: Count = 0
+    removing_capacity: Count = 0
+    removing_wait_capacity: Count = 0
+    stopped_capacity: Count = 0
     active_scaling_configuration_id: str = ""
     launch_template_id: str = ""
     launch_template_version: str = ""

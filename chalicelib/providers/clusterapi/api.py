@@ -5,7 +5,6 @@ The client's package and this one may not know each other, so it is met as a Pro
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
@@ -16,7 +15,7 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.clusterapi.clusters import Cluster
 from chalicelib.providers.clusterapi.keys import Keys
 from chalicelib.providers.clusterapi.wire import Machine, Resource, Scale
-from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient, Unauthorized
+from chalicelib.providers.errors import NotFound, ProviderError, Transient, Unauthorized
 from chalicelib.providers.statuses import class_for
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -26,7 +25,6 @@ PLURALS = {
     DEPLOYMENT: "machinedeployments", SET: "machinesets", POOL: "machinepools", MACHINE: "machines",
     CLUSTER: "clusters",
 }
-_VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
 
 T = TypeVar("T")
 
@@ -65,66 +63,6 @@ class _List(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-class _Version(msgspec.Struct, frozen=True):
-    version: str = ""
-
-
-class _Group(msgspec.Struct, rename="camel"):
-    versions: list[_Version] | None = None
-    preferred_version: _Version = _Version()
-
-
-class _Served(msgspec.Struct):
-    name: str = ""
-    kind: str = ""
-
-
-class _ServedList(msgspec.Struct):
-    resources: list[_Served] | None = None
-
-
-class Served(msgspec.Struct, frozen=True):
-    """What the API group offers: the version to speak, and the kinds that it has, None where nobody asked."""
-
-    version: str
-    kinds: frozenset[str] | None = None
-
-
-def discover(kube: KubeApi, group: str, wanted: str, *, kinds: bool = True) -> Served:
-    """The version to speak, the wanted one or else the one the server prefers, and its kinds (clusterapi.md §1.2).
-
-    kinds False saves a call where only the version is asked for. A wanted version is looked up all the same: with one
-    that is not served every object would seem to be gone. Raises InvalidRequest where group or version is not served.
-    """
-    version = wanted or _preferred(kube, group)
-    return Served(version, _kinds(kube, group, version) if kinds or wanted else None)
-
-
-def _preferred(kube: KubeApi, group: str) -> str:
-    try:
-        found = decode(_call(kube, "GET", f"/apis/{group}"), _Group)
-    except NotFound:
-        raise InvalidRequest(
-            f"this cluster does not serve the API group {group}; install Cluster API there, name the group it uses in "
-            "providers.clusterapi.group, or the cluster it is in with providers.clusterapi.kubeconfigSecret"
-        ) from None
-    version = found.preferred_version.version or next((v.version for v in found.versions or ()), "")
-    if not _VERSION.match(version):
-        raise InvalidRequest(f"the API group {group} serves no version" + (f" but {version[:40]!r}" if version else ""))
-    return version
-
-
-def _kinds(kube: KubeApi, group: str, version: str) -> frozenset[str]:
-    try:
-        found = decode(_call(kube, "GET", f"/apis/{group}/{version}"), _ServedList)
-    except NotFound:
-        raise InvalidRequest(
-            f"this cluster does not serve {group}/{version}; leave providers.clusterapi.version out, or name one of "
-            f"those that `kubectl api-versions` lists"
-        ) from None
-    return frozenset(served.kind for served in found.resources or () if "/" not in served.name)
-
-
 class Api:
     """The calls of one API group and version. Every method raises ProviderError and nothing else.
 
@@ -145,28 +83,28 @@ class Api:
 
     def resource(self, kind: str, namespace: str, name: str) -> Resource:
         """One MachineDeployment or MachineSet."""
-        return decode(_call(self._kube, "GET", self._path(kind, namespace, name)), Resource)
+        return decode(ask(self._kube, "GET", self._path(kind, namespace, name)), Resource)
 
     def machine(self, namespace: str, name: str) -> Machine:
         """One Machine."""
-        return decode(_call(self._kube, "GET", self._path(MACHINE, namespace, name)), Machine)
+        return decode(ask(self._kube, "GET", self._path(MACHINE, namespace, name)), Machine)
 
     def cluster_paused(self, namespace: str, name: str) -> bool:
         """Whether the Cluster's spec pauses all that belongs to it (D29); False where that may not be read."""
         try:
-            return decode(_call(self._kube, "GET", self._path(CLUSTER, namespace, name)), Cluster).paused
+            return decode(ask(self._kube, "GET", self._path(CLUSTER, namespace, name)), Cluster).paused
         except (NotFound, Unauthorized):
             return False
 
     def scale(self, kind: str, namespace: str, name: str) -> Scale:
         """The live size, with the version that a change of it must still find."""
-        return decode(_call(self._kube, "GET", self._path(kind, namespace, name, "scale")), Scale)
+        return decode(ask(self._kube, "GET", self._path(kind, namespace, name, "scale")), Scale)
 
     def set_scale(self, kind: str, namespace: str, name: str, replicas: int, resource_version: str) -> None:
         """Set the size if nobody changed the resource since resource_version; raises Conflict if somebody did (D13),
         Transient where the answer does not say that it was done: a proxy's page with status 200 sets nothing."""
         body = {"metadata": {"resourceVersion": resource_version}, "spec": {"replicas": replicas}}
-        answer = decode(_call(self._kube, "PATCH", self._path(kind, namespace, name, "scale"), body), Scale)
+        answer = decode(ask(self._kube, "PATCH", self._path(kind, namespace, name, "scale"), body), Scale)
         if answer.spec.replicas != replicas:
             raise Transient(f"{kind} {namespace}/{name}: the API server's answer has another size than was set")
 
@@ -177,7 +115,7 @@ class Api:
         """
         body = {"metadata": {"uid": machine.metadata.uid, "annotations": {self._keys.delete_machine: value}}}
         path = self._path(MACHINE, machine.metadata.namespace, machine.metadata.name)
-        answer = decode(_call(self._kube, "PATCH", path, body), Machine)
+        answer = decode(ask(self._kube, "PATCH", path, body), Machine)
         if answer.mark(self._keys) != value:
             raise Transient(f"{MACHINE} {machine.handle}: the API server's answer does not have the mark that was set")
 
@@ -203,7 +141,8 @@ def decode(body: bytes | msgspec.Raw, kind: type[T]) -> T:
         raise Transient(f"the API server's answer cannot be read as {kind.__name__.strip('_')}: {error}") from None
 
 
-def _call(kube: KubeApi, method: str, path: str, body: object | None = None) -> bytes:
+def ask(kube: KubeApi, method: str, path: str, body: object | None = None) -> bytes:
+    """One call, a body as a merge patch; raises ProviderError."""
     with _translated(method, path):
         if body is None:
             return kube.request(method, path)

@@ -7,16 +7,20 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.clusterapi.api import MACHINE, POOL, SET, Api, decode
 from chalicelib.providers.clusterapi.owners import controller
 from chalicelib.providers.clusterapi.settings import Settings
-from chalicelib.providers.clusterapi.subject import Subject, read_subject
+from chalicelib.providers.clusterapi.subject import Subject, as_it_is, read_subject
 from chalicelib.providers.clusterapi.wire import Machine, Metadata, Resource
 from chalicelib.providers.errors import InvalidRequest
 
 # How often a write that met a newer version is decided anew (D13).
 TRIES = 3
+# What a removal writes into its data, and tells in the end: how many of its machines were no Nodes (D31).
+NEVER_JOINED = "never_joined"
+_DIGITS = 18
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -27,9 +31,16 @@ class Context(msgspec.Struct, frozen=True):
     policies: tuple[GroupPolicy, ...]
     now: Callable[[], float]
 
-    def subject(self, group: str) -> Subject:
-        """The group, read afresh."""
-        return read_subject(self.api, self.settings, self.policies, group)
+    def subject(self, group: str, *, asked: bool = True) -> Subject:
+        """The group, read afresh; asked: whether it may be changed, else it raises (subject.py)."""
+        return read_subject(self.api, self.settings, self.policies, group) if asked else as_it_is(self.api, group)
+
+
+def noted(operation: Operation, key: str) -> int | None:
+    """The number that an earlier step of the operation wrote down; None where there is none, or what is there is no
+    number any more."""
+    text = operation.data.get(key, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _DIGITS else None
 
 
 def check_minimum(subject: Subject, size: int) -> None:

@@ -23,12 +23,12 @@ from chalicelib.providers.clusterapi.discovery import any_matches
 from chalicelib.providers.clusterapi.identity import Nodes
 from chalicelib.providers.clusterapi.infra import Infra, no_infrastructure
 from chalicelib.providers.clusterapi.keys import PAUSED
-from chalicelib.providers.clusterapi.machines import Patience, classify
+from chalicelib.providers.clusterapi.machines import Patience, classify, pool_stuck
 from chalicelib.providers.clusterapi.options import read_options
 from chalicelib.providers.clusterapi.overrides import Overrides, resolve
-from chalicelib.providers.clusterapi.owners import by_deployment, by_group, has_deployment
+from chalicelib.providers.clusterapi.owners import by_deployment, by_group, controller, has_deployment
 from chalicelib.providers.clusterapi.pools import listed_instances, managed_by, pool_held
-from chalicelib.providers.clusterapi.rollout import rolling_out
+from chalicelib.providers.clusterapi.rollout import Restraint, restraint
 from chalicelib.providers.clusterapi.settings import Settings
 from chalicelib.providers.clusterapi.templates import make_template
 from chalicelib.providers.clusterapi.wire import Machine, Resource, resource_gap
@@ -145,11 +145,14 @@ class _Maker:
     ) -> NodeGroup:
         machines = self._machines.get(resource.metadata.uid, [])
         found = [(each, self._nodes.of(each)) for each in machines]
+        restrained = self._restraint(kind, resource, machines)
         listed = listed_instances(resource, machines, self._nodes) if kind == POOL else ()
         real = next((node for _, node in found if node is not None), None) or self._nodes.first(listed)
         template = make_template(name, kind, resource, self._settings, real, self._infra)
         options, warnings = read_options(resource.annotations, self._settings.keys)
-        for warning in template.warnings + warnings:
+        lacks = kind == POOL and len(machines) + len(listed) < (resource.spec.replicas or 0)
+        stuck = pool_stuck(resource, self._patience) if lacks else ""
+        for warning in filter(None, (*template.warnings, *warnings, stuck)):
             self._warn(kind, resource, warning)
         return NodeGroup(
             id=name,
@@ -157,7 +160,7 @@ class _Maker:
             min=bounds.min,
             max=bounds.max,
             target=resource.spec.replicas or 0,
-            instances=self._instances(found) + listed,
+            instances=self._instances(found, restrained) + listed,
             template=template.node,
             template_error=template.problem,
             template_volumes=template.volumes,
@@ -165,12 +168,19 @@ class _Maker:
             error=self._error(name, kind, resource),
             options=options,
             priority=entry.priority if entry else 0,
-            scale_down_held=self._held(kind, resource, machines),
+            scale_down_held=restrained.group,
         )
 
-    def _instances(self, found: Sequence[tuple[Machine, Node | None]]) -> tuple[Instance, ...]:
-        instances = (classify(machine, node, self._patience) for machine, node in found)
-        return tuple(instance for instance in instances if instance is not None)
+    def _instances(
+        self, found: Sequence[tuple[Machine, Node | None]], restrained: Restraint
+    ) -> tuple[Instance, ...]:
+        made: list[Instance] = []
+        for machine, node in found:
+            if (instance := classify(machine, node, self._patience)) is None:
+                continue
+            stays = restrained.only and controller(machine.metadata, SET) != restrained.only
+            made.append(msgspec.structs.replace(instance, held=restrained.others) if stays else instance)
+        return tuple(made)
 
     def _error(self, name: str, kind: str, resource: Resource) -> str:
         """Why the group must not be touched."""
@@ -192,10 +202,10 @@ class _Maker:
         self._warn(kind, resource, problem)
         return problem
 
-    def _held(self, kind: str, resource: Resource, machines: Sequence[Machine]) -> str:
+    def _restraint(self, kind: str, resource: Resource, machines: Sequence[Machine]) -> Restraint:
         if kind == POOL:
-            return pool_held(resource, machines, self._settings)
-        return rolling_out(resource, self._sets.get(resource.metadata.uid, ())) if kind == DEPLOYMENT else ""
+            return Restraint(pool_held(resource, machines, self._settings))
+        return restraint(resource, self._sets.get(resource.metadata.uid, ())) if kind == DEPLOYMENT else Restraint()
 
     def _warn(self, kind: str, resource: Resource, detail: str) -> None:
         self.gaps.append(resource_gap(kind, resource, detail))

@@ -21,7 +21,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.times import parse_time
 from chalicelib.providers.clusterapi.failures import failure_class
 from chalicelib.providers.clusterapi.identity import DELETING, FAILED, PENDING, placeholder
-from chalicelib.providers.clusterapi.wire import Machine, StatusCondition
+from chalicelib.providers.clusterapi.wire import Machine, Resource, StatusCondition
 
 _OTHER = "Unknown"   # the error class of a failure that nobody has sorted
 _INFRASTRUCTURE, _HEALTH_CHECK, _STARTUP_TIMEOUT = "InfrastructureReady", "HealthCheckSucceeded", "NodeStartupTimeout"
@@ -85,6 +85,16 @@ def _stuck(machine: Machine, patience: Patience) -> InstanceError | None:
         return None
     reason, message = told.reason or "", told.message or ""
     return InstanceError(failure_class(reason, message), reason or told.type, message)
+
+
+def pool_stuck(pool: Resource, patience: Patience) -> str:
+    """Why a MachinePool's instances do not come, in the words of its condition; empty while they may. Those without a
+    Machine are no instances yet, so that there is nothing an error could stand on: it is only told."""
+    told = next((each for each in pool.conditions if each.type == _INFRASTRUCTURE), None)
+    if patience.stuck_after <= 0 or told is None or told.status != "False" or not _for_long(told, patience):
+        return ""
+    reason, message = told.reason or told.type, told.message or ""
+    return f"its infrastructure is not ready ({failure_class(reason, message)}): {reason}: {message}"
 
 
 def _for_long(condition: StatusCondition, patience: Patience) -> bool:

@@ -19,65 +19,32 @@ somebody has undone since shows in the generation, which counts the changes of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import msgspec
-
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Outcome, Pending
-from chalicelib.providers.clusterapi.change import Context, check_minimum, machines_of, nodes_of
-from chalicelib.providers.clusterapi.identity import Nodes, handle_of, normalise
+from chalicelib.providers.clusterapi.change import NEVER_JOINED, Context, check_minimum, nodes_of, noted
+from chalicelib.providers.clusterapi.identity import Nodes
 from chalicelib.providers.clusterapi.keys import MARK_PREFIX
-from chalicelib.providers.clusterapi.marks import Standing, standing
-from chalicelib.providers.clusterapi.pools import cannot_choose, listed_handle, listed_id, without_machine
-from chalicelib.providers.clusterapi.subject import Held, Subject
+from chalicelib.providers.clusterapi.pool_view import PoolView, look_at_pool
+from chalicelib.providers.clusterapi.pools import cannot_choose
+from chalicelib.providers.clusterapi.subject import Held
 from chalicelib.providers.clusterapi.victims import (
-    check_membership,
     release_marks,
     set_marks,
     spare_the_joined,
     unmark,
     without_forgotten,
 )
-from chalicelib.providers.clusterapi.wire import Machine
 from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Throttled, Transient
 
 # Seconds: the record must be written before the size is; a provider takes a while to choose; instances take minutes.
 _RECORDED, _LOOK_AGAIN, _WAIT_FOR_OTHERS = 1.0, 5.0, 10.0
 _SIZE, _VERSION, _GENERATION = "pool_size", "pool_version", "pool_generation"
 _RECORD = frozenset({_SIZE, _VERSION, _GENERATION})
-_NEVER_JOINED = "never_joined"
-
-
-class _View(msgspec.Struct, frozen=True):
-    """bare: the targets that are listed and have no Machine. there: how many instances the pool has, not counting
-    Machines that are leaving."""
-
-    subject: Subject
-    version: str
-    standing: Standing
-    bare: tuple[str, ...]
-    there: int
-
-    @property
-    def left(self) -> int:
-        """How many targets are still there."""
-        return len(self.standing.targets) + len(self.bare)
-
-    @property
-    def excess(self) -> int:
-        """How many instances the pool is about to lose; negative while some are still to come."""
-        return self.there - self.standing.size
-
-    @property
-    def names(self) -> str:
-        """The targets still there."""
-        return ", ".join((*(each.handle for each in self.standing.targets), *self.bare))
 
 
 def remove_from_pool(context: Context, operation: Operation) -> Outcome:
     """Remove the targets; raises ProviderError. An instance that is not listed any more is gone."""
-    view = _look(context, operation)
+    view = look_at_pool(context, operation)
     for question in _QUESTIONS:
         if outcome := question(context, operation, view):
             return outcome
@@ -90,36 +57,36 @@ def remove_from_pool(context: Context, operation: Operation) -> Outcome:
         raise
 
 
-def _gone(context: Context, operation: Operation, view: _View) -> Outcome | None:
+def _gone(context: Context, operation: Operation, view: PoolView) -> Outcome | None:
     del context
     if view.left:
         return None
-    never_joined = int(operation.data.get(_NEVER_JOINED, "0"))
+    never_joined = noted(operation, NEVER_JOINED) or 0
     gone = ", ".join(target.node or target.instance for target in operation.targets)
-    return Done({"to": view.standing.size, "removed": gone, _NEVER_JOINED: never_joined})
+    return Done({"to": view.standing.size, "removed": gone, NEVER_JOINED: never_joined})
 
 
-def _lowered(context: Context, operation: Operation, view: _View) -> Outcome | None:
+def _lowered(context: Context, operation: Operation, view: PoolView) -> Outcome | None:
     """Raises Held, with the marks off, once others than the targets have gone for it, or may have."""
-    recorded = operation.data.get(_SIZE, "")
-    if not recorded.isdecimal() or (view.standing.size >= int(recorded) and not _undone(operation, view)):
+    recorded = noted(operation, _SIZE)
+    if recorded is None or (view.standing.size >= recorded and not _undone(operation, view)):
         return None
-    if view.standing.size < int(recorded) and view.excess >= view.left:
+    if view.standing.size < recorded and view.excess >= view.left:
         return Pending(_LOOK_AGAIN, "remove", dict(operation.data), f"{view.names}: not gone yet")
     unmark(context, operation, view.standing.targets)
-    if view.standing.size < int(recorded):
+    if view.standing.size < recorded:
         raise Held(f"{operation.group} became smaller without {view.names}: its provider took other instances")
     raise Held(f"{operation.group} was made smaller for {view.names} and larger again before they were gone")
 
 
-def _undone(operation: Operation, view: _View) -> bool:
+def _undone(operation: Operation, view: PoolView) -> bool:
     """Whether the size, which is not below what was recorded, may have been below it in between: that takes two
     changes of the spec."""
-    generation = operation.data.get(_GENERATION, "")
-    return generation.isdecimal() and view.subject.resource.metadata.generation > int(generation) + 1
+    generation = noted(operation, _GENERATION)
+    return generation is not None and view.subject.resource.metadata.generation > generation + 1
 
 
-def _unsteady(context: Context, operation: Operation, view: _View) -> Outcome | None:
+def _unsteady(context: Context, operation: Operation, view: PoolView) -> Outcome | None:
     """Somebody else has lowered the size by enough, or raised it above what is there."""
     note = ""
     if view.excess >= view.left and _all_marked(context, view):
@@ -129,7 +96,7 @@ def _unsteady(context: Context, operation: Operation, view: _View) -> Outcome | 
     return _wait(operation, note) if note else None
 
 
-def _another_first(context: Context, operation: Operation, view: _View) -> Outcome | None:
+def _another_first(context: Context, operation: Operation, view: PoolView) -> Outcome | None:
     """One removal at a time: with the Machines of two marked, the pool could take the wrong one first. Where two have
     marked at once, the one with the larger id takes its marks off again."""
     others = without_forgotten(context, view.standing.others)
@@ -150,7 +117,7 @@ def _wait(operation: Operation, note: str) -> Outcome:
 _QUESTIONS = (_gone, _lowered, _unsteady, _another_first)
 
 
-def _lower_once(context: Context, operation: Operation, view: _View) -> Outcome:
+def _lower_once(context: Context, operation: Operation, view: PoolView) -> Outcome:
     subject, size = view.subject, view.standing.size
     goal = size - view.left
     spare_the_joined(context, operation, view.standing.targets)
@@ -167,62 +134,18 @@ def _lower_once(context: Context, operation: Operation, view: _View) -> Outcome:
 
 def release_from_pool(context: Context, operation: Operation) -> bool:
     """Take our marks off; False where the pool is about to lose as many instances as are still there, or none is."""
-    view = _look(context, operation)
+    view = look_at_pool(context, operation, asked=False)
     if view.excess >= view.left and _all_marked(context, view):
         return False
     release_marks(context, operation, view.standing.targets)
     return True
 
 
-def _all_marked(context: Context, view: _View) -> bool:
+def _all_marked(context: Context, view: PoolView) -> bool:
     return all(each.mark(context.settings.keys) is not None for each in view.standing.targets)
 
 
-def _look(context: Context, operation: Operation) -> _View:
-    # The size with its version before the list that is in the pool itself: a list that is newer costs a Conflict only.
-    kind, _, rest = operation.group.partition("/")
-    namespace, _, name = rest.partition("/")
-    scale = context.api.scale(kind, namespace, name) if namespace and name and "/" not in name else None
-    subject = context.subject(operation.group)
-    if scale is None:
-        raise InvalidRequest(f"{operation.group} is not a node group of Cluster API")
-    mine, foreign = machines_of(context.api, subject, ())
-    handles, bare = _targets(operation, subject, mine)
-    check_membership(subject, handles, mine, foreign)
-    stands = standing(scale.spec.replicas, mine, handles, context.settings.keys)
-    unclaimed = without_machine(subject.resource, mine)
-    return _View(subject, scale.metadata.resource_version, stands, bare, len(stands.living) + len(unclaimed))
-
-
-def _targets(operation: Operation, subject: Subject, mine: Sequence[Machine]) -> tuple[dict[str, str], tuple[str, ...]]:
-    """(Machine handle -> instance id, provider ids that are listed without a Machine) of the targets still listed."""
-    by_id = {normalise(each.spec.provider_id): each.handle for each in mine if each.spec.provider_id}
-    unclaimed = without_machine(subject.resource, mine)
-    handles: dict[str, str] = {}
-    bare: list[str] = []
-    for target in operation.targets:
-        handle = target.handle or handle_of(target.instance) or listed_handle(target.instance)
-        provider_id = listed_id(handle)
-        if provider_id and (machine := by_id.get(normalise(provider_id))):
-            handles[machine] = target.instance
-        elif provider_id:
-            bare.extend(_listed(provider_id, unclaimed))
-        elif handle.count("/") == 1:
-            handles[handle] = target.instance
-        else:
-            raise InvalidRequest(f"{target.node or target.instance}: no instance is known for it")
-    return handles, tuple(dict.fromkeys(bare))
-
-
-def _listed(provider_id: str, listed: Sequence[str]) -> list[str]:
-    """The entry of the list that is this instance: as it is, else by its last segment where only one has that."""
-    if provider_id in listed:
-        return [provider_id]
-    near = [each for each in listed if normalise(each) == normalise(provider_id)]
-    return near if len(near) == 1 else []
-
-
-def _permitted(context: Context, operation: Operation, view: _View, goal: int) -> None:
+def _permitted(context: Context, operation: Operation, view: PoolView, goal: int) -> None:
     subject = view.subject
     if operation.kind is not Kind.DISCARD:
         check_minimum(subject, goal)
@@ -240,10 +163,10 @@ def _permitted(context: Context, operation: Operation, view: _View, goal: int) -
                 raise Held(f"instance {each} has joined as node {node.name} meanwhile")
 
 
-def _record(operation: Operation, view: _View) -> dict[str, str]:
+def _record(operation: Operation, view: PoolView) -> dict[str, str]:
     # D31: these were counted as coming nodes, so what waits for them must be planned again at once.
     unjoined = sum(1 for each in view.standing.targets if each.status.node_ref is None)
     unjoined += len(view.bare) if operation.kind is Kind.DISCARD else 0
     generation = str(view.subject.resource.metadata.generation)
     return {_SIZE: str(view.standing.size), _VERSION: view.version, _GENERATION: generation,
-            _NEVER_JOINED: str(unjoined)}
+            NEVER_JOINED: str(unjoined)}

@@ -15,7 +15,7 @@ from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Failed, Outcome
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.clusterapi.api import Api, KubeApi, Served, discover
+from chalicelib.providers.clusterapi.api import Api, KubeApi
 from chalicelib.providers.clusterapi.change import Context
 from chalicelib.providers.clusterapi.discovery import scope
 from chalicelib.providers.clusterapi.groups import PROVIDER, make_groups
@@ -23,6 +23,7 @@ from chalicelib.providers.clusterapi.infra import InfrastructureReader
 from chalicelib.providers.clusterapi.reach import Reach
 from chalicelib.providers.clusterapi.remove import release, remove
 from chalicelib.providers.clusterapi.resize import grow, shrink
+from chalicelib.providers.clusterapi.served import Served, discover
 from chalicelib.providers.clusterapi.settings import PLACE, Settings, read_settings
 from chalicelib.providers.clusterapi.subject import Held
 from chalicelib.providers.clusterapi.topology import to_management

@@ -26,7 +26,7 @@ import msgspec
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Outcome, Pending
 from chalicelib.providers.clusterapi.api import MACHINE, POOL, SET
-from chalicelib.providers.clusterapi.change import TRIES, Context, check_minimum, machines_of
+from chalicelib.providers.clusterapi.change import NEVER_JOINED, TRIES, Context, check_minimum, machines_of, noted
 from chalicelib.providers.clusterapi.identity import handle_of
 from chalicelib.providers.clusterapi.marks import Standing, standing
 from chalicelib.providers.clusterapi.owners import controller
@@ -42,11 +42,10 @@ from chalicelib.providers.clusterapi.victims import (
     without_forgotten,
 )
 from chalicelib.providers.clusterapi.wire import Resource
-from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Throttled, Transient
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
 
 # Seconds: MachineSets act within one; Machines are made within a few.
 _LOOK_AGAIN, _WAIT_FOR_MACHINES = 2.0, 10.0
-_NEVER_JOINED = "never_joined"
 
 
 class _View(msgspec.Struct, frozen=True):
@@ -63,12 +62,12 @@ def remove(context: Context, operation: Operation) -> Outcome:
     if operation.group.startswith(f"{POOL}/"):
         return remove_from_pool(context, operation)
     targets = _handles(operation)
-    conflict = Conflict("")
+    changed: ProviderError = Conflict("")
     for attempt in range(1, TRIES + 1):
         view = _look(context, operation, targets)
         if not view.standing.targets:
-            never_joined = int(operation.data.get(_NEVER_JOINED, "0"))
-            return Done({"to": view.standing.size, "removed": ", ".join(targets), _NEVER_JOINED: never_joined})
+            never_joined = noted(operation, NEVER_JOINED) or 0
+            return Done({"to": view.standing.size, "removed": ", ".join(targets), NEVER_JOINED: never_joined})
         if view.standing.excess < 0:
             note = "machines of this group are still being made"
             return Pending(_WAIT_FOR_MACHINES, "remove", dict(operation.data), note)
@@ -76,11 +75,11 @@ def remove(context: Context, operation: Operation) -> Outcome:
             return _Attempt(context, operation, view).run()
         except Held:
             raise
-        except Conflict as error:
-            conflict = error
+        except (Conflict, NotFound) as error:       # changed, or gone, since the look
+            changed = error
             if attempt == TRIES:
                 _unmark_unless_settled(context, operation, targets)
-    raise conflict
+    raise changed
 
 
 def release(context: Context, operation: Operation) -> bool:
@@ -88,7 +87,7 @@ def release(context: Context, operation: Operation) -> bool:
     where none of them lives any more. Raises ProviderError."""
     if operation.group.startswith(f"{POOL}/"):
         return release_from_pool(context, operation)
-    stands = _look(context, operation, _handles(operation)).standing
+    stands = _look(context, operation, _handles(operation), asked=False).standing
     marked = all(each.mark(context.settings.keys) is not None for each in stands.targets)
     if marked and stands.goal >= stands.size:
         return False
@@ -107,8 +106,8 @@ def _handles(operation: Operation) -> dict[str, str]:
     return handles
 
 
-def _look(context: Context, operation: Operation, targets: dict[str, str]) -> _View:
-    subject = context.subject(operation.group)
+def _look(context: Context, operation: Operation, targets: dict[str, str], *, asked: bool = True) -> _View:
+    subject = context.subject(operation.group, asked=asked)
     sets = machine_sets(context.api, subject)
     # The size before the Machines: one that changes after this read fails the precondition of the write.
     scale = context.api.scale(subject.kind, subject.namespace, subject.name)
@@ -146,7 +145,7 @@ class _Attempt:
         names = ", ".join(each.handle for each in stands.targets)
         # D31: these were counted as coming nodes, so what waits for them must be planned again at once.
         never_joined = sum(1 for each in stands.targets if each.status.node_ref is None)
-        data = {_NEVER_JOINED: str(never_joined)}
+        data = {NEVER_JOINED: str(never_joined)}
         return Pending(_LOOK_AGAIN, "remove", data, f"the deletion of {names} has not begun")
 
     def _all_marked(self, stands: Standing) -> bool:

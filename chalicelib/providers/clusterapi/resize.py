@@ -107,7 +107,7 @@ def _spares_the_running(context: Context, subject: Subject, operation: Operation
     if running and gives_way(subject.kind, subject.resource, sets) is None:
         raise Held(f"{subject.group}: several of its MachineSets have machines, so one that is running might go")
     if operation.to_size < len(stands.living) and (ailing := next((each for each in running if each.ailing), None)):
-        raise Held(f"{MACHINE} {ailing.handle} has joined and is not healthy, so it might go instead of one that has not")
+        raise Held(f"{MACHINE} {ailing.handle} has joined and is not healthy: it might go in the place of another")
 
 
 def _leaves(subject: Subject, operation: Operation, count: int, state: str) -> None:

@@ -12,19 +12,40 @@ always for the one with the mark, so a removal could cost a healthy node (D15). 
 
 So nothing is removed where that is open, and else only Machines of the set that gives way. An OnDelete deployment waits
 for somebody to delete its outdated Machines, perhaps for ever; as long as all its Machines are of one set, outdated or
-not, it shrinks like any other. Once they are mixed its outdated Machines could go, but the current ones could not, and
-a group's nodes are told to the planner as one: it is held then until the outdated ones are gone.
+not, it shrinks like any other. Once they are mixed the outdated ones may go and the others are held, each by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from chalicelib.providers.clusterapi.api import DEPLOYMENT
 from chalicelib.providers.clusterapi.keys import REVISION
 from chalicelib.providers.clusterapi.wire import Resource
 
 ON_DELETE = "OnDelete"
+
+
+class Restraint(msgspec.Struct, frozen=True):
+    """What may not be removed just now. group: why nothing may, empty where something may. only: UID of the MachineSet
+    whose Machines may go, empty for all; others: why those of the other sets may not."""
+
+    group: str = ""
+    only: str = ""
+    others: str = ""
+
+
+def restraint(deployment: Resource, machine_sets: Sequence[Resource]) -> Restraint:
+    """As the table above says, for a deployment and the MachineSets that it controls."""
+    reason = rolling_out(deployment, machine_sets)
+    if not reason or deployment.strategy != ON_DELETE:
+        return Restraint(reason)
+    only = gives_way(DEPLOYMENT, deployment, machine_sets)
+    if only is None:
+        return Restraint(reason)
+    return Restraint(only=only.metadata.uid, others=f"MachineSet {only.metadata.name} would become smaller: {reason}")
 
 
 def rolling_out(deployment: Resource, machine_sets: Sequence[Resource]) -> str:

@@ -52,11 +52,8 @@ class Subject(msgspec.Struct, frozen=True):
 
 def read_subject(api: Api, settings: Settings, policies: Sequence[GroupPolicy], group: str) -> Subject:
     """The group of that id. Raises NotFound, InvalidRequest if it is none of ours (any more), Held if paused."""
-    kind, _, rest = group.partition("/")
-    namespace, _, name = rest.partition("/")
-    if kind not in {DEPLOYMENT, SET, POOL} or not namespace or not name or "/" in name:
-        raise InvalidRequest(f"{group!r} is not a node group of Cluster API: MachineDeployment/namespace/name")
-    resource = api.resource(kind, namespace, name)
+    there = as_it_is(api, group)
+    kind, namespace, resource = there.kind, there.namespace, there.resource
     if not is_meant(resource, settings):
         raise InvalidRequest(f"{group} is outside what providers.clusterapi discovers")
     if kind == SET and has_deployment(resource):
@@ -76,6 +73,16 @@ def read_subject(api: Api, settings: Settings, policies: Sequence[GroupPolicy], 
     if bounds is None or resource.spec.replicas is None:
         raise InvalidRequest(f"{group} has no bounds or no size, so it is not a node group")
     return Subject(group, kind, resource, bounds)
+
+
+def as_it_is(api: Api, group: str) -> Subject:
+    """The same without a question, for what is done to nobody: taking our own marks off again. A pause or bounds that
+    were taken off must not leave them on. Its bounds say nothing. Raises NotFound, InvalidRequest for no group's id."""
+    kind, _, rest = group.partition("/")
+    namespace, _, name = rest.partition("/")
+    if kind not in {DEPLOYMENT, SET, POOL} or not namespace or not name or "/" in name:
+        raise InvalidRequest(f"{group!r} is not a node group of Cluster API: MachineDeployment/namespace/name")
+    return Subject(group, kind, api.resource(kind, namespace, name), Bounds(0, 0))
 
 
 def machine_sets(api: Api, subject: Subject) -> tuple[Resource, ...]:

@@ -66,7 +66,8 @@ def without_forgotten(context: Context, marked: Iterable[Machine]) -> tuple[Mach
 
 
 def set_marks(context: Context, operation: Operation, machines: Iterable[Machine]) -> None:
-    """Mark them. A mark that a person set does the same and stays theirs; a forgotten one of ours is made fresh."""
+    """Mark them. A mark that a person set does the same and stays theirs; a forgotten one of ours is made fresh. Raises
+    NotFound where one has gone since it was listed: the next look counts it as removed."""
     value = mark_value(operation.id, context.now())
     for machine in machines:
         mark = machine.mark(context.settings.keys)

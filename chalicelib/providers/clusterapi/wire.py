@@ -149,12 +149,14 @@ class Resource(msgspec.Struct, frozen=True, gc=False):
         """The name of the cluster it belongs to, empty where it does not say (clusterapi.md §2)."""
         return self.spec.cluster_name or self.labels.get(keys.cluster_name, "")
 
+    @property
+    def conditions(self) -> tuple[StatusCondition, ...]:
+        """Those of both lists."""
+        return all_conditions(self.status.conditions, self.status.v1beta2) if self.status else ()
+
     def is_true(self, condition: str) -> bool:
         """Whether a condition of that type is True, in either list."""
-        if self.status is None:
-            return False
-        found = all_conditions(self.status.conditions, self.status.v1beta2)
-        return any(each.type == condition and each.status == "True" for each in found)
+        return any(each.type == condition and each.status == "True" for each in self.conditions)
 
     @property
     def desired_or_present(self) -> int:

@@ -7,9 +7,9 @@ whatever happens is checked after every step.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -22,6 +22,7 @@ from chalicelib.model.policy import Options
 from chalicelib.providers.errors import ProviderError
 from infra.local.alicloud.faults import Fault
 from infra.local.alicloud.objects import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, Times
+from infra.local.alicloud.shapes import as_text
 from infra.local.fake_cluster import InMemoryCluster
 from tests.contract.benches.alicloud import AlicloudBench
 
@@ -32,20 +33,60 @@ CLASSES = {"Throttled", "OutOfStock", "QuotaExceeded", "Unauthorized", "NotFound
            "Transient", "Unknown", "DeadlineExceeded"}
 
 
-class Skewed:
-    """The bench's clock as a function with a wrong one sees it."""
+class Liar:
+    """Answers that are not as documented. chance: of each of them."""
 
-    def __init__(self, bench: AlicloudBench, seconds: float) -> None:
-        self.bench, self.seconds = bench, seconds
+    def __init__(self, dice: random.Random, chance: float) -> None:
+        self.dice, self.chance = dice, chance
 
-    def __call__(self) -> float:
-        return self.bench.now() + self.seconds
+    def shaped(self, made: dict[str, Any]) -> dict[str, Any]:
+        """The answer, or what a liar makes of it."""
+        if not made or self.dice.random() >= self.chance:
+            return made
+        return self.dice.choice((self.texts, self.doubled, self.strange, self.emptied, self.negative, self.coded))(made)
+
+    def texts(self, made: dict[str, Any]) -> dict[str, Any]:
+        """Numbers and booleans as text."""
+        return dict(as_text(made))
+
+    def doubled(self, made: dict[str, Any]) -> dict[str, Any]:
+        """Everything in lists twice."""
+        return {key: each * 2 if isinstance(each, list) else each for key, each in made.items()}
+
+    def strange(self, made: dict[str, Any]) -> dict[str, Any]:
+        """States that nobody has heard of."""
+        states = ("State", "StatusCode")
+        return self.each(made, lambda thing: {key: "Unheard-Of/\u2603" if key.endswith(states) else value
+                                              for key, value in thing.items()})
+
+    def emptied(self, made: dict[str, Any]) -> dict[str, Any]:
+        """One field is missing, or null."""
+        lost = self.dice.choice(("TotalCount", "LifecycleState", "SuspendedProcesses", "Tags", "StatusCode",
+                                 "ErrorCode", "ScalingInstances", "ScalingGroups", "ScalingActivityId"))
+        return {key: value for key, value in self.each(made, lambda thing: {
+            key: None if key == lost else value for key, value in thing.items()}).items() if key != lost}
+
+    def negative(self, made: dict[str, Any]) -> dict[str, Any]:
+        """A number below nothing."""
+        lost = self.dice.choice(("ActiveCapacity", "PendingCapacity", "DesiredCapacity", "TotalCapacity", "MinSize"))
+        return self.each(made, lambda thing: {key: -3 if key == lost else value for key, value in thing.items()})
+
+    def coded(self, made: dict[str, Any]) -> dict[str, Any]:
+        """An error code in an answer with status 200."""
+        return {**made, "Code": "Nobody.KnowsThis", "Message": "with status 200"}
+
+    @staticmethod
+    def each(made: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+        """The change made to everything in its lists."""
+        return {key: [change(thing) if isinstance(thing, dict) else thing for thing in value]
+                if isinstance(value, list) else value for key, value in made.items()}
 
 
 class Disorder:
-    """One group and its neighbour. people: somebody changes the group while we work."""
+    """One group and its neighbour. people: somebody changes the group while we work. lies: how often an answer
+    is not as documented."""
 
-    def __init__(self, seed: int, *, people: bool = False) -> None:
+    def __init__(self, seed: int, *, people: bool = False, lies: float = 0.0) -> None:
         self.dice, self.people = random.Random(seed), people
         self.bench = AlicloudBench(desired=self.dice.random() < 0.7, prefix=self.dice.choice(("", "alicloud://")),
                                    times=Times(check=self.dice.choice((7200.0, 300.0, 45.0))))
@@ -58,7 +99,9 @@ class Disorder:
         self.cluster = InMemoryCluster(self.bench.now)
         self.doomed: set[str] = set()           # whose end was ours to plan, or nobody's
         self.lowered = 0                        # machines that people have made too many
-        self.number = 0
+        self.number, self.revoked = 0, False
+        self.liar = Liar(self.dice, lies)
+        self.bench.server.front._shaped = lambda made, version: self.liar.shaped(made)  # type: ignore[method-assign]
         self.said: list[str] = []               # everything that anybody could read
         self.classes: set[str] = set()
 
@@ -88,7 +131,9 @@ class Disorder:
         ours = [each for each in self.held.activities if f'"{operation.id}"' in each.metadata]
         assert len(ours) <= 1, "asked twice"
         # A group with a desired capacity is told the number: where machines had vanished, theirs come again with it.
-        assert self.held.desired is not None or sum(each.wanted for each in ours) <= to_size - seen.target
+        # One that is below its own minimum is brought up to that by ESS.
+        most = max(to_size - seen.target, 2 if self.people else 0)
+        assert self.held.desired is not None or sum(each.wanted for each in ours) <= most
         assert all(each.grows for each in ours), "a growth that took machines away"
 
     def remove(self) -> None:
@@ -115,8 +160,9 @@ class Disorder:
         targets = tuple(Target(each.node, each.id, each.handle) for each in chosen)
         outcome = self.drive(self.order(kind, seen.target, seen.target - len(chosen), *targets))
         if isinstance(outcome, Done):
+            kept = {key.removeprefix("kept ") for key in outcome.facts if key.startswith("kept ")}
             self.settle(400.0)
-            assert not {each.handle for each in chosen} & set(self.held.machines), "said to be removed"
+            assert not {each.handle for each in chosen} & set(self.held.machines) - kept, "said to be removed"
 
     def shrink(self) -> None:
         seen = self.look()
@@ -143,7 +189,7 @@ class Disorder:
             return None
         self.said.append(repr(observed))
         found = {each.id: each for each in observed.groups}
-        assert not found[self.other].error or self.people
+        assert not found[self.other].error or self.people or self.liar.chance
         for each in found.values():
             assert each.target >= 0
             assert each.min <= each.max
@@ -164,6 +210,9 @@ class Disorder:
             self.nodes_as_now()
             if self.people and self.dice.random() < 0.2:
                 self.somebody()
+            if self.revoked and self.dice.random() < 0.3:
+                self.bench.provider(credential="rotated")
+                self.revoked = False
             before = self.held.desired
             outcome = run_step(operation, World(self.bench.provider(), self.cluster, Options()), self.bench.now())
             self.said.append(repr(outcome))
@@ -205,16 +254,22 @@ class Disorder:
         one = self.dice.choice(machines) if machines else ""
         deeds: list[Callable[[], object]] = [
             lambda: held.suspended.symmetric_difference_update({self.dice.choice(("ScaleIn", "ScaleOut"))}),
-            lambda: setattr(held, "max", self.dice.randint(held.min, MOST)),
+            lambda: self.limit(self.dice.randint(held.min, MOST)),
             lambda: setattr(held, "min", self.dice.randint(0, min(2, held.max))),
             lambda: setattr(held, "state", self.dice.choice(("Active", "Active", "Inactive"))),
             lambda: self.bench.provider(credential="rotated"),
+            self.revoke,
         ]
         if one:
             deeds += [lambda: self.lose(one), lambda: self.protect(one)]
         if held.desired is not None:
             deeds += [lambda: self.wish(self.dice.randint(held.min, held.max))]
         return deeds
+
+    def revoke(self) -> None:
+        """The key is switched off, and after a while somebody makes another."""
+        self.bench.server.ring.keys[self.bench.key_id].active = False
+        self.revoked = True
 
     def protect(self, machine: str) -> None:
         if self.held.machines[machine].state in {"InService", "Protected"}:
@@ -226,6 +281,11 @@ class Disorder:
         self.lowered += max(0, len(self.held.machines) - desired)
         self.held.desired = desired
         self.held.check_at = self.bench.now() + self.cloud.times.check
+
+    def limit(self, most: int) -> None:
+        """A person sets the maximum, and answers for what ESS takes away to keep to it."""
+        self.lowered += max(0, len(self.held.machines) - most)
+        self.held.max = most
 
     # -- what must always hold
 
@@ -244,6 +304,9 @@ class Disorder:
         nobodys = gone - self.doomed - failed
         chosen_by_ess = {name for each in self.held.activities if not each.grows and each.trigger == "Ess"
                          for name in each.machines}
+        ordered = {name for each in self.held.activities if not each.grows and each.trigger != "Ess"
+                   for name in each.machines}
+        assert ordered <= self.doomed, f"we had {ordered - self.doomed} removed"
         assert nobodys <= chosen_by_ess, f"nobody planned that {nobodys} should go"
         assert len(chosen_by_ess - self.doomed) <= self.lowered, f"ESS chose {chosen_by_ess}"
         assert self.people or self.held.total <= MOST
@@ -251,7 +314,8 @@ class Disorder:
     def recovers(self) -> None:
         """Faults are over and people gone: the group can be grown again."""
         self.bench.calm()
-        self.people = False
+        self.people, self.liar.chance = False, 0.0
+        self.bench.provider(credential="rotated")
         held = self.held
         held.state, held.max, held.min, held.system_suspended = "Active", MOST, LEAST, False
         held.suspended.clear()
@@ -283,8 +347,3 @@ class Disorder:
             operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
             self.settle(outcome.after)
         raise AssertionError("not over")
-
-
-def shown(value: object) -> str:
-    """As a log line would have it."""
-    return json.dumps(value, default=repr)

@@ -59,7 +59,7 @@ def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], 
     there.work()
     yield lambda: str(provider.grow(operation(Kind.GROW, 1, 2, group="MachineSet/default/alone")))
     yield lambda: str(provider.grow(operation(Kind.GROW, 1, 2, group="MachinePool/default/pool")))
-    there.fault("PATCH", "/scale", 404)
+    there.fault("PATCH", "/scale", 404, times=3)
     yield lambda: f"{provider.remove(operation(Kind.REMOVE, 3, 2, 0))} {there.marked()}"    # takes its mark off again
     there.server.faults.clear()
     yield lambda: str(provider.remove(operation(Kind.REMOVE, 3, 2, 0)))

@@ -13,7 +13,7 @@ from chalicelib.providers.clusterapi.api import Api
 from chalicelib.providers.clusterapi.keys import Keys
 from chalicelib.providers.clusterapi.marks import FORGOTTEN_AFTER
 from chalicelib.providers.errors import Conflict, Throttled, Transient
-from tests.contract.clusterapi.management import fill, management, operation
+from tests.contract.clusterapi.management import fill, finalized, management, operation
 from tests.contract.clusterapi.objects import bounds, deployment, leaving, machine, machine_set, node
 
 SCALE = "machinedeployments/md-0/scale"
@@ -205,6 +205,25 @@ def test_CAPI_11_decrease(size: int, running: int, odd: list[str], down: int, le
         else:
             assert outcome == Done({"from": size, "to": left})
             assert there.size() == left
+
+
+@pytest.mark.parametrize("odd", ["unhealthy", "failed", "registered"])
+def test_CAPI_11_D26_a_decrease_does_not_take_an_ailing_node_for_a_machine_that_never_joined(odd: str) -> None:
+    """To a MachineSet both are unhealthy, and the name decides which of them goes."""
+    shapes = {
+        "unhealthy": machine("a", "md-0-ms", node="n", conditions=[{"type": "NodeHealthy", "status": "Unknown"}]),
+        "failed": machine("a", "md-0-ms", node="n", deprecated={"v1beta1": {"failureMessage": "no"}}),
+        "registered": machine("a", "md-0-ms", provider_id="c:///a"),
+    }
+    with management() as there:
+        fill(there, 2)
+        there.add(finalized(shapes[odd]), finalized(machine("b-pending", "md-0-ms")))
+        there.join(node("n", "c:///a"))
+        there.change("md-0-ms", kind="MachineSet", replicas=5)
+        there.resize(5)
+        assert there.provider().shrink_target(shrink(5, 4)) == Done({"from": 5, "to": 4})   # nobody goes for this
+        cls, message = failed(there.provider().shrink_target(shrink(4, 3)))
+        assert (cls, "default/a has joined and is not healthy" in message, there.size()) == ("Conflict", True, 4)
 
 
 def test_CAPI_11_machines_without_ids_count_by_their_nodes() -> None:

@@ -303,6 +303,14 @@ def test_a_group_that_cannot_be_read_or_is_being_rolled_out_is_left_alone_and_no
     assert repaired(build.plan(seen(build, HOUR))) == {"other": ("discard", 1, 0)}
 
 
+def test_an_instance_that_the_provider_holds_on_to_is_not_discarded_and_the_others_are() -> None:
+    build, known = late(2, target=3)
+    first, *rest = build.groups[-1].instances
+    held = (msgspec.structs.replace(first, held="protected"), *rest)
+    build.groups[-1] = msgspec.structs.replace(build.groups[-1], instances=held)
+    assert discarded(build.plan(known)) == [rest[-1].id]
+
+
 @pytest.mark.parametrize(("kind", "discards", "shrinks"), [
     (Kind.GROW, False, False), (Kind.SHRINK, False, False), (Kind.DISCARD, False, False), (Kind.REMOVE, True, False)])
 def test_no_repair_is_planned_while_another_change_of_the_group_is_under_way(

@@ -7,8 +7,13 @@ import pytest
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
+from chalicelib.model.times import parse_time
+from chalicelib.providers.clusterapi.groups import make_groups
+from chalicelib.providers.clusterapi.settings import read_settings
+from chalicelib.providers.clusterapi.world import World
 from tests.contract.clusterapi.objects import (
     Json,
+    as_resource,
     bounds,
     capacity,
     in_v1beta1,
@@ -122,3 +127,29 @@ def test_a_pool_is_named_in_the_policy_and_paused_like_any_group() -> None:
     assert group.max == 4
     paused = pool("mp", annotations={**bounds(), "cluster.x-k8s.io/paused": ""})
     assert groups([paused, machine_set("alone")]).groups[0].id == "MachineSet/default/alone"
+
+
+@VERSIONS
+@pytest.mark.parametrize(
+    ("replicas", "status", "since", "told"),
+    [
+        (2, "False", "2026-01-01T00:00:00Z", "QuotaExceeded"),
+        (1, "False", "2026-01-01T00:00:00Z", ""),           # all it asks for is listed
+        (2, "True", "2026-01-01T00:00:00Z", ""),
+        (2, "False", "2026-01-01T00:59:59Z", ""),           # not for long
+        (2, "False", "yesterday", ""),
+    ],
+)
+def test_D25_why_the_instances_of_a_pool_do_not_come_is_told(
+    replicas: int, status: str, since: str, told: str, version: str
+) -> None:
+    condition = {"type": "InfrastructureReady", "status": status, "reason": "Failed", "lastTransitionTime": since,
+                 "message": "the quota of 8 vCPUs would be exceeded"}
+    made = pool("mp", ["c:///1"], replicas=replicas, status={"conditions": [condition]})
+    shown = in_v1beta1(made) if version == "v1beta1" else made
+    settings = read_settings({"clusterName": "c1", "stuckAfter": "10m"})
+    world = World({"MachinePool": (as_resource(shown),)}, ())
+    observed = make_groups(world, [OURS], settings, (), now=parse_time("2026-01-01T01:00:00Z"))
+    assert [each.id for each in observed.groups] == ["MachinePool/default/mp"]
+    gaps = [gap.detail for gap in observed.gaps if "infrastructure is not ready" in gap.detail]
+    assert [told in gap and "quota of 8 vCPUs" in gap for gap in gaps] == ([True] if told else [])

@@ -150,11 +150,12 @@ def test_ALI_12_instances_are_asked_for_by_id_twenty_at_a_time_and_unknown_ones_
 
 def test_one_group_of_another_shape_hides_none_of_the_others() -> None:
     groups = [{"ScalingGroupId": "asg-1", "MaxSize": "5"}, {"ScalingGroupId": "asg-2", "MinSize": "few"},
-              {"ScalingGroupName": "without an id"}]
-    with HttpScript([Reply(200, {"TotalCount": 3, "ScalingGroups": groups})]) as server:
-        found = api_for(server.url).groups(["asg-1", "asg-2"])
+              {"ScalingGroupId": "asg-3", "ActiveCapacity": -1}, {"ScalingGroupName": "without an id"}]
+    with HttpScript([Reply(200, {"TotalCount": 4, "ScalingGroups": groups})]) as server:
+        found = api_for(server.url).groups(["asg-1", "asg-2", "asg-3"])
     assert (found["asg-1"].max_size, found["asg-1"].problem) == (5, "")
-    assert "min_size" in found["asg-2"].problem.lower() or "MinSize" in found["asg-2"].problem
+    assert "MinSize" in found["asg-2"].problem
+    assert "ActiveCapacity" in found["asg-3"].problem
 
 
 def test_a_list_that_never_adds_up_is_no_answer() -> None:

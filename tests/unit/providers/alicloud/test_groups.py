@@ -101,6 +101,30 @@ def test_who_is_refused_does_not_ask_for_the_next_twenty_groups(error: ProviderE
     assert api.calls == ["groups 20"]
 
 
+def test_a_group_that_the_key_may_not_read_hides_none_of_the_others() -> None:
+    """RAM gives permissions by scaling group, too."""
+    api = world(1, 1, 1)
+    api.trouble["instances"] = [refusal(Unauthorized, "Forbidden.RAM")]
+    assert [bool(each.error) for each in provider(api).observe(()).groups] == [True, False, False]
+
+
+def test_a_key_that_may_read_no_group_is_not_tried_on_all_of_them() -> None:
+    api = world(*([1] * 15))
+    api.trouble["instances"] = [refusal(Unauthorized, "Forbidden.RAM")] * 15
+    assert all(each.error for each in provider(api).observe(()).groups)
+    assert len(api.calls) == 1 + 5
+
+
+def test_an_api_that_answers_nobody_is_not_asked_for_each_group() -> None:
+    api = world(*([1] * 15))
+    api.trouble["instances"] = [Transient("no answer")] * 15
+    assert all(each.error for each in provider(api).observe(()).groups)
+    assert len(api.calls) == 1 + 3
+    api = world(*([1] * 15))
+    api.trouble["instances"] = [Transient("it changes", code="ListMoved")] * 14
+    assert [bool(each.error) for each in provider(api).observe(()).groups] == [True] * 14 + [False]
+
+
 def test_a_group_that_cannot_be_understood_says_so_and_is_not_touched() -> None:
     api = world(2, 2)
     names = list(api.all["asg-1"].instances)

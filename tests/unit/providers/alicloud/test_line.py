@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from chalicelib.model.node import Node
 from chalicelib.providers.alicloud.api import Api
 from chalicelib.providers.alicloud.groups import observe
 from chalicelib.providers.alicloud.settings import read_settings
@@ -177,3 +178,21 @@ def test_a_standard_retry_after_is_kept_too() -> None:
         api_for(server.url, pacer=books).groups([GROUP])
     assert raised.value.retry_after == 7.0
     assert [seconds for _, seconds in books.held] == [7.0]
+
+
+def test_ALI_DEFECT_14_a_large_group_is_booked_at_once_too() -> None:
+    """The cluster's nodes say how many pages there will be."""
+
+    def answer(seen: Seen) -> Reply:
+        if action(seen) == "DescribeScalingInstances":
+            first = 50 * (int(seen.query["PageNumber"]) - 1)
+            return instances_page(range(first, first + 50), 1000)
+        return Reply(200, {"TotalCount": 1, "ScalingGroups": [{"ScalingGroupId": GROUP, "TotalCapacity": 1000}]})
+
+    books = Books()
+    nodes = [Node(f"n-{number}", {}, {}, provider_id=f"cn-hangzhou.i-{number:04d}") for number in range(1000)]
+    with HttpScript(answer) as server:
+        settings = read_settings({"region": "cn-hangzhou", "credentialsSecret": "key", "nodes": f"0:5:{GROUP}"})
+        observe(api_for(server.url, pacer=books), settings, nodes)
+    assert len(server.requests) == 1 + 20
+    assert [calls for _, calls in books.taken] == [1 + 1 + 20]

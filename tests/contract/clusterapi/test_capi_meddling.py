@@ -1,0 +1,236 @@
+"""Any changes of any groups side by side, with requests that fail, functions that die and a person who meddles.
+
+Everything goes through the executor's steps. Whatever happens: no Machine is deleted that nobody meant, no size leaves
+its bounds by our doing or is lowered for more than was asked, every operation ends, and no mark of ours stays.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.execute.run import run_step
+from chalicelib.execute.world import World
+from chalicelib.model.group import InstanceState, NodeGroup
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.model.policy import Options
+from chalicelib.providers.errors import ProviderError
+from infra.local.controllers import seed
+from infra.local.controllers.capi.fields import CLUSTER_NAME, DELETE_MACHINE, PAUSED, marks
+from infra.local.fake_cluster import InMemoryCluster
+from infra.local.kube.faults import Fault
+from infra.local.mortality import Killed
+from tests.contract.benches.clusterapi import ClusterApiBench
+from tests.contract.clusterapi.objects import GROUP, Json
+
+LEAST, MOST, TURNS = 1, 6, 60
+PLURALS = {"MachineDeployment": "machinedeployments", "MachineSet": "machinesets", "MachinePool": "machinepools"}
+FAULTS = (Fault(status=409, body=b"{}"), Fault(status=500, body=b"{}"), Fault(truncate=20), Fault(close=True),
+          Fault(close=True, late=True), Fault(status=403, body=b"{}"), Fault(status=200, body=b"<html>"))
+# What may run beside what on one group (plan/repair.py); removals and growth do.
+APART = {Kind.GROW: {Kind.GROW, Kind.DISCARD}, Kind.DISCARD: {Kind.GROW, Kind.DISCARD}, Kind.REMOVE: set[Kind]()}
+
+
+def groups(version: str) -> list[Json]:
+    """One of each kind: rolling, waiting for deletions, a set of its own, a pool with Machines."""
+    more: dict[str, Any] = {"cluster": "ours", "version": version}
+    waits = seed.machine_deployment("waits", 3, LEAST, MOST, **more)
+    waits["spec"] |= {"strategy": {"type": "OnDelete"}} if version == "v1beta1" else {
+        "rollout": {"strategy": {"type": "OnDelete"}}}
+    alone = seed.machine_deployment("alone", 3, LEAST, MOST, **more)
+    labels = {CLUSTER_NAME: "ours", "of": "alone"}
+    alone["kind"], alone["spec"]["selector"] = "MachineSet", {"matchLabels": labels}
+    alone["spec"]["template"]["metadata"] = {"labels": labels}
+    pool = seed.machine_pool("pool", 3, LEAST, MOST, machines=True, **more)
+    return [seed.cluster("ours", version=version), seed.machine_deployment("md", 3, LEAST, MOST, **more), waits, alone,
+            pool, seed.machine_deployment("foreign", 2, 0, MOST, cluster="others", version=version)]
+
+
+class Walk:
+    """One world, one seed. meant: Machines whose end somebody asked for."""
+
+    def __init__(self, number: int, version: str, *, apart: bool) -> None:
+        self.random, self.bench = random.Random(number), ClusterApiBench(apart=apart)
+        self.meant, self.calm, self.number = set[str](), True, 0
+        self.open: dict[str, Operation] = {}
+        self.lowered, self.asked = Counter[str](), Counter[str]()
+        with self.bench:
+            seed.apply(self.bench.store, *groups(version))
+            self.bench.settle(200.0)
+        self.bench.line.ask = self.ask
+        self.cluster = InMemoryCluster(self.bench.now)
+
+    def ask(self, method: str, target: str) -> Fault | None:
+        assert method == "GET" or "foreign" not in target
+        return None if self.calm or self.random.random() > 0.15 else self.random.choice(FAULTS)
+
+    def sizes(self) -> dict[str, int]:
+        return {f"{kind}/default/{each['metadata']['name']}": each["spec"]["replicas"]
+                for kind, plural in PLURALS.items() for each in self.bench.store.list(plural, "default", GROUP)
+                if not each["metadata"].get("ownerReferences")}
+
+    def ours(self) -> set[str]:
+        return self.sizes().keys() - {"MachineDeployment/default/foreign"}
+
+    def living(self) -> dict[str, Json]:
+        found = self.bench.store.list("machines", "default", GROUP)
+        return {each["metadata"]["name"]: each for each in found if "deletionTimestamp" not in each["metadata"]}
+
+    def settle(self, seconds: float) -> None:
+        """Time passes; whoever goes meanwhile was meant, or had never joined and was not wanted any more."""
+        before = self.living()
+        self.bench.settle(seconds)
+        lost = {name for name in before.keys() - self.living().keys() if (before[name]["status"]).get("nodeRef")}
+        assert lost <= self.meant
+
+    def plan(self) -> None:
+        try:
+            seen = self.bench.provider().observe(self.nodes()).groups
+        except ProviderError:
+            return
+        assert not [each.id for each in seen if "foreign" in each.id]
+        fit = [each for each in seen if not each.error]
+        if fit and (made := self.order(self.random.choice(fit), self.random.choice(tuple(APART)))):
+            self.open[made.id] = made
+            self.asked[made.group] += len(made.targets)
+            self.meant |= {each.handle.partition("/")[2] for each in made.targets}
+
+    def order(self, group: NodeGroup, kind: Kind) -> Operation | None:
+        there = [each for each in self.open.values() if each.group == group.id]
+        if APART[kind] & {each.kind for each in there}:
+            return None
+        taken = {target.handle for each in there for target in each.targets}
+        state = InstanceState.RUNNING if kind is Kind.REMOVE else InstanceState.CREATING
+        fit = [each for each in group.instances if each.state is state and each.handle not in taken and not each.held
+               and bool(each.node) == (kind is Kind.REMOVE)]
+        count = self.random.randint(1, 2)
+        targets = () if kind is Kind.GROW else tuple(Target(each.node, each.id, each.handle) for each in fit[:count])
+        end = min(MOST, group.target + count) if kind is Kind.GROW else group.target - len(targets)
+        if end == group.target or group.scale_down_held:
+            return None
+        self.number += 1
+        return Operation(id=f"op-{self.number}", cluster="suite", provider="clusterapi", group=group.id, kind=kind,
+                         plan="p", created_at=self.bench.now(), from_size=group.target, to_size=end, targets=targets,
+                         deadline=self.bench.now() + 1200.0)
+
+    def act(self, operation: Operation) -> None:
+        before, dies = self.sizes(), not self.calm and self.random.random() < 0.15
+        world = World(self.bench.provider(), self.known(), Options(), checkpoint=_dying if dies else _living)
+        outcome: Outcome | None
+        try:
+            outcome = run_step(operation, world, self.bench.now())
+        except Killed:
+            outcome = None
+        self.check(operation, before, self.sizes())
+        if isinstance(outcome, Pending):
+            self.open[operation.id] = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+        elif outcome is not None:
+            del self.open[operation.id]
+
+    def check(self, operation: Operation, before: dict[str, int], after: dict[str, int]) -> None:
+        """What one step did to the sizes."""
+        changed = {name: (before[name], after[name]) for name in after if before[name] != after[name]}
+        assert changed.keys() <= {operation.group}
+        for start, end in changed.values():
+            if operation.kind is Kind.GROW:
+                assert (start, end) == (operation.from_size, operation.to_size)
+                assert end <= MOST
+                continue
+            self.lowered[operation.group] += start - end
+            assert start > end
+            assert end >= LEAST or operation.kind is Kind.DISCARD
+            assert self.lowered[operation.group] <= self.asked[operation.group]
+
+    def nodes(self) -> tuple[Any, ...]:
+        return tuple(each for each in self.bench.nodes() if not each.name.startswith("foreign"))
+
+    def known(self) -> InMemoryCluster:
+        there = {each.name: each.provider_id for each in self.nodes()}
+        for name in set(self.cluster.nodes) - set(there):
+            self.cluster.remove_node(name)
+        for name in sorted(set(there) - set(self.cluster.nodes)):
+            self.cluster.add_node(name, there[name])
+        return self.cluster
+
+    def meddle(self) -> None:
+        """A person, or a machine health check, does something."""
+        name = self.random.choice(sorted(self.ours()))
+        match self.random.choice(("pause", "pause", "fail", "delete", "upgrade")):
+            case "pause":
+                self.annotate(name, on=self.random.random() < 0.5)
+            case "fail":
+                self.bench.controllers.fail_next(name, self.random.choice(("never-joins", "quota", "slow")))
+            case "delete" if alive := sorted(each for each in self.living() if "foreign" not in each):
+                victim = self.random.choice(alive)
+                self.meant.add(victim)
+                self.asked.update(dict.fromkeys(self.sizes(), 1))       # it may be the one that is not made up for
+                self.bench.store.delete("machines", victim, "default", GROUP)
+            case "upgrade":
+                self.upgrade()
+
+    def upgrade(self) -> None:
+        """The deployment that waits for deletions gets another template: nobody goes for it."""
+        found = self.bench.store.get("machinedeployments", "waits", "default", GROUP)
+        assert found is not None
+        template = found["spec"]["template"]
+        version = f"v1.37.{self.random.randint(0, 9)}"
+        spec = {**found["spec"], "template": {**template, "spec": {**template["spec"], "version": version}}}
+        self.bench.store.update("machinedeployments", {**found, "spec": spec}, GROUP)
+
+    def annotate(self, group: str, *, on: bool) -> None:
+        kind, _, name = group.split("/")
+        found = self.bench.store.get(PLURALS[kind], name, "default", GROUP)
+        assert found is not None
+        kept = {key: text for key, text in marks(found).items() if key != PAUSED} | ({PAUSED: "true"} if on else {})
+        self.bench.store.update(PLURALS[kind], {**found, "metadata": {**found["metadata"], "annotations": kept}}, GROUP)
+
+    def turn(self) -> None:
+        self.calm = self.random.random() < 0.5
+        if self.random.random() < 0.4:
+            self.plan()
+        for operation in list(self.open.values()):
+            if self.random.random() < 0.7:
+                self.act(operation)
+        if self.random.random() < 0.2:
+            self.meddle()
+        if self.random.random() < 0.5:      # else the controllers have not come round yet
+            self.settle(self.random.choice((0.0, 25.0, 50.0)))
+        self.bench.clock.advance(5.0)
+
+    def finish(self) -> None:
+        """Everybody calms down."""
+        self.calm = True
+        for name in self.sizes():
+            self.annotate(name, on=False)
+        for _ in range(200):
+            for operation in list(self.open.values()):
+                self.act(operation)
+            self.settle(25.0)
+            if not self.open:
+                return
+        raise AssertionError(f"not over: {self.open}")
+
+
+def _dying(place: str) -> None:
+    raise Killed(place)
+
+
+def _living(place: str) -> None:
+    del place
+
+
+@pytest.mark.parametrize("number", range(1, 7))
+def test_CAPI_D13_D15_D28_whatever_happens_nobody_is_lost_who_was_not_meant(number: int) -> None:
+    walk = Walk(number, "v1beta1" if number % 2 else "v1beta2", apart=number % 3 == 0)
+    for _ in range(TURNS):
+        walk.turn()
+    walk.finish()
+    walk.settle(400.0)
+    seen = walk.bench.provider().observe(walk.nodes())
+    assert {each.id for each in seen.groups} == walk.ours()
+    assert not [name for name, each in walk.living().items() if DELETE_MACHINE in marks(each)]

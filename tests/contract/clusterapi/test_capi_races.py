@@ -1,0 +1,89 @@
+"""What changes between two requests of one change, and rows that came back spoilt: clusterapi.md §4.3, D28, D31."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.errors import Transient
+from tests.contract.clusterapi.management import PLURALS, Management, fill, finalized, management, operation
+from tests.contract.clusterapi.objects import GROUP, bounds, pool, pool_machine
+
+RUBBISH = ("", "x", "-1", "1.5", "٣", "9" * 5000)
+
+
+def finish(there: Management, wanted: Operation) -> Outcome:
+    for _ in range(8):
+        outcome = there.provider().remove(wanted)
+        if not isinstance(outcome, Pending):
+            return outcome
+        wanted = msgspec.structs.replace(wanted, data=outcome.data)
+        there.clock.advance(outcome.after)
+        there.work(20)
+    raise AssertionError(f"still {outcome}")
+
+
+def test_D30_a_machine_that_goes_between_the_look_and_its_mark_is_one_that_is_gone() -> None:
+    with management() as there:
+        fill(there, 3)
+        there.fault("PATCH", "/machines/m-1", 404)
+        outcome = there.provider().remove(operation(Kind.REMOVE, 3, 1, 0, 1))
+        assert isinstance(outcome, Pending)                 # looked again, and it had only seemed so
+        assert (there.size(), sorted(there.marked())) == (1, ["m-0", "m-1"])
+
+
+@pytest.mark.parametrize("text", RUBBISH)
+def test_D31_a_count_that_cannot_be_read_any_more_counts_nothing(text: str) -> None:
+    with management() as there:
+        fill(there, 1)
+        gone = msgspec.structs.replace(operation(Kind.REMOVE, 2, 1, 7), data={"never_joined": text})
+        outcome = there.provider().remove(gone)
+        assert isinstance(outcome, Done)
+        assert outcome.facts["never_joined"] == 0
+
+
+@pytest.mark.parametrize("text", RUBBISH)
+def test_D28_a_record_that_cannot_be_read_any_more_is_written_anew(text: str) -> None:
+    with management() as there:
+        there.add(pool("mp", replicas=2, annotations={**bounds(), "local.outscaler/pool": "machines"}))
+        there.add(*(finalized(pool_machine(f"m-{at}", "mp", provider_id=f"c:///i-{at}", node=f"n-{at}"))
+                    for at in range(2)))
+        there.controllers.step()
+        spoilt = dict.fromkeys(("pool_size", "pool_version", "pool_generation", "never_joined"), text)
+        wanted = operation(Kind.REMOVE, 2, 1, group="MachinePool/default/mp")
+        targets = (Target("n-0", "c:///i-0", "default/m-0"),)
+        outcome = finish(there, msgspec.structs.replace(wanted, targets=targets, data=spoilt))
+        assert isinstance(outcome, Done)
+        assert (there.size("mp", "MachinePool"), there.machines()) == (1, ["m-1"])
+
+
+PAUSE, UNBOUND = f"{GROUP}/paused", "no bounds"
+
+
+@pytest.mark.parametrize("kind", ["MachineDeployment", "MachinePool"])
+@pytest.mark.parametrize("meanwhile", [PAUSE, UNBOUND])
+def test_D28_marks_come_off_though_the_group_was_paused_or_is_none_any_more(kind: str, meanwhile: str) -> None:
+    """They would choose these machines whenever somebody makes the group smaller later on."""
+    with management() as there:
+        if kind == "MachinePool":
+            there.add(pool("md-0", replicas=2), pool_machine("m-0", "md-0", node="n-0"), pool_machine("m-1", "md-0"))
+        else:
+            fill(there, 2)
+        wanted = operation(Kind.REMOVE, 2, 1, 0, group=f"{kind}/default/md-0")
+        wanted = msgspec.structs.replace(wanted, targets=(Target("n-0", "", "default/m-0"),))
+        if kind == "MachineDeployment":
+            there.fault("PATCH", "/scale", 500)
+            with pytest.raises(Transient):
+                there.provider().remove(wanted)
+        else:
+            assert isinstance(there.provider().remove(wanted), Pending)     # recorded and marked, not lowered
+        assert list(there.marked()) == ["m-0"]
+        found = there.store.get(PLURALS[kind], "md-0", "default", GROUP)
+        assert found is not None
+        marks = {} if meanwhile == UNBOUND else {**found["metadata"]["annotations"], PAUSE: "true"}
+        there.store.update(PLURALS[kind], {**found, "metadata": {**found["metadata"], "annotations": marks}}, GROUP)
+        assert isinstance(there.provider().remove(wanted), Failed)
+        assert there.provider().release(wanted) is True
+        assert (there.marked(), there.size("md-0", kind)) == ({}, 2)

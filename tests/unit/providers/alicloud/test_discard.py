@@ -1,0 +1,156 @@
+"""Machines that never became nodes: nobody who has joined goes, and what was never made costs a number only
+(alicloud.md §5; scale-down.md §11)."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from chalicelib.kube.errors import Unavailable
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.providers.errors import Conflict, Transient
+from tests.unit.providers.alicloud.fake_api import FakeApi, Group, provider, remove
+
+
+def world(size: int, **more: object) -> tuple[FakeApi, list[str]]:
+    api = FakeApi(Group("asg-1", **more))  # type: ignore[arg-type]
+    return api, api.fill("asg-1", size)
+
+
+class Page(msgspec.Struct):
+    body: bytes
+    first: bool = True
+
+
+class Kube:
+    """A cluster with these provider ids."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids, self.down = ids, False
+
+    def list_pages(self, path: str, *, query: object = None) -> list[Page]:
+        assert path == "/api/v1/nodes"
+        if self.down:
+            raise Unavailable("no answer")
+        return [Page(json.dumps({"items": [{"spec": {"providerID": each}} for each in self.ids]}).encode())]
+
+
+def discard(size: int, *handles: str) -> Operation:
+    return remove(size, *handles, kind=Kind.DISCARD)
+
+
+def test_a_discard_asks_no_minimum_of_the_policy() -> None:
+    api, names = world(3)
+    assert isinstance(provider(api, "3:10:asg-1").remove(discard(3, names[0])), Pending)
+
+
+def test_a_discard_spares_what_has_joined_and_writes_nothing() -> None:
+    api, names = world(3)
+    kube = Kube("", "aws:///a/i-1", f"alicloud://cn-hangzhou.{names[0]}")
+    outcome = provider(api, kube=kube).remove(discard(3, names[0], names[1]))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Conflict"
+    assert names[0] in outcome.message
+    assert api.writes() == []
+    assert isinstance(provider(api, kube=kube).remove(discard(3, names[1])), Pending)
+
+
+def test_a_discard_waits_for_a_cluster_that_does_not_answer() -> None:
+    api, names = world(3)
+    kube = Kube()
+    kube.down = True
+    with pytest.raises(Transient):
+        provider(api, kube=kube).remove(discard(3, names[0]))
+    assert api.writes() == []
+
+
+def failed_growth(size: int, to_size: int, made: int = 0, **more: object) -> FakeApi:
+    api, _ = world(size, stock=made, **more)
+    api.scale("asg-1", "TotalCapacity", to_size, token="t", at_once=True, metadata={"outscaler/operation": "grow-1"})
+    api.step()
+    api.calls.clear()
+    return api
+
+
+def test_ALI_11_placeholders_are_discarded_by_lowering_the_desired_capacity() -> None:
+    api = failed_growth(2, 5)
+    handles = [each.handle for each in provider(api).observe(()).groups[0].instances if each.error]
+    assert handles == ["placeholder-asg-1-0", "placeholder-asg-1-1", "placeholder-asg-1-2"]
+    asked = discard(5, *handles)
+    for _ in range(2):
+        assert isinstance(provider(api).remove(asked), Done)
+    api.step()
+    assert api.writes() == ["scale asg-1 TotalCapacity 2 later"]
+    observed = provider(api).observe(()).groups[0]
+    assert observed.target == 2
+    assert all(each.error is None for each in observed.instances)
+    assert api.scaled_in == []
+
+
+def test_some_placeholders_are_discarded_once_however_often_it_is_asked() -> None:
+    api = failed_growth(2, 5)
+    for _ in range(3):
+        assert isinstance(provider(api).remove(discard(5, "placeholder-asg-1-0")), Done)
+    assert api.all["asg-1"].desired == 4
+
+
+def test_placeholders_never_cost_an_instance_that_came_after_all() -> None:
+    api = failed_growth(2, 5)
+    api.fill("asg-1", 2)
+    api.all["asg-1"].desired = 5        # ESS tried again by itself and got two
+    assert isinstance(provider(api).remove(discard(5, *(f"placeholder-asg-1-{n}" for n in range(3)))), Done)
+    api.step()
+    assert api.all["asg-1"].desired == 4
+    assert api.scaled_in == []
+
+
+def test_a_lost_answer_to_a_discard_lowers_once() -> None:
+    api = failed_growth(2, 5)
+    api.lost.add("scale")
+    asked = discard(5, "placeholder-asg-1-0", "placeholder-asg-1-1")
+    with pytest.raises(Transient):
+        provider(api).remove(asked)
+    assert isinstance(provider(api).remove(asked), Done)
+    assert api.all["asg-1"].desired == 3
+
+
+def test_placeholders_are_not_discarded_while_ess_tries_again_or_after_somebody_grew() -> None:
+    api = failed_growth(2, 5)
+    group = api.all["asg-1"]
+    group.activities.append(msgspec.structs.replace(group.activities[0], status_code="InProgress"))
+    with pytest.raises(Conflict):
+        provider(api).remove(discard(5, "placeholder-asg-1-0"))
+    group.activities.pop()
+    group.desired = 7
+    outcome = provider(api).remove(discard(5, "placeholder-asg-1-0"))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Conflict"
+    assert api.writes() == []
+
+
+def test_ALI_DEFECT_17_a_maximum_lowered_below_what_exists_costs_no_instance_by_our_number() -> None:
+    api = failed_growth(4, 6)
+    api.all["asg-1"].most = 3       # ESS would take 4 for 3, and an instance for too many
+    outcome = provider(api).remove(discard(6, "placeholder-asg-1-0", "placeholder-asg-1-1"))
+    assert isinstance(outcome, Failed)
+    assert "MaxSize 3" in outcome.message
+    assert api.writes() == []
+
+
+def test_a_placeholder_of_another_group_is_refused() -> None:
+    api = failed_growth(2, 5)
+    outcome = provider(api).remove(discard(5, "placeholder-asg-2-0"))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "InvalidRequest"
+    assert api.writes() == []
+
+
+def test_release_of_placeholders_tells_whether_the_desired_capacity_was_lowered() -> None:
+    api = failed_growth(2, 5)
+    asked = discard(5, "placeholder-asg-1-0")
+    assert provider(api).release(asked) is True
+    provider(api).remove(asked)
+    assert provider(api).release(asked) is False
