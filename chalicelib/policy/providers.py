@@ -131,7 +131,8 @@ _CLUSTER_API = Section(fields=(
           "A new node's zone is the resource's failureDomain, unless an annotation or a real node says otherwise.",
           default="true"),
     Field("stuckAfter", DURATION_TEXT, "stuckAfter",
-          "A Machine whose infrastructure fails for so long (conditions) counts as failed; never if not given."),
+          "A Machine whose infrastructure fails for so long (conditions) counts as failed; if not given, only where it "
+          "speaks of stock or quota, after 2m."),
 ))
 
 PROVIDERS = {

@@ -21,9 +21,10 @@ from chalicelib.providers.alicloud.discard import Joined
 from chalicelib.providers.alicloud.remove import release, remove
 from chalicelib.providers.alicloud.resize import grow, poll_growth, shrink
 from chalicelib.providers.alicloud.settings import PROVIDER, Settings, read_settings
-from chalicelib.providers.alicloud.workload import KubeApi, provider_ids
+from chalicelib.providers.alicloud.workload import provider_ids
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
+from chalicelib.providers.kube_api import KubeLists
 
 Step = Callable[[Context, Operation], Outcome]
 
@@ -31,7 +32,7 @@ Step = Callable[[Context, Operation], Outcome]
 class AliCloud:
     """The scaling groups of one region that a policy names, for one pass."""
 
-    def __init__(self, api: Api, settings: Settings, kube: KubeApi | None = None) -> None:
+    def __init__(self, api: Api, settings: Settings, kube: KubeLists | None = None) -> None:
         self._settings = settings
         joined = None if kube is None else lambda: provider_ids(kube)
         self._context = Context(api, settings, joined)
@@ -85,5 +86,5 @@ _STEPS: dict[Kind, Step] = {
 def build(connection: Connection) -> AliCloud:
     """A provider for one pass; raises BadInput for settings that cannot be. Nothing is asked of the vendor yet."""
     settings = read_settings(connection.settings, connection.groups)
-    kube = None if connection.kube is None else cast(KubeApi, connection.kube)
+    kube = None if connection.kube is None else cast(KubeLists, connection.kube)
     return AliCloud(open_api(connection, settings), settings, kube)

@@ -1,37 +1,15 @@
 """The one question that this provider has for the cluster itself: which machines have become nodes by now.
 
-The kube package and this one may not know each other, so its client is met as a Protocol, and its errors as what they
-are: a reason to wait, for who cannot see the nodes must not discard a machine that may be one.
+Its errors are a reason to wait: who cannot see the nodes must not discard a machine that may be one.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 import msgspec
 
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.errors import Transient
-
-
-class Page(Protocol):
-    """One page of a list; first: the list begins (again), what came before is void."""
-
-    @property
-    def body(self) -> bytes:
-        """The List as the server sent it."""
-
-    @property
-    def first(self) -> bool:
-        """Whether it is the first page."""
-
-
-class KubeApi(Protocol):
-    """What is needed of the connection to the cluster."""
-
-    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[Page]:
-        """A whole list in pages."""
+from chalicelib.providers.kube_api import KubeLists
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -46,7 +24,7 @@ class _List(msgspec.Struct, frozen=True):
     items: list[_Node] | None = None
 
 
-def provider_ids(kube: KubeApi) -> frozenset[str]:
+def provider_ids(kube: KubeLists) -> frozenset[str]:
     """The provider ids of the cluster's nodes as of now; raises Transient where they cannot be read."""
     found: set[str] = set()
     try:

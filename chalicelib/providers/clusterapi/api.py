@@ -1,13 +1,13 @@
 """The calls that this provider makes, and nothing of why (clusterapi.md §4). All go through the cluster's own client.
 
-The client's package and this one may not know each other, so it is met as a Protocol, and its errors by their status.
+The client is met as a Protocol (kube_api.py), and its errors by their status.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from chalicelib.providers.clusterapi.clusters import Cluster
 from chalicelib.providers.clusterapi.keys import Keys
 from chalicelib.providers.clusterapi.wire import Machine, Resource, Scale
 from chalicelib.providers.errors import NotFound, ProviderError, Transient, Unauthorized
+from chalicelib.providers.kube_api import KubeApi
 from chalicelib.providers.statuses import class_for
 
 MERGE_PATCH = "application/merge-patch+json"
@@ -27,36 +28,6 @@ PLURALS = {
 }
 
 T = TypeVar("T")
-
-
-class Page(Protocol):
-    """One page of a list; first: the list begins (again), what came before is void."""
-
-    @property
-    def body(self) -> bytes:
-        """The List as the server sent it."""
-
-    @property
-    def first(self) -> bool:
-        """Whether it is the first page."""
-
-
-class KubeApi(Protocol):
-    """What this provider needs of a connection to the cluster; errors are OutscalerErrors with a `status`."""
-
-    def request(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: object | None = None,
-        content_type: str = "application/json",
-    ) -> bytes:
-        """One call, answered with the body."""
-
-    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[Page]:
-        """A whole list in pages."""
 
 
 class _List(msgspec.Struct):

@@ -15,10 +15,10 @@ from typing import Protocol, TypeVar, cast
 import msgspec
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.providers.clusterapi.api import KubeApi
 from chalicelib.providers.clusterapi.keys import is_domain
 from chalicelib.providers.clusterapi.template_status import Infrastructure, read_status
 from chalicelib.providers.clusterapi.wire import InfrastructureReference, Resource
+from chalicelib.providers.kube_api import KubeApi
 
 # Seconds of waiting that one pass may lose here. A prompt answer takes nothing of it, or a large fleet would use it up.
 _PATIENCE, _PROMPT = 2.0, 0.1

@@ -22,16 +22,33 @@ from chalicelib.model.times import parse_time
 from chalicelib.providers.clusterapi.failures import failure_class
 from chalicelib.providers.clusterapi.identity import DELETING, FAILED, PENDING, placeholder
 from chalicelib.providers.clusterapi.wire import Machine, Resource, StatusCondition
+from chalicelib.providers.errors import OutOfStock, QuotaExceeded
 
 _OTHER = "Unknown"   # the error class of a failure that nobody has sorted
 _INFRASTRUCTURE, _HEALTH_CHECK, _STARTUP_TIMEOUT = "InfrastructureReady", "HealthCheckSucceeded", "NodeStartupTimeout"
 
 
+_TOLD_FOR = 120.0
+_PLAIN = frozenset({OutOfStock.__name__, QuotaExceeded.__name__})
+"""Classes whose words are plain enough to be believed after two minutes without a setting: waiting longer brings no
+machine, and meanwhile no other group is tried."""
+
+
 class Patience(msgspec.Struct, frozen=True):
-    """now: epoch seconds. stuck_after: how long the infrastructure may be not ready, seconds; 0.0: for ever."""
+    """now: epoch seconds. stuck_after: how long the infrastructure may be not ready, seconds; 0.0: for ever, but where
+    it speaks of stock or quota."""
 
     now: float = 0.0
     stuck_after: float = 0.0
+
+    def is_over(self, told: StatusCondition, cls: str) -> bool:
+        """Whether a condition has stood as it is for too long. A time that is none, or yet to come, proves nothing."""
+        limits = [limit for limit in (self.stuck_after, _TOLD_FOR if cls in _PLAIN else 0.0) if limit > 0]
+        try:
+            since = parse_time(told.last_transition_time or "")
+        except BadInput:
+            return False
+        return bool(limits) and self.now - since >= min(limits)
 
 
 WITHOUT_END = Patience()
@@ -73,37 +90,31 @@ def _pending(machine: Machine, node: Node | None, patience: Patience) -> Instanc
 
 def _stuck(machine: Machine, patience: Patience) -> InstanceError | None:
     """Why it will not come, in the words of its conditions; None while it may, or where they are not to be asked."""
-    if patience.stuck_after <= 0:
-        return None
     infrastructure, check = machine.condition(_INFRASTRUCTURE), machine.condition(_HEALTH_CHECK)
     # A health check has waited long enough itself before it says this.
-    if check is not None and check.status == "False" and check.reason == _STARTUP_TIMEOUT:
-        told = check
-    elif infrastructure is not None and infrastructure.status == "False" and _for_long(infrastructure, patience):
-        told = infrastructure
-    else:
+    if patience.stuck_after > 0 and check is not None and (check.status, check.reason) == ("False", _STARTUP_TIMEOUT):
+        return _told(check)
+    if infrastructure is None or infrastructure.status != "False":
         return None
-    reason, message = told.reason or "", told.message or ""
-    return InstanceError(failure_class(reason, message), reason or told.type, message)
+    error = _told(infrastructure)
+    return error if patience.is_over(infrastructure, error.cls) else None
+
+
+def _told(condition: StatusCondition) -> InstanceError:
+    reason, message = condition.reason or "", condition.message or ""
+    return InstanceError(failure_class(reason, message), reason or condition.type, message)
 
 
 def pool_stuck(pool: Resource, patience: Patience) -> str:
     """Why a MachinePool's instances do not come, in the words of its condition; empty while they may. Those without a
     Machine are no instances yet, so that there is nothing an error could stand on: it is only told."""
     told = next((each for each in pool.conditions if each.type == _INFRASTRUCTURE), None)
-    if patience.stuck_after <= 0 or told is None or told.status != "False" or not _for_long(told, patience):
+    if told is None or told.status != "False":
         return ""
-    reason, message = told.reason or told.type, told.message or ""
-    return f"its infrastructure is not ready ({failure_class(reason, message)}): {reason}: {message}"
-
-
-def _for_long(condition: StatusCondition, patience: Patience) -> bool:
-    """Whether it has stood as it is for stuck_after. A time that is none, or yet to come, proves nothing."""
-    try:
-        since = parse_time(condition.last_transition_time or "")
-    except BadInput:
-        return False
-    return patience.now - since >= patience.stuck_after
+    error = _told(told)
+    if not patience.is_over(told, error.cls):
+        return ""
+    return f"its infrastructure is not ready ({error.cls}): {error.code}: {error.message}"
 
 
 def _joined(machine: Machine, node: Node | None, patience: Patience) -> Instance | None:

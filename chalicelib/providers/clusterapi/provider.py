@@ -15,7 +15,7 @@ from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Failed, Outcome
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.clusterapi.api import Api, KubeApi
+from chalicelib.providers.clusterapi.api import Api
 from chalicelib.providers.clusterapi.change import Context
 from chalicelib.providers.clusterapi.discovery import scope
 from chalicelib.providers.clusterapi.groups import PROVIDER, make_groups
@@ -29,6 +29,7 @@ from chalicelib.providers.clusterapi.subject import Held
 from chalicelib.providers.clusterapi.topology import to_management
 from chalicelib.providers.clusterapi.world import read_world
 from chalicelib.providers.errors import Conflict, NotFound, ProviderError, Throttled, Transient
+from chalicelib.providers.kube_api import KubeApi
 
 Step = Callable[[Context, Operation], Outcome]
 

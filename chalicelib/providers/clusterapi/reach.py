@@ -13,8 +13,8 @@ from typing import cast
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretUnavailable
-from chalicelib.providers.clusterapi.api import KubeApi
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient
+from chalicelib.providers.kube_api import KubeApi
 from chalicelib.providers.statuses import class_for
 
 

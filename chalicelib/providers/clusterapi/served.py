@@ -6,8 +6,9 @@ import re
 
 import msgspec
 
-from chalicelib.providers.clusterapi.api import KubeApi, ask, decode
+from chalicelib.providers.clusterapi.api import ask, decode
 from chalicelib.providers.errors import InvalidRequest, NotFound
+from chalicelib.providers.kube_api import KubeApi
 
 _VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
 

@@ -46,6 +46,17 @@ def test_CAPI_10_D25_infrastructure_that_is_not_ready_for_long_is_a_failed_creat
 
 
 @VERSIONS
+@pytest.mark.parametrize(("ago", "told"), [(120.0, True), (119.0, False)])
+def test_D25_plain_words_of_stock_and_quota_need_no_setting(version: str, ago: float, told: bool) -> None:
+    for reason in ("InsufficientInstanceCapacity", "QuotaExceeded"):
+        said = condition("InfrastructureReady", "False", reason=reason, ago=ago)
+        found = error(waiting(version, said), stuck_after=0.0)
+        assert (found is not None) is told
+    starting = condition("InfrastructureReady", "False", reason="NotReady", message="the server is booting", ago=9000.0)
+    assert error(waiting(version, starting), stuck_after=0.0) is None, "what is only slow is waited for"
+
+
+@VERSIONS
 def test_D25_a_node_that_a_health_check_gave_up_on_is_a_failed_creation(version: str) -> None:
     given_up = condition("HealthCheckSucceeded", "False", reason="NodeStartupTimeout", message="no node", ago=1.0)
     assert error(waiting(version, given_up)) == InstanceError("Unknown", "NodeStartupTimeout", "no node")

@@ -31,8 +31,8 @@ from chalicelib.providers.alicloud.wire import (
     Tag,
     TemplateOverride,
 )
-from chalicelib.providers.alicloud.workload import KubeApi
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Transient
+from chalicelib.providers.kube_api import KubeLists
 
 LEAVING = ("Removing", "Removing:Wait")
 
@@ -280,7 +280,7 @@ def tags(pairs: Mapping[str, str]) -> list[Tag]:
 REGION = "cn-hangzhou"
 
 
-def provider(api: FakeApi, *specs: str, kube: KubeApi | None = None, **settings: str) -> AliCloud:
+def provider(api: FakeApi, *specs: str, kube: KubeLists | None = None, **settings: str) -> AliCloud:
     """A fresh provider over the fake; specs as upstream writes them, 0:10 for every group where none is given."""
     nodes = "\n".join(specs or [f"0:10:{name}" for name in api.all])
     fields = {"region": REGION, "credentialsSecret": "ali", "nodes": nodes, **settings}
