@@ -13,7 +13,7 @@ from chalicelib.providers.base import Connection
 from chalicelib.providers.means import Bare, Means, Pace, Pacer, Shelf, Unpaced
 from infra.local.http_script import HttpScript, Reply, Seen
 
-KEY_ID, KEY_SECRET = "LTAI5tExampleKeyId", "example-key-secret-0123456789"
+KEY_ID, KEY_SECRET = "LTAI-EXAMPLE-KEY-ID", "example-key-secret-0123456789"
 KEY = json.dumps({"accessKeyId": KEY_ID, "accessKeySecret": KEY_SECRET})
 GROUP = "asg-bp18p2yfxow2dloq0001"
 NOW = 1768465800.0
