@@ -19,7 +19,7 @@ from chalicelib.providers.alicloud.answers import (
 )
 from chalicelib.providers.alicloud.kept import Kept
 from chalicelib.providers.alicloud.line import Line
-from chalicelib.providers.alicloud.pages import SIZE, read_all, read_named
+from chalicelib.providers.alicloud.pages import SIZE, pages_of, read_all, read_named
 from chalicelib.providers.alicloud.wire import (
     Accepted,
     InstanceType,
@@ -43,6 +43,10 @@ _UNKNOWN_TYPE = 3600.0  # seconds until a type that did not exist is asked for a
 _MUTABLE = 300.0        # seconds for what somebody may change: a configuration, a template's default version
 
 Params = dict[str, str]
+
+
+class _TooLong(Exception):
+    """The list has more pages than it is worth."""
 
 
 class Api:
@@ -92,6 +96,21 @@ class Api:
             found += read_all("DescribeScalingInstances", page, lambda each: each.instance_id)
         wanted = frozenset(ids)
         return [each for each in found if each.instance_id in wanted] if ids else found
+
+    def all_instances(self, most: int) -> list[ScalingInstance] | None:
+        """All instances of the account in this region, whatever their group, 50 per page and never in part; None, after
+        the first page, where that would take more than `most` pages."""
+
+        def page(number: int) -> tuple[int, list[ScalingInstance]]:
+            body = self._ess.call("DescribeScalingInstances", self._paged(number), InstancesPage)
+            if pages_of(body.total_count) > most:
+                raise _TooLong
+            return body.total_count, body.scaling_instances
+
+        try:
+            return read_all("DescribeScalingInstances", page, lambda each: each.instance_id)
+        except _TooLong:
+            return None
 
     def configurations(self, ids: Sequence[str]) -> dict[str, ScalingConfiguration]:
         """Scaling configurations by id, over all groups at once, through the shelf (5 min); unknown ones are absent."""

@@ -1,6 +1,7 @@
 """From what ESS answers to the node groups of the policy (alicloud.md §2, §5; defects 9, 11, 14, 15 and 17).
 
-Calls of a quiet pass: the groups, twenty at a time, and each group's instances, fifty at a time. Activities are asked
+Calls of a quiet pass: the groups, twenty at a time, and each group's instances, fifty at a time, or those of the whole
+account where that is less (reading.py). Activities are asked
 for only where machines are missing. One group that cannot be read carries its error and stops no other; who is
 throttled or refused does not go on asking for the rest.
 """
@@ -20,7 +21,7 @@ from chalicelib.providers.alicloud.blueprints import Blueprint, read_blueprints
 from chalicelib.providers.alicloud.instances import classify, placeholders, unremovable
 from chalicelib.providers.alicloud.naming import Names
 from chalicelib.providers.alicloud.pages import SIZE
-from chalicelib.providers.alicloud.reading import Asking, read_groups
+from chalicelib.providers.alicloud.reading import Asking, read_groups, read_instances
 from chalicelib.providers.alicloud.settings import PROVIDER, Bounds, Settings
 from chalicelib.providers.alicloud.sizes import held, occupied, off, range_of, target_of
 from chalicelib.providers.alicloud.tags import read_tags
@@ -39,7 +40,7 @@ def observe(api: Api, settings: Settings, nodes: Sequence[Node]) -> Observation:
     found, unread = read_groups(api, asking, [each.id for each in settings.groups], len(names) // SIZE)
     usable = [group for group in found.values() if group.group_type in {"", "ECS"} and not group.problem]
     blueprints = read_blueprints(api, usable)
-    maker = _Maker(api, asking, settings, names, blueprints)
+    maker = _Maker(api, asking, settings, names, blueprints, read_instances(api, asking, usable))
     maker.know_types(usable)
     groups = tuple(maker.broken(bounds, unread[bounds.id]) if bounds.id in unread else
                    maker.make(bounds, found.get(bounds.id)) for bounds in settings.groups)
@@ -50,9 +51,10 @@ class _Maker:
     """Makes one group after the other; collects the gaps."""
 
     def __init__(
-        self, api: Api, asking: Asking, settings: Settings, names: Names, blueprints: Mapping[str, Blueprint]
+        self, api: Api, asking: Asking, settings: Settings, names: Names, blueprints: Mapping[str, Blueprint],
+        listed: Mapping[str, list[ScalingInstance]],
     ) -> None:
-        self._api, self._asking, self._settings = api, asking, settings
+        self._api, self._asking, self._settings, self._listed = api, asking, settings, listed
         self._names, self._blueprints = names, blueprints
         self._types: dict[str, InstanceType] = {}
         self._types_problem = ""
@@ -88,7 +90,7 @@ class _Maker:
                          priority=bounds.priority)
 
     def _instances(self, group: str) -> list[ScalingInstance]:
-        return self._asking.ask(lambda: self._api.instances(group))
+        return self._listed[group] if group in self._listed else self._asking.ask(lambda: self._api.instances(group))
 
     def _group(self, bounds: Bounds, group: ScalingGroup, instances: list[ScalingInstance]) -> NodeGroup:
         within = range_of(bounds, group)

@@ -2,8 +2,8 @@
 
 A group's instances may come and go between two pages, and then one slips from a page that is still to come to one that
 was read. What was read is believed if every page says the same total, and as much has come; otherwise it is read once
-more, and then it is no answer: a partial list would make nodes look unmanaged. What
-was asked for by id needs no such care: whoever asked knows what has not come.
+more, and then it is no answer: a partial list would make nodes look unmanaged. What was asked for by id needs no such
+care: whoever asked knows what has not come.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ MOVED = "ListMoved"     # the code of a list that changes faster than it is read
 _MOST_PAGES = 400       # 20,000 things; a scaling group holds 2,000
 
 Page = tuple[int, list[T]]     # (TotalCount, the things on this page)
+
+
+def pages_of(things: int) -> int:
+    """How many pages they take; an empty list takes one."""
+    return max(1, -(-things // SIZE))
 
 
 def read_all(what: str, page: Callable[[int], Page[T]], identity: Callable[[T], str]) -> list[T]:

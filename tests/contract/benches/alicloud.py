@@ -79,7 +79,7 @@ class AlicloudBench:
         self.clock = ManualClock(START)
         self.cloud = Cloud(self.clock, times=times or Times(check=_CHECK))
         self.server = AlicloudServer(self.cloud)
-        self.settings: dict[str, str] = {"callsPerSecond": "500"}
+        self.settings: dict[str, str] = {}
         self.texts: dict[str, str] = {}
         self._desired, self._prefix, self._theirs = desired, prefix, set[str]()
         self._bounds: dict[str, GroupPolicy] = {}

@@ -127,6 +127,12 @@ class FakeApi(Api):
             self._call("instances", group)
         return found
 
+    def all_instances(self, most: int) -> list[ScalingInstance] | None:
+        found = [each for place in self.all.values() for each in place.instances.values()]
+        for _ in range(max(1, -(-len(found) // 50))):
+            self._call("instances", "")
+        return found if -(-len(found) // 50) <= most else None
+
     def configurations(self, ids: Sequence[str]) -> dict[str, ScalingConfiguration]:
         self._call("configurations", "", counted=False)
         return {name: self.plans[name] for name in ids if name in self.plans}

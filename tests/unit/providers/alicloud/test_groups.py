@@ -7,6 +7,7 @@ import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.model.outcome import Failed
+from chalicelib.providers.alicloud.pages import MOVED
 from chalicelib.providers.alicloud.wire import TemplateOverride
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from tests.unit.providers.alicloud.fake_api import FakeApi, Group, grow, node, provider, refusal, remove, tags
@@ -73,12 +74,42 @@ def test_a_node_whose_life_cycle_hook_is_still_open_is_running() -> None:
     assert found[0].state is InstanceState.RUNNING
 
 
-@pytest.mark.parametrize("groups", [1, 20, 21, 45])
-def test_ALI_DEFECT_14_a_quiet_pass_costs_one_call_per_twenty_groups_and_one_per_fifty_instances(groups: int) -> None:
+@pytest.mark.parametrize(("groups", "calls"), [
+    (1, 1 + 3), (18, 1 + 17 + 3),       # fifty instances of a group per call
+    (21, 2 + 4), (45, 3 + 6),           # fifty of the whole account
+])
+def test_ALI_DEFECT_14_a_quiet_pass_costs_one_call_per_twenty_groups_and_one_per_fifty_instances(
+        groups: int, calls: int) -> None:
     api = world(*([3] * (groups - 1)), 137, most=200)
-    assert len(provider(api).observe(()).groups) == groups
-    pages = groups - 1 + 3
-    assert len(api.calls) == -(-groups // 20) + pages
+    found = provider(api).observe(()).groups
+    assert [len(each.instances) for each in found] == [3] * (groups - 1) + [137]
+    assert len(api.calls) == calls
+
+
+def test_ALI_DEFECT_14_one_list_is_believed_only_of_groups_that_count_as_many() -> None:
+    api = world(*([2] * 30))
+    api.all["asg-1"].more = {"total_capacity": 3}
+    api.fill("asg-2", 1, "Stopped")
+    found = {each.id: len(each.instances) for each in provider(api).observe(()).groups}
+    assert found == dict.fromkeys(found, 2), "stopped ones are left out, and nobody is lost"
+    assert [call for call in api.calls if call.startswith("instances asg")] == ["instances asg-1"]
+
+
+def test_ALI_DEFECT_14_in_an_account_of_others_each_group_is_asked_for() -> None:
+    api = world(*([1] * 30))
+    api.all["asg-other"] = Group("asg-other", most=2000)
+    api.fill("asg-other", 2000)
+    found = provider(api, *(f"0:5:asg-{number + 1}" for number in range(30))).observe(()).groups
+    assert [len(each.instances) for each in found] == [1] * 30
+    assert len([call for call in api.calls if call.startswith("instances asg")]) == 30
+
+
+@pytest.mark.parametrize("error", [Transient("moved", code=MOVED), Unauthorized("no", code="Forbidden.RAM")])
+def test_one_list_that_cannot_be_had_costs_no_group(error: ProviderError) -> None:
+    api = world(*([1] * 30))
+    api.trouble["instances"] = [error]
+    found = provider(api).observe(()).groups
+    assert [(each.error, len(each.instances)) for each in found] == [("", 1)] * 30
 
 
 def test_ALI_15_twenty_groups_that_cannot_be_read_stop_none_of_the_others() -> None:
