@@ -170,10 +170,11 @@ class Chosen:
 
 
 def due(credential: Credential) -> float:
-    """When to renew: 15 minutes before the end, or when four fifths of a short life are over (§1.2, §3.8). At least a
-    minute after it was had, whatever end the vendor names: STS is not asked for every call."""
+    """When to renew: 15 minutes before the end, or when four fifths are over of a life shorter than half an hour (§1.2,
+    §3.8). At least a minute after it was had, whatever end the vendor names: STS is not asked for every call."""
     life = credential.expires - credential.obtained
-    return credential.obtained + max(life - _EARLY, _SHARE * life, _LAST_USE)
+    early = life - _EARLY
+    return credential.obtained + max(early if early >= life / 2 else _SHARE * life, _LAST_USE)
 
 
 def made_from(*parts: str) -> str:

@@ -175,7 +175,7 @@ def _access(settings: Mapping[str, str]) -> Access:
 
 
 def _metadata_address(url: str) -> None:
-    if not re.match(r"https?://[^/?#@\s]+/?\Z", url):
+    if not re.match(r"(https://[^/?#@\s]+|http://(100\.100\.100\.200|localhost|127\.0\.0\.1|\[::1\])(:\d+)?)/?\Z", url):
         raise BadInput(f"{PLACE}.metadataEndpoint", "is not an address", "write it like http://100.100.100.200")
 
 

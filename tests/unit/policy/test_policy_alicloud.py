@@ -70,6 +70,7 @@ def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
     ("{region: cn-hangzhou, stsEndpoint: 'https://u:p@sts'}", "stsEndpoint", "not an https address"),
     ("{region: cn-hangzhou, ecsEndpoint: 'https://['}", "ecsEndpoint", "not an https address"),
     ("{region: cn-hangzhou, metadataEndpoint: 100.100.100.200}", "metadataEndpoint", "is not an address"),
+    ("{region: cn-hangzhou, metadataEndpoint: 'http://metadata.example'}", "metadataEndpoint", "is not an address"),
     ("{region: cn-hangzhou, callsPerSecond: 0}", "callsPerSecond", "out of range"),
     ("{region: cn-hangzhou, reservedCpu: much}", "reservedCpu", "quantity"),
     ("{region: cn-hangzhou, roleArn: outscaler}", "roleArn", "is not a resource name"),

@@ -85,6 +85,7 @@ def test_ALI_5_a_group_that_is_named_twice_is_refused_wherever() -> None:
     ({"oidcTokenSecret": "t", "oidcTokenFile": "f"}, "providers.alicloud.oidcTokenFile: stands beside"),
     ({"credentialsSecret": "", "ramRole": "r", "oidcTokenFile": "f"}, "names two ways"),
     ({"metadataEndpoint": "100.100.100.200"}, "providers.alicloud.metadataEndpoint"),
+    ({"metadataEndpoint": "http://metadata.example"}, "providers.alicloud.metadataEndpoint"),
 ])
 def test_ALI_DEFECT_16_what_is_wrong_or_half_filled_is_named_by_its_place(
     change: dict[str, str], place: str
