@@ -30,6 +30,7 @@ from chalicelib.handlers.log import logger
 from chalicelib.handlers.reach import Way
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.handlers.telling import tell
+from chalicelib.handlers.turns import waits
 from chalicelib.handlers.waking import wake
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, State
@@ -155,6 +156,8 @@ def _step(operation: Operation, task: _Task, rt: Runtime) -> Outcome:
         return Failed(ABANDONED, f"{task.why_not}; what it had marked, if anything, could not be rolled back")
     if task.why_not:
         return give_up(operation, task.way.world(), rt.clock(), ABANDONED, task.why_not)
+    if task.policy is not None and (later := waits(operation, task.policy.options, rt)):
+        return later
     return run_step(operation, task.way.world(), rt.clock())
 
 
