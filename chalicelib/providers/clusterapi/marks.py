@@ -21,6 +21,8 @@ from chalicelib.providers.clusterapi.wire import Machine
 
 # Seconds after which a mark of ours counts as forgotten: longer than any function of ours runs between mark and size.
 FORGOTTEN_AFTER = 300.0
+# … after which its function cannot be about to lower the size: it died, or waits for something.
+STALLED_AFTER = 30.0
 
 
 def mark_value(operation: str, now: float) -> str:
@@ -32,6 +34,13 @@ def is_forgotten(mark: str, now: float) -> bool:
     """Whether a mark of ours is so old that the change it was set for is over. Unreadable ones are."""
     written = mark.rpartition("/")[2]
     return not written.isdigit() or now - int(written) > FORGOTTEN_AFTER
+
+
+def has_stalled(mark: str, now: float) -> bool:
+    """Whether a mark of ours, which is not forgotten, was set by a function that has not gone on from there. Whoever
+    does will look at that machine's node once more, so nobody else lowers the size for it meanwhile."""
+    written = mark.rpartition("/")[2]
+    return mark.startswith(MARK_PREFIX) and not is_forgotten(mark, now) and now - int(written) > STALLED_AFTER
 
 
 class Standing(msgspec.Struct, frozen=True):

@@ -28,7 +28,7 @@ from chalicelib.model.outcome import Done, Outcome, Pending
 from chalicelib.providers.clusterapi.api import MACHINE, POOL, SET
 from chalicelib.providers.clusterapi.change import NEVER_JOINED, TRIES, Context, check_minimum, machines_of, noted
 from chalicelib.providers.clusterapi.identity import handle_of
-from chalicelib.providers.clusterapi.marks import Standing, standing
+from chalicelib.providers.clusterapi.marks import Standing, has_stalled, standing
 from chalicelib.providers.clusterapi.owners import controller
 from chalicelib.providers.clusterapi.pool_remove import release_from_pool, remove_from_pool
 from chalicelib.providers.clusterapi.rollout import ON_DELETE, gives_way, rolling_out
@@ -71,6 +71,9 @@ def remove(context: Context, operation: Operation) -> Outcome:
         if view.standing.excess < 0:
             note = "machines of this group are still being made"
             return Pending(_WAIT_FOR_MACHINES, "remove", dict(operation.data), note)
+        if stalled := _stalled(context, view.standing):
+            note = f"{MACHINE} {stalled} is marked by a removal that did not go on, and which is to look at it first"
+            return Pending(_WAIT_FOR_MACHINES, "remove", dict(operation.data), note)
         try:
             return _Attempt(context, operation, view).run()
         except Held:
@@ -80,6 +83,15 @@ def remove(context: Context, operation: Operation) -> Outcome:
             if attempt == TRIES:
                 _unmark_unless_settled(context, operation, targets)
     raise changed
+
+
+def _stalled(context: Context, stands: Standing) -> str:
+    """A Machine that a lower size would cost its life although the function that marked it stopped there: a pod may
+    have come to its node since anybody looked. Empty where there is none."""
+    if stands.others_settled:
+        return ""
+    now, keys = context.now(), context.settings.keys
+    return next((each.handle for each in stands.others if has_stalled(each.mark(keys) or "", now)), "")
 
 
 def release(context: Context, operation: Operation) -> bool:

@@ -87,3 +87,39 @@ def test_D28_marks_come_off_though_the_group_was_paused_or_is_none_any_more(kind
         assert isinstance(there.provider().remove(wanted), Failed)
         assert there.provider().release(wanted) is True
         assert (there.marked(), there.size("md-0", kind)) == ({}, 2)
+
+
+def test_D28_a_size_is_not_lowered_for_a_mark_whose_function_stopped_there() -> None:
+    """A pod may have come to that node since anybody looked; the function that goes on with it looks first."""
+    with management() as there:
+        fill(there, 4)
+        first, second = operation(Kind.REMOVE, 4, 3, 0, op="first"), operation(Kind.REMOVE, 4, 3, 1, op="second")
+        there.fault("PATCH", "/scale", 503, times=-1)
+        with pytest.raises(Transient):
+            there.provider().remove(first)      # marked, and dies before the size
+        there.server.faults.clear()
+        there.clock.advance(31.0)
+
+        waiting = there.provider().remove(second)
+        assert isinstance(waiting, Pending)
+        assert "m-0 is marked" in waiting.note
+        assert (there.size(), set(there.marked())) == (4, {"m-0"})
+
+        assert isinstance(there.provider().remove(first), Pending)
+        there.work()
+        assert isinstance(there.provider().remove(second), Pending)
+        there.work()
+        assert (there.size(), there.machines()) == (2, ["m-2", "m-3"])
+
+
+def test_D28_a_mark_of_this_moment_is_a_neighbours_and_counts() -> None:
+    with management() as there:
+        fill(there, 4)
+        there.fault("PATCH", "/scale", 503, times=-1)
+        with pytest.raises(Transient):
+            there.provider().remove(operation(Kind.REMOVE, 4, 3, 0, op="first"))
+        there.server.faults.clear()
+        there.clock.advance(5.0)
+        assert isinstance(there.provider().remove(operation(Kind.REMOVE, 4, 3, 1, op="second")), Pending)
+        there.work()
+        assert (there.size(), there.machines()) == (2, ["m-2", "m-3"])
