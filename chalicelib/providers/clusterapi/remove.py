@@ -72,8 +72,9 @@ def remove(context: Context, operation: Operation) -> Outcome:
             note = "machines of this group are still being made"
             return Pending(_WAIT_FOR_MACHINES, "remove", dict(operation.data), note)
         if stalled := _stalled(context, view.standing):
-            note = f"{MACHINE} {stalled} is marked by a removal that did not go on, and which is to look at it first"
-            return Pending(_WAIT_FOR_MACHINES, "remove", dict(operation.data), note)
+            # No Pending: nothing was begun, and whoever comes back is to look at the nodes again.
+            raise Conflict(f"{MACHINE} {stalled} is marked by a removal that did not go on, and which is to look at it "
+                           "first")
         try:
             return _Attempt(context, operation, view).run()
         except Held:
