@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from functools import partial
 from threading import Barrier, BrokenBarrierError
@@ -43,6 +45,23 @@ def test_only_dynamodbs_requests_wait_for_each_other(target: str, *, together: b
         return list(locked({"HTTP_X_AMZ_TARGET": target}, lambda *_: lambda _: None))
 
     assert all_at_once([call, call]) == [[b"together" if together else b"alone"]] * 2
+
+
+def test_who_hangs_up_in_the_middle_of_a_request_is_no_error_of_the_emulation(
+    capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with LocalAws() as local:
+        host, _, port = local.endpoint.removeprefix("http://").partition(":")
+        before = set(threading.enumerate())
+        with socket.create_connection((host, int(port)), timeout=5) as cut:
+            cut.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nX-Amz-Target: DynamoDB_20120810.PutItem\r\n"
+                        b"Content-Length: 400\r\n\r\n{")
+            cut.shutdown(socket.SHUT_WR)
+            assert b"400" in cut.recv(100)
+        for thread in set(threading.enumerate()) - before:
+            thread.join(5)
+        assert local.client("dynamodb").list_tables()["TableNames"] == []
+    assert (capfd.readouterr().err, caplog.text) == ("", "")
 
 
 def test_concurrent_transactions_lose_no_update(aws: LocalAws) -> None:
