@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from chalicelib.providers.alicloud.api import Api
-from chalicelib.providers.alicloud.budget import Budget, Patience
 from chalicelib.providers.alicloud.credentials import Chosen, Sessions, of_this_process
 from chalicelib.providers.alicloud.endpoints import Service
 from chalicelib.providers.alicloud.line import Line, new_nonce
 from chalicelib.providers.alicloud.settings import Settings
 from chalicelib.providers.alicloud.sources import Finder
 from chalicelib.providers.base import Connection
+from chalicelib.providers.budget import Budget, Patience
 
 
 def open_api(

@@ -17,7 +17,6 @@ from chalicelib.providers.alicloud.answers import (
     VersionsPage,
     read_group,
 )
-from chalicelib.providers.alicloud.kept import Kept
 from chalicelib.providers.alicloud.line import Line
 from chalicelib.providers.alicloud.pages import SIZE, pages_of, read_all, read_named
 from chalicelib.providers.alicloud.wire import (
@@ -30,6 +29,7 @@ from chalicelib.providers.alicloud.wire import (
     ScalingInstance,
 )
 from chalicelib.providers.errors import InvalidRequest, NotFound
+from chalicelib.providers.kept import Kept
 from chalicelib.providers.means import Shelf
 
 T = TypeVar("T")

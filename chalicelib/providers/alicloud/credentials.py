@@ -8,7 +8,6 @@ answered with a session of the old one.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable
 from functools import lru_cache
@@ -19,6 +18,7 @@ import msgspec
 
 from chalicelib.model.secret import Secret
 from chalicelib.providers.errors import ProviderError, Throttled, Transient
+from chalicelib.providers.secret_source import digest
 
 LIFETIME = 3600.0           # seconds asked of STS; every role allows an hour
 _EARLY = 900.0              # renewed so long before the end, as the vendor's own client does …
@@ -180,11 +180,6 @@ def due(credential: Credential) -> float:
 def made_from(*parts: str) -> str:
     """A name for a session that shows nothing of what it was made from."""
     return digest("\0".join(f"{len(part)}:{part}" for part in parts), 64)
-
-
-def digest(text: str, length: int = 12) -> str:
-    """The beginning of the text's SHA-256, in hex."""
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def refused_for_good(error: ProviderError) -> bool:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from chalicelib.providers.alicloud.budget import Budget
 from chalicelib.providers.alicloud.codes import Sense, error_for, sense_of
 from chalicelib.providers.alicloud.credentials import Credential, Source
 from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
 from chalicelib.providers.alicloud.shapes import decode
 from chalicelib.providers.alicloud.sign import canonical_query, signed_headers, unsigned_headers
+from chalicelib.providers.budget import Budget
 from chalicelib.providers.errors import ProviderError, Throttled
 from chalicelib.providers.http import Answer, Call, Http, Limits
 from chalicelib.providers.means import Means

@@ -21,10 +21,10 @@ from chalicelib.providers.alicloud.discard import Joined
 from chalicelib.providers.alicloud.remove import release, remove
 from chalicelib.providers.alicloud.resize import grow, poll_growth, shrink
 from chalicelib.providers.alicloud.settings import PROVIDER, Settings, read_settings
-from chalicelib.providers.alicloud.workload import provider_ids
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
 from chalicelib.providers.kube_api import KubeLists
+from chalicelib.providers.workload import provider_ids
 
 Step = Callable[[Context, Operation], Outcome]
 

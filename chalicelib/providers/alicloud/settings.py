@@ -9,26 +9,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from urllib.parse import urlsplit
 
 import msgspec
 
 from chalicelib.model.errors import BadInput, BadInputs
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.model.quantity import parse_amount
-from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY
 from chalicelib.providers.alicloud.access import PLACE, Access, check_access
 from chalicelib.providers.alicloud.endpoints import Endpoints, Network, Service
+from chalicelib.providers.setting_texts import RESERVE, address, calls_per_second, node_spec, read_all, reserve
 
 PROVIDER = "alicloud"
 CALLS_PER_SECOND = 10.0
-_MOST_CALLS = 1000.0
 
-_SPEC_FORM = "write it like 1:10:asg-bp18p2yfxow2dloq0001"
-_WHOLE = re.compile(r"[+-]?[0-9]{1,9}\Z", re.ASCII)
-_NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\Z", re.ASCII)
 _REGION = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+\Z", re.ASCII)
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -58,23 +51,8 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
     `--nodes=min:max:asg-id`, a line each); reservedCpu, reservedMemory, reservedEphemeralStorage; callsPerSecond; and
     those of Access. Groups come from `nodes` and from the policy's nodeGroups, each from one of the two.
     """
-    fields: dict[str, object] = {}
-    mistakes: list[BadInput] = []
     readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
-    for field, reader in readers.items():
-        try:
-            fields[field] = reader(settings)
-        except BadInputs as several:
-            mistakes.extend(several.problems)
-        except BadInput as mistake:
-            mistakes.append(mistake)
-    mistakes.extend(
-        BadInput(f"{PLACE}.{key}", "there is no such setting", f"the settings are {', '.join(sorted(KNOWN))}")
-        for key in settings
-        if key not in KNOWN
-    )
-    if mistakes:
-        raise mistakes[0] if len(mistakes) == 1 else BadInputs(tuple(mistakes))
+    fields = read_all(settings, readers, KNOWN, PLACE)
     where = {"region": fields["region"], "network": fields.pop("network"), "overrides": fields.pop("overrides")}
     return msgspec.convert(fields | {"endpoints": where}, Settings)
 
@@ -84,18 +62,8 @@ def parse_spec(text: str, place: str) -> Bounds:
 
     Raises BadInput.
     """
-    parts = text.split(":", 2)
-    if len(parts) != 3 or not parts[2] or re.search(r"\s", parts[2]):
-        raise BadInput(place, f"{text!r} is not min:max:id", _SPEC_FORM)
-    for name, part in zip(("min", "max"), parts, strict=False):
-        if not _WHOLE.match(part):
-            raise BadInput(place, f"{name} {part!r} of {text!r} is not a whole number", _SPEC_FORM)
-    least, most = int(parts[0]), int(parts[1])
-    if least < 0:
-        raise BadInput(place, f"min of {text!r} is negative", "write 0 or more")
-    if most < least:
-        raise BadInput(place, f"max of {text!r} is below its min", f"write {least} or more, or lower min")
-    return Bounds(parts[2], least, most)
+    least, most, group = node_spec(text, place, "1:10:asg-bp18p2yfxow2dloq0001")
+    return Bounds(group, least, most)
 
 
 def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
@@ -149,21 +117,9 @@ def _network(settings: Mapping[str, str]) -> Network:
 
 
 def _overrides(settings: Mapping[str, str]) -> dict[Service, str]:
-    return {service: _root(key, settings[key]) for key, service in _ENDPOINTS.items() if settings.get(key)}
-
-
-def _root(key: str, url: str) -> str:
-    """A root URL over TLS; without it on this machine only, where the emulator is (defect 1)."""
-    try:
-        parts = urlsplit(url)
-        plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
-        whole = bool(parts.hostname) and parts.path in {"", "/"} and not (parts.query or parts.fragment)
-        right = whole and (plain or parts.scheme == "https") and "@" not in parts.netloc and parts.port != 0
-    except ValueError:
-        right = False
-    if not right:
-        raise BadInput(f"{PLACE}.{key}", "is not an https address", "write it like https://ess.cn-hangzhou.aliyuncs.com")
-    return url.rstrip("/")
+    example = "https://ess.cn-hangzhou.aliyuncs.com"
+    return {service: address(PLACE, key, settings[key], example) for key, service in _ENDPOINTS.items()
+            if settings.get(key)}
 
 
 def _access(settings: Mapping[str, str]) -> Access:
@@ -179,27 +135,7 @@ def _metadata_address(url: str) -> None:
         raise BadInput(f"{PLACE}.metadataEndpoint", "is not an address", "write it like http://100.100.100.200")
 
 
-def _reserve(settings: Mapping[str, str]) -> dict[str, int]:
-    reserve = {}
-    for key, resource in _RESERVE.items():
-        if text := settings.get(key, ""):
-            try:
-                reserve[resource] = parse_amount(resource, text)
-            except BadInput as bad:
-                raise BadInput(f"{PLACE}.{key}", bad.problem, bad.remedy) from None
-    return reserve
-
-
-def _calls(settings: Mapping[str, str]) -> float:
-    text = settings.get("callsPerSecond") or f"{CALLS_PER_SECOND:g}"
-    if not _NUMBER.match(text) or not 0.1 <= float(text) <= _MOST_CALLS:
-        raise BadInput(f"{PLACE}.callsPerSecond", f"{text!r} is not a number from 0.1 to {_MOST_CALLS:g}",
-                       f"leave it out for {CALLS_PER_SECOND:g}")
-    return float(text)
-
-
 _ENDPOINTS = {"essEndpoint": Service.ESS, "ecsEndpoint": Service.ECS, "stsEndpoint": Service.STS}
-_RESERVE = {"reservedCpu": CPU, "reservedMemory": MEMORY, "reservedEphemeralStorage": EPHEMERAL}
 _ACCESS = {
     "credentialsSecret": "credentials_secret",
     "roleArn": "role_arn",
@@ -215,7 +151,7 @@ _READERS: dict[str, Callable[[Mapping[str, str]], object]] = {
     "network": _network,
     "overrides": _overrides,
     "access": _access,
-    "reserve": _reserve,
-    "calls_per_second": _calls,
+    "reserve": reserve(PLACE),
+    "calls_per_second": calls_per_second(PLACE, CALLS_PER_SECOND),
 }
-KNOWN = frozenset({"region", "network", "nodes", "callsPerSecond", *_ENDPOINTS, *_RESERVE, *_ACCESS})
+KNOWN = frozenset({"region", "network", "nodes", "callsPerSecond", *_ENDPOINTS, *RESERVE, *_ACCESS})

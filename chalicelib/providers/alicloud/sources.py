@@ -10,11 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
 
 import msgspec
 
-from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.providers.alicloud.access import Access, Way, way_of
 from chalicelib.providers.alicloud.credentials import (
@@ -23,7 +22,6 @@ from chalicelib.providers.alicloud.credentials import (
     Session,
     Sessions,
     Source,
-    digest,
     made_from,
 )
 from chalicelib.providers.alicloud.endpoints import Service
@@ -32,20 +30,11 @@ from chalicelib.providers.alicloud.secret_text import SecretText, parse_secret
 from chalicelib.providers.alicloud.settings import Settings
 from chalicelib.providers.alicloud.sts import Sts
 from chalicelib.providers.base import Connection
-from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
-
-T = TypeVar("T")
+from chalicelib.providers.errors import Unauthorized
+from chalicelib.providers.secret_source import as_provider_error, digest, read_fresh
 
 _ACCOUNT = re.compile(r"acs:ram::([0-9]+):")
 _SHORTEST_TOKEN, _LONGEST_TOKEN = 4, 20_000     # characters of an OIDC token (§3.8)
-
-
-@runtime_checkable
-class FreshReader(Protocol):
-    """A secret reader that keeps what it read, and can be told not to."""
-
-    def fresh(self, name: str) -> str:
-        """The secret as it is now."""
 
 
 class Finder:
@@ -60,7 +49,7 @@ class Finder:
 
     def source(self) -> Source:
         """Reads the secret, if there is one. Raises ProviderError."""
-        return _as_provider_error(self._choose)
+        return as_provider_error(self._choose)
 
     def account(self, source: Source) -> str:
         """Whose limits are used up, as a digest: the role's account, an instance's, else the key's. Another key of the
@@ -93,13 +82,13 @@ class Finder:
 
     def _secret(self, name: str, *, fresh: bool) -> str:
         reader = self._connection.read_secret
-        return reader.fresh(name) if fresh and isinstance(reader, FreshReader) else reader(name)
+        return read_fresh(reader, name) if fresh else reader(name)
 
     def _key(self, text: SecretText) -> Keys:
         first = [text]      # what was read to find the way is the first key, too
 
         def read(*, fresh: bool = False) -> Credential:
-            found = first.pop() if first and not fresh else _as_provider_error(lambda: self._read(fresh=fresh)[1])
+            found = first.pop() if first and not fresh else as_provider_error(lambda: self._read(fresh=fresh)[1])
             if not (found.key_id and found.key_secret):
                 raise Unauthorized("the secret holds no access key any more", code="NoCredentials")
             return Credential(found.key_id, found.key_secret, found.token)
@@ -113,7 +102,7 @@ class Finder:
 
     def _by_oidc(self, access: Access) -> Session:
         def make() -> Credential:
-            token = _as_provider_error(lambda: self._token(access))     # read at every renewal: it is short-lived
+            token = as_provider_error(lambda: self._token(access))     # read at every renewal: it is short-lived
             return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._name(access))
 
         self._whose = _account(access.role_arn)
@@ -165,15 +154,3 @@ def _file(path: str, place: str) -> str:
         raise BadInput(place, "is not text", "name the file that holds the OIDC token") from None
     except OSError as error:
         raise BadInput(place, f"cannot be read: {error.strerror}", "name a file that exists") from None
-
-
-def _as_provider_error(read: Callable[[], T]) -> T:
-    """What a person must mend is Unauthorized, what AWS does not answer is Transient."""
-    try:
-        return read()
-    except ProviderError:
-        raise
-    except BadInput as error:
-        raise Unauthorized(str(error), code="Credentials") from None
-    except OutscalerError as error:
-        raise Transient(str(error), code="Credentials") from None

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from chalicelib.model.errors import BadInput, BadInputs
-from chalicelib.model.quantity import parse_amount, parse_duration
-from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY
+from chalicelib.model.errors import BadInput
+from chalicelib.model.quantity import parse_duration
 from chalicelib.providers.clusterapi.discovery import EVERYTHING, Spec, parse_labels, parse_spec
 from chalicelib.providers.clusterapi.keys import DEFAULT_GROUP, Keys, is_domain
 from chalicelib.providers.clusterapi.topology import Management
+from chalicelib.providers.setting_texts import RESERVE, flag, read_all, reserve
 
 PLACE = "providers.clusterapi"
 ARCHITECTURES = ("amd64", "arm64", "ppc64le", "s390x")
@@ -53,21 +53,7 @@ def read_settings(settings: Mapping[str, str]) -> Settings:
     kubeconfigFile, context, cloudConfigAuthoritative (the management cluster); allowPoolShrink, zoneFromFailureDomain
     (true or false); stuckAfter (a duration).
     """
-    fields: dict[str, object] = {}
-    mistakes: list[BadInput] = []
-    for field, reader in _READERS.items():
-        try:
-            fields[field] = reader(settings)
-        except BadInput as mistake:
-            mistakes.append(mistake)
-    mistakes.extend(
-        BadInput(f"{PLACE}.{key}", "there is no such setting", f"the settings are {', '.join(sorted(KNOWN))}")
-        for key in settings
-        if key not in KNOWN
-    )
-    if mistakes:
-        raise mistakes[0] if len(mistakes) == 1 else BadInputs(tuple(mistakes))
-    return msgspec.convert(fields, Settings)
+    return msgspec.convert(read_all(settings, _READERS, KNOWN, PLACE), Settings)
 
 
 def _specs(settings: Mapping[str, str]) -> tuple[Spec, ...]:
@@ -96,7 +82,7 @@ def _management(settings: Mapping[str, str]) -> Management:
             "belongs to a kubeconfig of the management cluster, and none is named here",
             "add kubeconfigSecret, or write the context into spec.kubernetes",
         )
-    return Management(secret, file, context, _flag("cloudConfigAuthoritative", default=False)(settings))
+    return Management(secret, file, context, flag(PLACE, "cloudConfigAuthoritative", default=False)(settings))
 
 
 def _keys(settings: Mapping[str, str]) -> Keys:
@@ -120,23 +106,6 @@ def _architecture(settings: Mapping[str, str]) -> str:
     return name
 
 
-_RESERVE = {"reservedCpu": CPU, "reservedMemory": MEMORY, "reservedEphemeralStorage": EPHEMERAL}
-
-
-def _reserve(settings: Mapping[str, str]) -> dict[str, int]:
-    reserve = {}
-    for key, resource in _RESERVE.items():
-        if text := settings.get(key, ""):
-            try:
-                amount = parse_amount(resource, text)
-            except BadInput as bad:
-                raise BadInput(f"{PLACE}.{key}", bad.problem, bad.remedy) from None
-            if amount < 0:
-                raise BadInput(f"{PLACE}.{key}", f"{text!r} is negative", "write 0 or more")
-            reserve[resource] = amount
-    return reserve
-
-
 def _managed_labels(settings: Mapping[str, str]) -> tuple[str, ...]:
     patterns = tuple(settings.get("syncMachineLabels", "").split())
     for pattern in patterns:
@@ -147,16 +116,6 @@ def _managed_labels(settings: Mapping[str, str]) -> tuple[str, ...]:
                 f"{PLACE}.syncMachineLabels", f"{pattern!r} is not a regular expression ({error})", "mend or remove it"
             ) from None
     return patterns
-
-
-def _flag(key: str, *, default: bool) -> Callable[[Mapping[str, str]], bool]:
-    def read(settings: Mapping[str, str]) -> bool:
-        text = settings.get(key, "")
-        if text not in {"", "true", "false"}:
-            raise BadInput(f"{PLACE}.{key}", f"{text!r} is neither true nor false", "write true or false")
-        return text == "true" if text else default
-
-    return read
 
 
 def _stuck_after(settings: Mapping[str, str]) -> float:
@@ -177,15 +136,15 @@ _READERS: dict[str, Callable[[Mapping[str, str]], object]] = {
     "keys": _keys,
     "version": _version,
     "architecture": _architecture,
-    "reserve": _reserve,
+    "reserve": reserve(PLACE),
     "managed_labels": _managed_labels,
     "management": _management,
-    "allow_pool_shrink": _flag("allowPoolShrink", default=False),
-    "zone_label": _flag("zoneFromFailureDomain", default=True),
+    "allow_pool_shrink": flag(PLACE, "allowPoolShrink", default=False),
+    "zone_label": flag(PLACE, "zoneFromFailureDomain", default=True),
     "stuck_after": _stuck_after,
 }
 KNOWN = frozenset(
     {"autoDiscovery", "namespace", "clusterName", "labels", "group", "version", "scaleZeroDefaultArch"}
     | {"kubeconfigSecret", "kubeconfigFile", "context", "cloudConfigAuthoritative", "syncMachineLabels"}
-    | {"allowPoolShrink", "zoneFromFailureDomain", "stuckAfter", *_RESERVE}
+    | {"allowPoolShrink", "zoneFromFailureDomain", "stuckAfter", *RESERVE}
 )

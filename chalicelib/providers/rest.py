@@ -1,0 +1,99 @@
+"""A vendor's REST API with a credential from a secret and a pace that all functions keep: what every call needs.
+
+Each attempt is signed anew. A credential that is refused is looked up once more, for it may have been replaced. What
+the vendor echoes of it is taken out of errors, and a pause that the vendor asks for is kept by every function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from chalicelib.model.secret import Secret
+from chalicelib.providers.budget import Budget
+from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
+from chalicelib.providers.http import Answer, Call, Http, Limits
+from chalicelib.providers.means import Means
+from chalicelib.providers.secret_source import SecretSource
+
+C = TypeVar("C")
+
+LIMITS = Limits(connect=3.0, read=10.0, total=20.0, attempts=3)
+
+
+class Rest(Generic[C]):
+    """One vendor's API, for one provider object.
+
+    sign: the call with the credential in it; secrets: what of the credential nobody may see; explain: the vendor's own
+    errors, None where it knows no better than the status. Not for several threads: each takes a `twin`.
+    """
+
+    def __init__(
+        self, source: SecretSource[C], *, sign: Callable[[Call, C], Call], secrets: Callable[[C], tuple[Secret, ...]],
+        explain: Callable[[Answer], ProviderError | None], budget: Budget, means: Means, now: Callable[[], float],
+        limits: Limits = LIMITS,
+    ) -> None:
+        self._source, self._sign, self._secrets, self._explain = source, sign, secrets, explain
+        self._budget, self._means, self._now, self._limits = budget, means, now, limits
+        self._http: Http | None = None
+
+    def twin(self) -> Rest[C]:
+        """The same API over connections of its own, for another thread. It books nothing: who sends through it has
+        called `book` before, in the thread that owns the budget, and has made a first call, so that the credential has
+        been read."""
+        return Rest(self._source, sign=self._sign, secrets=self._secrets, explain=self._explain, budget=self._budget,
+                    means=self._means, now=self._now, limits=self._limits)
+
+    def expect(self, calls: int) -> None:
+        """So many calls will follow soon (budget.py)."""
+        self._budget.expect(calls)
+
+    def book(self) -> None:
+        """Wait for the turn of one call; raises Throttled."""
+        self._source.current()
+        self._budget.take()
+
+    def send(self, call: Call, *, booked: bool = False) -> Answer:
+        """The answer. booked: its turn has come already, and if the vendor throttles, `refused` is for the caller to
+        call. Raises ProviderError."""
+        try:
+            return self._once(call, booked=booked)
+        except Unauthorized:
+            # Two threads may find the credential refused; the second then learns that nothing new has come.
+            if not self._source.renewed():
+                raise
+            return self._once(call, booked=booked)
+
+    def refused(self, seconds: float) -> None:
+        """The vendor throttles: nobody calls for so long (0: for a while)."""
+        self._budget.refused(seconds)
+
+    def _once(self, call: Call, *, booked: bool) -> Answer:
+        if not booked:
+            self.book()
+        if self._http is None:
+            self._http = Http(sleep=self._means.sleep, chance=self._means.chance, clock=self._now, sign=self._signed,
+                              explain=self._cleanly, limits=self._limits)
+        try:
+            return self._http.send(call)
+        except Throttled as error:
+            if not booked:
+                self.refused(error.retry_after)
+            raise self._clean(error) from None
+        except ProviderError as error:
+            raise self._clean(error) from None
+
+    def _signed(self, call: Call) -> Call:
+        return self._sign(call, self._source.current())
+
+    def _cleanly(self, answer: Answer) -> ProviderError | None:
+        """Cleaned before the transport shortens it: half a secret could not be found any more."""
+        error = self._explain(answer)
+        return None if error is None else self._clean(error)
+
+    def _clean(self, error: ProviderError) -> ProviderError:
+        """The same error without anything of the credential in it."""
+        message, code = error.message, error.code
+        for secret in self._secrets(self._source.current()):
+            message, code = secret.hidden_in(message), secret.hidden_in(code)
+        return type(error)(message, code=code, request_id=error.request_id, retry_after=error.retry_after)

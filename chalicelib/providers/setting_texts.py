@@ -1,0 +1,124 @@
+"""Readers that the settings of several providers share, and the one way to report all of a section's mistakes at once.
+
+Settings reach a provider as text. The policy has looked at each value by itself; a provider reads them again because it
+is also built by hand (a plan from files), and because only it knows which values go together. Every reader takes the
+place of its section in the policy (`providers.alicloud`), so that an error names the key a person wrote.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from urllib.parse import urlsplit
+
+from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.quantity import parse_amount
+from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY
+
+Texts = Mapping[str, str]
+Reader = Callable[[Texts], object]
+
+RESERVE = {"reservedCpu": CPU, "reservedMemory": MEMORY, "reservedEphemeralStorage": EPHEMERAL}
+"""The settings of what a kubelet keeps back, and their resources."""
+MOST_CALLS = 1000.0
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,9}\Z", re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\Z", re.ASCII)
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def read_all(settings: Texts, readers: Mapping[str, Reader], known: Iterable[str], place: str) -> dict[str, object]:
+    """Field -> what its reader made of the settings. Raises BadInput, or BadInputs for several mistakes, one of which
+    may be a key that is not known."""
+    fields: dict[str, object] = {}
+    mistakes: list[BadInput] = []
+    for field, reader in readers.items():
+        try:
+            fields[field] = reader(settings)
+        except BadInputs as several:
+            mistakes.extend(several.problems)
+        except BadInput as mistake:
+            mistakes.append(mistake)
+    names = sorted(known)
+    mistakes.extend(
+        BadInput(f"{place}.{key}", "there is no such setting", f"the settings are {', '.join(names)}")
+        for key in settings
+        if key not in names
+    )
+    if mistakes:
+        raise mistakes[0] if len(mistakes) == 1 else BadInputs(tuple(mistakes))
+    return fields
+
+
+def reserve(place: str) -> Callable[[Texts], dict[str, int]]:
+    """Resource -> what a new node keeps back of it (cpu in millicores, the rest in bytes), from the keys of RESERVE."""
+    def read(settings: Texts) -> dict[str, int]:
+        found = {}
+        for key, resource in RESERVE.items():
+            if text := settings.get(key, ""):
+                try:
+                    amount = parse_amount(resource, text)
+                except BadInput as bad:
+                    raise BadInput(f"{place}.{key}", bad.problem, bad.remedy) from None
+                if amount < 0:
+                    raise BadInput(f"{place}.{key}", f"{text!r} is negative", "write 0 or more")
+                found[resource] = amount
+        return found
+
+    return read
+
+
+def calls_per_second(place: str, default: float) -> Callable[[Texts], float]:
+    """The key callsPerSecond."""
+    def read(settings: Texts) -> float:
+        text = settings.get("callsPerSecond") or f"{default:g}"
+        if not _NUMBER.match(text) or not 0.1 <= float(text) <= MOST_CALLS:
+            raise BadInput(f"{place}.callsPerSecond", f"{text!r} is not a number from 0.1 to {MOST_CALLS:g}",
+                           f"leave it out for {default:g}")
+        return float(text)
+
+    return read
+
+
+def flag(place: str, key: str, *, default: bool) -> Callable[[Texts], bool]:
+    """A key that is true or false."""
+    def read(settings: Texts) -> bool:
+        text = settings.get(key, "")
+        if text not in {"", "true", "false"}:
+            raise BadInput(f"{place}.{key}", f"{text!r} is neither true nor false", "write true or false")
+        return text == "true" if text else default
+
+    return read
+
+
+def address(place: str, key: str, url: str, example: str, *, path: bool = False) -> str:
+    """A root URL over TLS, without a slash at its end; without TLS on this machine only, where the emulators are. path:
+    it may have one. Raises BadInput."""
+    try:
+        parts = urlsplit(url)
+        plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
+        whole = bool(parts.hostname) and (path or parts.path in {"", "/"}) and not (parts.query or parts.fragment)
+        right = whole and (plain or parts.scheme == "https") and "@" not in parts.netloc and parts.port != 0
+    except ValueError:
+        right = False
+    if not right:
+        raise BadInput(f"{place}.{key}", "is not an https address", f"write it like {example}")
+    return url.rstrip("/")
+
+
+def node_spec(text: str, place: str, example: str) -> tuple[int, int, str]:
+    """`min:max:name` as upstream's --nodes: split at the first two colons, whole numbers without blanks,
+    0 <= min <= max, a name without blanks. example: a right one. Raises BadInput."""
+    form = f"write it like {example}"
+    parts = text.split(":", 2)
+    if len(parts) != 3 or not parts[2] or re.search(r"\s", parts[2]):
+        raise BadInput(place, f"{text!r} is not min:max:{example.rpartition(':')[2]}", form)
+    for name, part in zip(("min", "max"), parts, strict=False):
+        if not _WHOLE.match(part):
+            raise BadInput(place, f"{name} {part!r} of {text!r} is not a whole number", form)
+    least, most = int(parts[0]), int(parts[1])
+    if least < 0:
+        raise BadInput(place, f"min of {text!r} is negative", "write 0 or more")
+    if most < least:
+        raise BadInput(place, f"max of {text!r} is below its min", f"write {least} or more, or lower min")
+    return least, most, parts[2]
