@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+import os
+import ssl
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -80,3 +83,16 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+
+
+def server_context(pair: Pair) -> ssl.SSLContext:
+    """What a server needs to be who the pair says."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    descriptor, path = tempfile.mkstemp(suffix=".pem")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(pair.certificate + pair.key)
+        context.load_cert_chain(path)
+    finally:
+        os.unlink(path)
+    return context

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import socket
 import ssl
-import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +23,7 @@ from types import TracebackType
 from typing import Any, ClassVar
 from urllib.parse import parse_qsl, urlsplit
 
-from infra.local.certificates import Pair
+from infra.local.certificates import Pair, server_context
 
 _RELATED = ("authorization", "proxy-authorization", "cookie")
 
@@ -189,14 +187,7 @@ def _in_order(replies: list[Reply]) -> Script:
 
 
 def _server_context(pair: Pair, client_ca: bytes) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    descriptor, path = tempfile.mkstemp(suffix=".pem")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pair.certificate + pair.key)
-        context.load_cert_chain(path)
-    finally:
-        os.unlink(path)
+    context = server_context(pair)
     if client_ca:
         context.load_verify_locations(cadata=client_ca.decode())
         context.verify_mode = ssl.CERT_OPTIONAL

@@ -14,28 +14,19 @@ import msgspec
 
 from infra.local.alicloud.actions import OLD, STS, Actions, Sent
 from infra.local.alicloud.cloud import Cloud
-from infra.local.alicloud.faults import WRITES, Fault, Faults, Throttle, refusal
+from infra.local.alicloud.faults import WRITES, Throttle, refusal
 from infra.local.alicloud.gate import Gate
 from infra.local.alicloud.keys import Key, Ring
 from infra.local.alicloud.metadata import Metadata
 from infra.local.alicloud.refusals import Refused
 from infra.local.alicloud.shapes import as_text, older
-from infra.local.alicloud.signing import Incoming, claim
+from infra.local.alicloud.signing import claim
 from infra.local.alicloud.sts import Sts
+from infra.local.vendor.faults import Fault, Faults
+from infra.local.vendor.wire import Answer, Incoming, spoilt
 
 Json = dict[str, Any]
 _PRODUCTS = {"2014-08-28": "ess", "2022-02-22": "ess", "2014-05-26": "ecs", STS: "sts"}
-_PAGE = b"<!DOCTYPE html><html><body><h1>Sign in to the network</h1></body></html>"
-
-
-class Answer(msgspec.Struct, frozen=True):
-    """What goes back. cut: bytes left out at the end although they are announced; hang_up: nothing at all."""
-
-    status: int
-    body: bytes
-    headers: Mapping[str, str] = {}
-    cut: int = 0
-    hang_up: bool = False
 
 
 class Logged(msgspec.Struct, frozen=True):
@@ -77,7 +68,7 @@ class Front:
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud, self.ring = cloud, Ring()
-        self.faults, self.throttle = Faults(), Throttle(cloud.clock)
+        self.faults, self.throttle = Faults(WRITES), Throttle(cloud.clock)
         self.metadata = Metadata(self.ring, cloud.clock, cloud.region)
         self.log: list[Logged] = []
         self.seen: set[str] = set()
@@ -123,7 +114,7 @@ class Front:
         except Refused as problem:
             code, answer = problem.code, self._refusal(problem, request_id, incoming.headers.get("host", ""))
         self._note(incoming, action, version, sent, code)
-        return _spoilt(answer, fault)
+        return spoilt(answer, fault)
 
     def _do(self, incoming: Incoming, action: str, version: str, sent: Mapping[str, str]) -> Json:
         if version == STS and action == "AssumeRoleWithOIDC":
@@ -167,13 +158,3 @@ class Front:
 
 def _bytes(body: Json) -> bytes:
     return json.dumps(body).encode()
-
-
-def _spoilt(answer: Answer, fault: Fault | None) -> Answer:
-    if fault is Fault.WEB_PAGE:
-        return Answer(200, _PAGE, {"Content-Type": "text/html; charset=utf-8"})
-    if fault is Fault.CUT_OFF:
-        return msgspec.structs.replace(answer, cut=len(answer.body) // 2)
-    if fault in (Fault.HANGS_UP, Fault.LOST_ANSWER):
-        return msgspec.structs.replace(answer, hang_up=True)
-    return answer

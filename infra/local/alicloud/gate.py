@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from infra.local.alicloud.keys import Key, Ring
 from infra.local.alicloud.refusals import Refused
-from infra.local.alicloud.signing import Claim, Incoming, acs3_signature, claim, rpc_signature
+from infra.local.alicloud.signing import Claim, acs3_signature, claim, rpc_signature
+from infra.local.vendor.wire import Incoming
 
 WINDOW = 15 * 60.0
 

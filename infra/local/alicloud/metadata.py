@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from infra.local.alicloud.keys import Key, Ring
 from infra.local.alicloud.shapes import stamp
-from infra.local.alicloud.signing import Incoming
 from infra.local.alicloud.sts import credentials_json
+from infra.local.vendor.wire import Incoming
 
 _PREFIX = "/latest/meta-data/"
 _CREDENTIALS = "ram/security-credentials/"

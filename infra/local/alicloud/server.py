@@ -9,92 +9,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import socket
-import ssl
-import tempfile
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, ClassVar, Self
-
 from infra.local.alicloud.cloud import Cloud
-from infra.local.alicloud.faults import Faults, Throttle
-from infra.local.alicloud.front import Answer, Front, Logged
+from infra.local.alicloud.faults import Throttle
+from infra.local.alicloud.front import Front, Logged
 from infra.local.alicloud.keys import Ring
-from infra.local.alicloud.signing import Incoming
 from infra.local.certificates import Pair
+from infra.local.vendor.faults import Faults
+from infra.local.vendor.server import VendorServer
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server_version, sys_version = "emulated", ""
-    disable_nagle_algorithm = True
-    wbufsize = 64 * 1024
-    timeout = 30
-    front: ClassVar[Front]
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class names it so
-        """Nothing: calls are in AlicloudServer.log."""
-
-    def _serve(self) -> None:
-        length = self.headers.get("Content-Length", "0")
-        body = self.rfile.read(int(length) if length.isdigit() else 0)
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        self._send(self.front.served(Incoming(self.command, self.path, headers, body)))
-
-    do_GET = do_POST = do_PUT = _serve  # noqa: N815  # names given by the base class
-
-    def _send(self, answer: Answer) -> None:
-        if answer.hang_up:
-            self.close_connection = True
-            return
-        self.send_response(answer.status)
-        for name, value in {"Content-Type": "application/json;charset=utf-8", **answer.headers}.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        self.wfile.write(answer.body[: len(answer.body) - answer.cut])
-        self.wfile.flush()
-        self.close_connection = self.close_connection or bool(answer.cut)
-
-
-class _HttpServer(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False  # a client may keep its connection open for longer than the test lasts
-    request_queue_size = 64
-    context: ssl.SSLContext | None = None
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        """The handshake is done in the connection's own thread."""
-        if self.context is None:
-            super().finish_request(request, client_address)
-            return
-        with self.context.wrap_socket(request, server_side=True) as wrapped:
-            super().finish_request(wrapped, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        """Close without complaint what a client has closed already."""
-        with contextlib.suppress(OSError):
-            request.shutdown(socket.SHUT_WR)
-        request.close()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Broken connections are a client's right."""
-
-
-class AlicloudServer:
-    """Serves an account. A context manager: started on entry, stopped on exit; the account stays.
-
-    tls: the server's certificate and key, which makes `url` an https one.
-    """
+class AlicloudServer(VendorServer):
+    """Serves an account. A context manager: started on entry, stopped on exit; the account stays."""
 
     def __init__(self, cloud: Cloud, *, tls: Pair | None = None) -> None:
-        self.cloud, self.front, self._tls = cloud, Front(cloud), tls
-        self.url = ""
-        self._server: _HttpServer | None = None
-        self._thread: threading.Thread | None = None
+        self.cloud, self.front = cloud, Front(cloud)
+        super().__init__(self.front, tls=tls)
 
     @property
     def ring(self) -> Ring:
@@ -115,50 +44,3 @@ class AlicloudServer:
     def log(self) -> list[Logged]:
         """The calls so far, oldest first."""
         return list(self.front.log)
-
-    @property
-    def host(self) -> str:
-        """`127.0.0.1:port`, as an SDK's endpoint is written."""
-        return self.url.partition("://")[2]
-
-    def start(self, port: int = 0) -> str:
-        """Serve on 127.0.0.1 and return the URL; port 0: any free one."""
-        handler = type("Handler", (_Handler,), {"front": self.front})
-        self._server = _HttpServer(("127.0.0.1", port), handler)
-        if self._tls is not None:
-            self._server.context = _context(self._tls)
-        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="alicloud", daemon=True)
-        self._thread.start()
-        return self.url
-
-    def stop(self) -> None:
-        """Stop serving. RuntimeError if a request could not be dealt with: a mistake in here, not the client's."""
-        if self._server is None or self._thread is None:
-            return
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
-        self._server = self._thread = None
-        if self.front.crashes:
-            raise RuntimeError("\n".join(self.front.crashes))
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        self.stop()
-
-
-def _context(pair: Pair) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    descriptor, path = tempfile.mkstemp(suffix=".pem")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(pair.certificate + pair.key)
-        context.load_cert_chain(path)
-    finally:
-        os.unlink(path)
-    return context

@@ -9,41 +9,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterable, Mapping, Sequence
-from urllib.parse import parse_qsl, quote, urlsplit
+from collections.abc import Iterable, Sequence
+from urllib.parse import quote
 
 import msgspec
 
+from infra.local.vendor.wire import Incoming
+
 ALGORITHM = "ACS3-HMAC-SHA256"
-Pairs = Sequence[tuple[str, str]]
-
-
-class Incoming(msgspec.Struct, frozen=True):
-    """A request as it came. target: path and query; headers: names in lower case."""
-
-    method: str
-    target: str
-    headers: Mapping[str, str]
-    body: bytes = b""
-
-    @property
-    def path(self) -> str:
-        """Without the query."""
-        return urlsplit(self.target).path
-
-    def query(self) -> Pairs:
-        """Name and value of every parameter in the address, decoded."""
-        return parse_qsl(urlsplit(self.target).query, keep_blank_values=True)
-
-    def form(self) -> Pairs:
-        """Those of the body, if that is a form."""
-        if "x-www-form-urlencoded" not in self.headers.get("content-type", ""):
-            return []
-        return parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True)
-
-    def parameters(self) -> dict[str, str]:
-        """All of them."""
-        return {**dict(self.query()), **dict(self.form())}
 
 
 def encoded(text: str) -> str:

@@ -20,10 +20,10 @@ from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.model.policy import Options
 from chalicelib.providers.errors import ProviderError
-from infra.local.alicloud.faults import Fault
 from infra.local.alicloud.objects import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, Times
 from infra.local.alicloud.shapes import as_text
 from infra.local.fake_cluster import InMemoryCluster
+from infra.local.vendor.faults import Fault
 from tests.contract.benches.alicloud import AlicloudBench
 
 MOST, LEAST = 12, 1

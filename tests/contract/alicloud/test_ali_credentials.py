@@ -12,8 +12,8 @@ import pytest
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.alicloud.credentials import of_this_process
 from chalicelib.providers.errors import ProviderError, Unauthorized
-from infra.local.alicloud.faults import Fault
 from infra.local.alicloud.keys import Role
+from infra.local.vendor.faults import Fault
 from tests.contract.alicloud.scene import seen
 from tests.contract.benches.alicloud import SECRET, AlicloudBench
 

@@ -14,8 +14,8 @@ from infra.local.alicloud.front import Front
 from infra.local.alicloud.keys import Role
 from infra.local.alicloud.objects import NO_STOCK, NOT_STARTING, Group, Times
 from infra.local.alicloud.refusals import Refused
-from infra.local.alicloud.signing import Incoming
 from infra.local.controllers.clock import ManualClock
+from infra.local.vendor.wire import Incoming
 
 START = 1_800_000_000.0
 

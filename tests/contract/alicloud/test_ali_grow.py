@@ -11,8 +11,8 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed, Pending
 from chalicelib.providers.errors import Conflict, Throttled
-from infra.local.alicloud.faults import Fault
 from infra.local.alicloud.objects import NO_STOCK, QUOTA, Fate, Times
+from infra.local.vendor.faults import Fault
 from tests.contract.alicloud.scene import ask, drive, order, seen
 from tests.contract.benches.alicloud import AlicloudBench
 

@@ -14,8 +14,8 @@ import pytest
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Outcome, Pending
 from chalicelib.providers.errors import Conflict, Throttled, Transient
-from infra.local.alicloud.faults import Fault
 from infra.local.alicloud.objects import NO_STOCK, NOT_STARTING, QUOTA, Times
+from infra.local.vendor.faults import Fault
 from tests.contract.alicloud.scene import ask, order, seen
 from tests.contract.benches.alicloud import AlicloudBench
 

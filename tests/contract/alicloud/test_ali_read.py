@@ -10,10 +10,10 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done
 from chalicelib.providers.errors import ProviderError, Transient
-from infra.local.alicloud.faults import Fault
 from infra.local.alicloud.front import Front
 from infra.local.alicloud.shapes import older
-from infra.local.alicloud.signing import Incoming
+from infra.local.vendor.faults import Fault
+from infra.local.vendor.wire import Incoming
 from tests.contract.alicloud.scene import drive, order, seen
 from tests.contract.benches.alicloud import AlicloudBench
 

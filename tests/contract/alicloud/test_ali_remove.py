@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed
-from infra.local.alicloud.faults import Fault
+from infra.local.vendor.faults import Fault
 from tests.contract.alicloud.scene import drive, order, seen
 from tests.contract.benches.alicloud import AlicloudBench
 

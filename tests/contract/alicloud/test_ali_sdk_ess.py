@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from infra.local.alicloud.cloud import REGION, Cloud
-from infra.local.alicloud.faults import Fault
 from infra.local.alicloud.objects import NO_STOCK
 from infra.local.alicloud.server import AlicloudServer
 from infra.local.controllers.clock import ManualClock
+from infra.local.vendor.faults import Fault
 from tests.contract.alicloud.sdk import load, wall
 
 KEY, SECRET = "LTAI-EXAMPLE-KEY-ID", "example-key-secret-0123456789"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from infra.local.alicloud.account import SECRET_NAME, AlicloudAccount
-from infra.local.alicloud.faults import Fault
 from infra.local.alicloud.joining import Ways
 from infra.local.alicloud.objects import NO_STOCK, Group
 from infra.local.controllers import seed
+from infra.local.vendor.faults import Fault
 from infra.local.world import LocalWorld
 
 POLICY = """

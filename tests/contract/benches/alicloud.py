@@ -18,7 +18,6 @@ from chalicelib.providers.means import Means
 from chalicelib.snapshot import wire
 from chalicelib.snapshot.fold import node_from_wire
 from infra.local.alicloud.cloud import REGION, Cloud
-from infra.local.alicloud.faults import Fault
 from infra.local.alicloud.front import Logged
 from infra.local.alicloud.joining import Ways, joined, node_object
 from infra.local.alicloud.objects import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, Times
@@ -26,6 +25,7 @@ from infra.local.alicloud.server import AlicloudServer
 from infra.local.certificates import Authority
 from infra.local.controllers.clock import ManualClock
 from infra.local.kube.objects import KubeObject
+from infra.local.vendor.faults import Fault
 from tests.contract.suite.bench import Misfortune, Trouble
 from tests.contract.suite.sharing import shared
 
