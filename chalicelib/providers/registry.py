@@ -26,10 +26,22 @@ def _alicloud(connection: Connection) -> Provider:
     return make(connection)
 
 
+def _cherryservers(connection: Connection) -> Provider:
+    from chalicelib.providers.cherryservers.provider import build as make
+
+    return make(connection)
+
+
+def _exoscale(connection: Connection) -> Provider:
+    from chalicelib.providers.exoscale.provider import build as make
+
+    return make(connection)
+
+
 _AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType(
-    {"alicloud": _alicloud, "clusterapi": _clusterapi}
+    {"alicloud": _alicloud, "cherryservers": _cherryservers, "clusterapi": _clusterapi, "exoscale": _exoscale}
 )
-_PLANNED = frozenset({"cherryservers", "exoscale", "huaweicloud"})
+_PLANNED = frozenset({"huaweicloud"})
 
 
 def names() -> tuple[str, ...]:

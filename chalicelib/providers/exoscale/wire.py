@@ -1,0 +1,117 @@
+"""What Exoscale's API v2 says, as far as it is used here (exoscale.md §3). Lists that are empty are left out there."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Ref(msgspec.Struct, frozen=True):
+    """Another thing by its id."""
+
+    id: str = ""
+
+
+class Manager(msgspec.Struct, frozen=True):
+    """Who owns it: type `instance-pool` of an instance, `sks-nodepool` of a pool."""
+
+    id: str = ""
+    type: str = ""
+
+
+class Instance(msgspec.Struct, frozen=True, rename="kebab"):
+    """A machine. created_at: ISO 8601; disk_size: GiB."""
+
+    id: str
+    name: str = ""
+    state: str = ""
+    created_at: str = ""
+    instance_type: Ref = Ref()
+    disk_size: int = 0
+    manager: Manager | None = None
+
+
+class InstancePool(msgspec.Struct, frozen=True, rename="kebab"):
+    """A pool of machines; those of SKS have a manager and are changed through their Nodepool only."""
+
+    id: str
+    name: str = ""
+    state: str = ""
+    size: int = 0
+    min_available: int = 0
+    disk_size: int = 0
+    instance_prefix: str = ""
+    instance_type: Ref = Ref()
+    template: Ref = Ref()
+    instances: tuple[Ref, ...] = ()
+    manager: Manager | None = None
+    labels: dict[str, str] | None = None
+
+
+class Taint(msgspec.Struct, frozen=True):
+    """Of a Nodepool, under its key."""
+
+    value: str = ""
+    effect: str = ""
+
+
+class Nodepool(msgspec.Struct, frozen=True, rename="kebab"):
+    """A Nodepool of an SKS cluster. kubelet_max_pods 0: the default."""
+
+    id: str
+    name: str = ""
+    state: str = ""
+    size: int = 0
+    instance_pool: Ref = Ref()
+    instance_type: Ref = Ref()
+    disk_size: int = 0
+    kubelet_max_pods: int = 0
+    labels: dict[str, str] | None = None
+    taints: dict[str, Taint] | None = None
+
+
+class SksCluster(msgspec.Struct, frozen=True):
+    """A managed cluster with its Nodepools."""
+
+    id: str
+    name: str = ""
+    state: str = ""
+    nodepools: tuple[Nodepool, ...] = ()
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """Of the whole organisation. limit -1: none."""
+
+    resource: str = ""
+    usage: int = 0
+    limit: int = -1
+
+
+class InstanceType(msgspec.Struct, frozen=True):
+    """memory: bytes; gpus: left out where there are none."""
+
+    id: str
+    family: str = ""
+    size: str = ""
+    cpus: int = 0
+    memory: int = 0
+    gpus: int = 0
+    authorized: bool = True
+    zones: tuple[str, ...] = ()
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """What an operation is about."""
+
+    id: str = ""
+    link: str = ""
+    command: str = ""
+
+
+class Work(msgspec.Struct, frozen=True):
+    """The vendor's asynchronous operation (the word operation is ours). state: pending, success, failure, timeout."""
+
+    id: str = ""
+    state: str = ""
+    reason: str = ""
+    message: str = ""
+    reference: Reference | None = None
