@@ -20,7 +20,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import msgspec
 
@@ -33,9 +33,10 @@ from infra.local import deployment
 from infra.local.account import Account
 from infra.local.aws import LocalAws
 from infra.local.aws_faults import Faults
+from infra.local.beside import CloudBeside
 from infra.local.controllers import seed
 from infra.local.controllers.clock import ManualClock
-from infra.local.controllers.manager import ClusterSimulation, Controller, Pace
+from infra.local.controllers.manager import ClusterSimulation, Pace
 from infra.local.exporter import Exporter, Heard
 from infra.local.inline import inline
 from infra.local.invoke import Invocation, Invoker
@@ -62,19 +63,6 @@ class Death(msgspec.Struct):
     place: str
     function: str
     times: int
-
-
-class CloudBeside(Protocol):
-    """A vendor's emulated account beside the cluster (infra/local/alicloud/account.py)."""
-
-    def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
-        """Live on that clock; what makes the account's machines Nodes of the cluster."""
-
-    def start(self) -> None:
-        """Serve the account's API."""
-
-    def stop(self) -> None:
-        """Stop serving; harmless if it never began."""
 
 
 class LocalWorld:
@@ -131,6 +119,9 @@ class LocalWorld:
         else:
             self.server.start()
         self.put_secret(self.kubeconfig_secret, self.server.kubeconfig())
+        for cloud in self._clouds:
+            for name, text in cloud.secrets().items():
+                self.put_secret(name, text)
         self.put_secret(self.webhook_secret, json.dumps({"hmac": WEBHOOK_KEY}))
 
     def close(self) -> None:

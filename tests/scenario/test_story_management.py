@@ -23,7 +23,7 @@ OPTIONS = {"scaleDownUnneededTime": "2m", "scaleDownDelayAfterAdd": "1m"}
 
 
 class Management:
-    """The management cluster as something beside the world's own (infra/local/world.py, CloudBeside)."""
+    """The management cluster as something beside the world's own (infra/local/beside.py)."""
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
         """Its controllers, whose Machines become Nodes of that cluster."""
@@ -33,6 +33,9 @@ class Management:
 
     def start(self) -> None:
         self.server.start()
+
+    def secrets(self) -> dict[str, str]:
+        return {SECRET: self.server.kubeconfig()}
 
     def stop(self) -> None:
         self.server.stop()
@@ -47,7 +50,6 @@ class Management:
 def test_CAPI_1_a_separate_management_cluster_grows_and_drains(forgetful: bool) -> None:
     management = Management()
     with LocalWorld(quick=True, forgetful=forgetful, clouds=(management,)) as world:
-        world.put_secret(SECRET, management.server.kubeconfig())
         seed.apply(management.store, seed.cluster("ours"), seed.cluster("theirs"),
                    seed.machine_deployment("workers", 1, 1, 4, cluster="ours"),
                    seed.machine_deployment("workers-of-others", 0, 0, 4, cluster="theirs"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from infra.local.alicloud.account import SECRET_NAME, AlicloudAccount
+from infra.local.alicloud.account import AlicloudAccount
 from infra.local.alicloud.objects import NO_STOCK, Group
 from infra.local.controllers import seed
 from infra.local.vendor.faults import Fault
@@ -46,7 +46,6 @@ class Shop:
 def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
     account = AlicloudAccount()
     with LocalWorld(quick=True, forgetful=request.param, clouds=(account,)) as world:
-        world.put_secret(SECRET_NAME, account.secret())
         machine = {f"{TAGS}label/tier": "burst", f"{TAGS}taint/dedicated": "burst:NoSchedule"}
         first = account.cloud.add_group("first", most=5, machine_tags=machine)
         second = account.cloud.add_group("second", most=5, types=("ecs.g6.xlarge",), machine_tags=machine)

@@ -3,7 +3,6 @@
     account = AlicloudAccount()
     with LocalWorld(clouds=(account,)) as world:
         burst = account.cloud.add_group("burst", most=5)
-        world.put_secret(SECRET_NAME, account.secret())
         world.apply_policy(… providers: alicloud: <account.settings()> … nodeGroups: {provider: alicloud, id: burst.id})
 """
 
@@ -68,6 +67,10 @@ class AlicloudAccount:
     def secret(self, key: str = KEY_ID) -> str:
         """The text of the secret that `settings` names."""
         return json.dumps({"accessKeyId": key, "accessKeySecret": self.server.ring.keys[key].secret})
+
+    def secrets(self) -> dict[str, str]:
+        """That secret by its name."""
+        return {SECRET_NAME: self.secret()}
 
     def settings(self) -> dict[str, str]:
         """The policy's section `providers.alicloud` for this account."""

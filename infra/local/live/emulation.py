@@ -3,7 +3,7 @@
     this process                                    a process each
       moto: DynamoDB, SQS, Secrets Manager            tick, reconcile, act_*  (entered as Lambda enters them)
       the simulated cluster and its controllers       the app, behind the HTTP front
-      the emulated Alibaba Cloud
+      the emulated clouds
       EventBridge, event sources, HTTP front, event exporter
 
 Ports are whatever is free. Files are in one place only: the functions' log, and a kubeconfig while it runs.
@@ -16,7 +16,7 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ import yaml
 from chalicelib.policy.load import digest, load
 from chalicelib.store import Store
 from infra.local import deployment
-from infra.local.alicloud.account import SECRET_NAME, AlicloudAccount
 from infra.local.aws import REGION, LocalAws, Queue
+from infra.local.beside import CloudBeside
 from infra.local.controllers.manager import ClusterSimulation, Pace
 from infra.local.events import KEPT, QueueSource, Schedule
 from infra.local.kube.server import ApiServer
@@ -60,19 +60,19 @@ class Setting(msgspec.Struct, frozen=True):
 class Emulation:
     """A context manager. on_result: called with every invocation's result and event, from several threads.
 
-    clock, kube, server, cluster: the simulated cluster; alicloud: the cloud it has machines in besides; store: the
-    table as an observer sees it; functions; front; exporter; dead_letters(): what lies there.
+    clouds: the accounts that the cluster has machines in besides. clock, kube, server, cluster: the simulated cluster;
+    store: the table as an observer sees it; functions; front; exporter; dead_letters(): what lies there.
     """
 
-    def __init__(self, setting: Setting, on_result: Callable[[Result, Json], None], wall: Callable[[], float]) -> None:
-        self.setting = setting
+    def __init__(self, setting: Setting, on_result: Callable[[Result, Json], None], wall: Callable[[], float],
+                 clouds: Sequence[CloudBeside] = ()) -> None:
+        self.setting, self._clouds = setting, tuple(clouds)
         self._pact = Pact(setting.start, wall(), setting.speed)
         self.clock = self._pact.clock(wall)
         self.kube = ObjectStore(self.clock)
         self.server = ApiServer(self.kube, tls=True)
-        self.alicloud = AlicloudAccount()
         self.cluster = ClusterSimulation(self.kube, self.clock, setting.pace,
-                                         more=(self.alicloud.attach(self.clock, self.kube),))
+                                         more=[cloud.attach(self.clock, self.kube) for cloud in self._clouds])
         self.aws = LocalAws()
         self._on_result = on_result
         self._stopping = threading.Event()
@@ -100,12 +100,15 @@ class Emulation:
         self.aws.create_table(TABLE)
         self._cleanup.append(self.server.stop)
         self.server.start()
-        self._cleanup.append(self.alicloud.stop)
-        self.alicloud.start()
+        for cloud in self._clouds:
+            self._cleanup.append(cloud.stop)
+            cloud.start()
         self.store = Store(TABLE, clock=self.clock, region=REGION, client=self.aws.client("dynamodb"))
         self._kubeconfig()
         self._webhook()
-        self.aws.put_secret(SECRET_NAME, self.alicloud.secret())
+        for cloud in self._clouds:
+            for name, text in cloud.secrets().items():
+                self.aws.put_secret(name, text)
         self._functions()
         thread = threading.Thread(target=self.cluster.run, args=(self._stopping, CONTROLLERS_EVERY), daemon=True)
         thread.start()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.local.alicloud.account import SECRET_NAME, AlicloudAccount
+from infra.local.alicloud.account import AlicloudAccount
 from infra.local.alicloud.joining import Ways
 from infra.local.alicloud.objects import NO_STOCK, Group
 from infra.local.controllers import seed
@@ -35,7 +35,6 @@ class Bed:
     def __init__(self, world: LocalWorld, account: AlicloudAccount) -> None:
         self.world, self.account, self.cloud = world, account, account.cloud
         self.first, self.second = (self.cloud.add_group(name, most=4) for name in ("first", "second"))
-        world.put_secret(SECRET_NAME, account.secret())
         world.apply_policy(POLICY.format(
             name=world.name, kubeconfig=world.kubeconfig_secret, settings=account.settings(),
             groups="\n".join(self._entry(group, priority) for group, priority in ((self.first, 9), (self.second, 1)))))

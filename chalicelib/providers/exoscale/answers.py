@@ -1,0 +1,148 @@
+"""Answers of the vendor read with care: what is missing may be left out, what is wrong must not look like nothing.
+
+Lists that are empty are left out of an answer (exoscale.md §3), so an answer of another kind would pass for an empty
+list, and machines that are not in a list count as gone. Therefore an answer without the list that holds anything else
+is no answer. A value null is a value left out. A thing whose lesser fields cannot be read keeps those that matter.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from chalicelib.providers.errors import ProviderError, Transient, Unknown
+from chalicelib.providers.exoscale.ids import is_id
+from chalicelib.providers.exoscale.wire import (
+    Instance,
+    InstancePool,
+    InstanceType,
+    Nodepool,
+    Quota,
+    SksCluster,
+    Work,
+)
+from chalicelib.providers.http import Answer
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_MOST = 2**31       # machines; more is no size
+_LARGEST = 2**53    # of any other number; what is larger cannot be kept as JSON everywhere
+_LONGEST = 300
+
+# What is kept of a thing whose other fields have an unexpected shape.
+_ESSENTIAL: dict[type[Any], tuple[str, ...]] = {
+    Instance: ("id", "state", "manager"),
+    InstancePool: ("id", "name", "state", "size", "instances", "manager", "instance-type", "disk-size"),
+    Nodepool: ("id", "name", "state", "size", "instance-pool", "instance-type", "disk-size"),
+}
+
+
+def read_list(answer: Answer, field: str, kind: type[T]) -> tuple[T, ...]:
+    """A list of things, each with an id; empty for `{}`. Raises Unknown for another shape, Transient for no JSON."""
+    return tuple(_thing(answer, each, kind) for each in _listed(answer, _object(answer), field))
+
+
+def read_clusters(answer: Answer) -> tuple[SksCluster, ...]:
+    """SKS clusters with their Nodepools, each of which is read by itself. Raises as read_list."""
+    found = []
+    for each in _listed(answer, _object(answer), "sks-clusters"):
+        pools = each.pop("nodepools", []) if isinstance(each, dict) else []
+        if not isinstance(pools, list):
+            raise _odd(answer, "nodepools is no list")
+        cluster = _thing(answer, each, SksCluster)
+        nodepools = tuple(_thing(answer, pool, Nodepool) for pool in pools)
+        found.append(msgspec.structs.replace(cluster, nodepools=nodepools))
+    return tuple(found)
+
+
+def read_one(answer: Answer, kind: type[T], wanted: str) -> T:
+    """One thing. wanted: the id that was asked for, in small letters. Raises Unknown for another shape or another
+    thing, Transient for no JSON."""
+    body = _object(answer)
+    thing = _thing(answer, body, kind)
+    if body["id"].lower() != wanted:
+        raise _odd(answer, "it is about another thing than was asked for")
+    return thing
+
+
+def read_quota(answer: Answer) -> Quota:
+    """The account's quota; both numbers have to be there, since one that is left out is neither 0 nor without limit."""
+    body = _object(answer)
+    if not {"usage", "limit"} <= body.keys():
+        raise _odd(answer, f"it has no usage and limit, but {_names(body)}")
+    quota = _converted(answer, body, Quota)
+    if not (0 <= quota.usage <= _LARGEST and -1 <= quota.limit <= _LARGEST):
+        raise _odd(answer, f"a usage of {quota.usage} and a limit of {quota.limit} cannot be")
+    return quota
+
+
+def read_change(answer: Answer) -> Work:
+    """The operation that a change has begun. Raises Transient for anything else: the change may have been made."""
+    try:
+        body = _object(answer)
+        if not isinstance(body.get("state"), str) or not is_id(str(body.get("id", ""))):
+            raise _odd(answer, "it is no operation")
+        return _converted(answer, body, Work)
+    except ProviderError as error:
+        raise Transient(f"{error.message}; whether the change is being made is not known", code=error.code) from None
+
+
+def _object(answer: Answer) -> dict[str, Any]:
+    """The body without what is null."""
+    try:
+        body = _without_nulls(answer.read(object))
+    except (RecursionError, UnicodeError):
+        raise Transient(f"{answer.call}: the answer is not JSON that can be read") from None
+    if not isinstance(body, dict):
+        raise _odd(answer, "it is no object")
+    return body
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+def _listed(answer: Answer, body: dict[str, Any], field: str) -> list[Any]:
+    if body and field not in body:
+        raise _odd(answer, f"it has no {field}, but {_names(body)}")
+    items = body.get(field, [])
+    if not isinstance(items, list):
+        raise _odd(answer, f"{field} is no list")
+    return items
+
+
+def _thing(answer: Answer, said: Any, kind: type[T]) -> T:
+    """One thing with an id, and of a size that can be."""
+    if not isinstance(said, dict) or not is_id(str(said.get("id", ""))):
+        raise _odd(answer, "a thing in it has no id")
+    try:
+        thing = _converted(answer, said, kind)
+    except Unknown:
+        essential = _ESSENTIAL.get(kind)
+        if essential is None:
+            raise
+        thing = _converted(answer, {key: said[key] for key in essential if key in said}, kind)
+    if isinstance(thing, InstancePool | Nodepool) and not 0 <= thing.size <= _MOST:
+        raise _odd(answer, f"{said['id']} has a size that cannot be")
+    if isinstance(thing, InstanceType) and not all(
+            0 <= number <= _LARGEST for number in (thing.cpus, thing.memory, thing.gpus)):
+        raise _odd(answer, f"{said['id']} has resources that cannot be")
+    return thing
+
+
+def _converted(answer: Answer, said: dict[str, Any], kind: type[T]) -> T:
+    try:
+        return msgspec.convert(said, kind)
+    except msgspec.ValidationError as error:
+        raise _odd(answer, str(error)) from None
+
+
+def _odd(answer: Answer, what: str) -> Unknown:
+    return Unknown(f"{answer.call}: the answer has another shape than expected: {what}"[:_LONGEST], code="Shape")
+
+
+def _names(body: dict[str, Any]) -> str:
+    return ", ".join(sorted(body)[:5])

@@ -1,0 +1,187 @@
+"""The calls that this provider makes, and nothing of why (exoscale.md §3).
+
+Reads and changes of a size may be repeated: a size is absolute. An eviction may not: whoever lost its answer reads
+first who is still a member. There is no paging, and nothing here waits for an operation to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.exoscale.answers import read_change, read_clusters, read_list, read_one, read_quota
+from chalicelib.providers.exoscale.ids import checked, is_id
+from chalicelib.providers.exoscale.sign import Credential
+from chalicelib.providers.exoscale.wire import Instance, InstancePool, InstanceType, Quota, SksCluster, Work
+from chalicelib.providers.http import Answer, Call
+from chalicelib.providers.kept import Kept
+from chalicelib.providers.means import Shelf
+from chalicelib.providers.rest import Rest
+
+DAY = 86400.0
+FRESH = 300.0           # seconds for which a quota is not asked for again (§2)
+_UNKNOWN_TYPE = 3600.0  # seconds until a type that did not exist is asked for again
+_INSTANCES = "instance"
+
+
+class _Dated(msgspec.Struct, frozen=True):
+    """A quota and when it was read, epoch seconds."""
+
+    at: float
+    quota: Quota
+
+
+class Api:
+    """The API of one zone with one key, for one pass. Every method raises ProviderError.
+
+    root: `https://…/v2`. key: a kind of thing -> its row on the shelf, which names account and zone.
+    """
+
+    def __init__(
+        self, zone: str, root: str, rest: Rest[Credential], *, shelf: Shelf, key: Callable[[str], str],
+        now: Callable[[], float],
+    ) -> None:
+        self._zone, self._root, self._rest, self._now = zone, root, rest, now
+        self._types = Kept(shelf, lambda: key("types"), InstanceType, now)
+        self._quotas = Kept(shelf, lambda: key("quota"), _Dated, now)
+
+    @property
+    def zone(self) -> str:
+        """The zone, `ch-gva-2`."""
+        return self._zone
+
+    def expect(self, calls: int) -> None:
+        """So many calls will follow (budget.py); asks nothing."""
+        self._rest.expect(calls)
+
+    # -- reading
+
+    def instances(self) -> tuple[Instance, ...]:
+        """All instances that belong to Instance Pools, of whatever pool."""
+        answer = self._list("/instance", {"manager-type": "instance-pool"})
+        return read_list(answer, "instances", Instance)
+
+    def instance(self, id: str) -> Instance:  # noqa: A002 - the vendor's word
+        """One instance; raises NotFound."""
+        wanted = checked(id, "instance")
+        return read_one(self._get(f"/instance/{wanted}"), Instance, wanted)
+
+    def pools(self) -> tuple[InstancePool, ...]:
+        """All Instance Pools, those of SKS among them."""
+        return read_list(self._list("/instance-pool"), "instance-pools", InstancePool)
+
+    def pool(self, id: str) -> InstancePool:  # noqa: A002 - the vendor's word
+        """One Instance Pool; raises NotFound."""
+        wanted = checked(id, "instance pool")
+        return read_one(self._get(f"/instance-pool/{wanted}"), InstancePool, wanted)
+
+    def clusters(self) -> tuple[SksCluster, ...]:
+        """All SKS clusters of the organisation in this zone, with their Nodepools."""
+        return read_clusters(self._list("/sks-cluster"))
+
+    def quota(self) -> Quota:
+        """How many instances the organisation has and may have: at most five minutes old, or, where it cannot be read
+        now, the last one of a day (§5: a transient error must not make a maximum of 0)."""
+        kept = self._quotas.get([_INSTANCES]).get(_INSTANCES)
+        if kept is not None and 0.0 <= self._now() - kept.at < FRESH:
+            return kept.quota
+        try:
+            return self.quota_now()
+        except ProviderError:
+            if kept is None:
+                raise
+            return kept.quota
+
+    def quota_now(self) -> Quota:
+        """The same as of now."""
+        quota = read_quota(self._get(f"/quota/{_INSTANCES}"))
+        self._quotas.put({_INSTANCES: _Dated(self._now(), quota)}, known=DAY, unknown=0.0)
+        return quota
+
+    def instance_types(self, ids: Iterable[str]) -> dict[str, InstanceType | None]:
+        """Instance types by id, a call for each that is not on the shelf (24 h). None: there is no such type. One
+        whose description cannot be understood is absent."""
+        wanted = dict.fromkeys(ids)
+        found: dict[str, InstanceType | None] = {each: None for each in wanted if not is_id(each)}
+        found |= self._types.get(each for each in wanted if each not in found)
+        new: dict[str, InstanceType | None] = {}
+        try:
+            for each in wanted:
+                if each not in found:
+                    self._type(each, new)
+        finally:
+            self._types.put(new, known=DAY, unknown=_UNKNOWN_TYPE)      # also where a later one could not be read
+        return found | new
+
+    def work(self, id: str) -> Work:  # noqa: A002 - the vendor's word
+        """Where an operation stands."""
+        wanted = checked(id, "operation")
+        return read_one(self._get(f"/operation/{wanted}"), Work, wanted)
+
+    # -- changing
+
+    def scale_pool(self, pool: str, size: int) -> Work:
+        """Give a standalone Instance Pool that size; smaller than it is, the vendor chooses who goes."""
+        return self._scale(_pool_path(pool), size)
+
+    def evict_pool(self, pool: str, instances: Sequence[str]) -> Work:
+        """Take these members out of a standalone Instance Pool and destroy them; its size goes down with them."""
+        return self._evict(_pool_path(pool), instances)
+
+    def scale_nodepool(self, cluster: str, nodepool: str, size: int) -> Work:
+        """The same as scale_pool for a Nodepool, whose hidden pool belongs to SKS."""
+        return self._scale(_nodepool_path(cluster, nodepool), size)
+
+    def evict_nodepool(self, cluster: str, nodepool: str, instances: Sequence[str]) -> Work:
+        """The same as evict_pool for a Nodepool."""
+        return self._evict(_nodepool_path(cluster, nodepool), instances)
+
+    # -- the wire
+
+    def _scale(self, path: str, size: int) -> Work:
+        if size < 0:
+            raise InvalidRequest(f"a size of {size} cannot be", code="Size")
+        return self._put(f"{path}:scale", {"size": size}, safe=True)
+
+    def _evict(self, path: str, instances: Sequence[str]) -> Work:
+        ids = list(dict.fromkeys(checked(each, "instance") for each in instances))
+        if not ids:
+            raise InvalidRequest("there is no instance to evict", code="Id")
+        return self._put(f"{path}:evict", {"instances": ids}, safe=False)
+
+    def _type(self, id: str, into: dict[str, InstanceType | None]) -> None:  # noqa: A002 - the vendor's word
+        try:
+            answer = self._get(f"/instance-type/{id.lower()}")
+        except NotFound:
+            into[id] = None
+            return
+        try:
+            into[id] = read_one(answer, InstanceType, id.lower())
+        except ProviderError:
+            return
+
+    def _list(self, path: str, params: dict[str, str] | None = None) -> Answer:
+        try:
+            return self._get(path, params)
+        except NotFound as error:
+            # A list is never missing, and taken for an answer it would mean that everything is gone.
+            raise InvalidRequest(f"{error.message}; the address is not that of the API (providers.exoscale.endpoint)",
+                                 code=error.code) from None
+
+    def _get(self, path: str, params: dict[str, str] | None = None) -> Answer:
+        return self._rest.send(Call("GET", self._root + path, {"Accept": "application/json"}, params or {}, safe=True))
+
+    def _put(self, path: str, body: dict[str, object], *, safe: bool) -> Work:
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        return read_change(self._rest.send(
+            Call("PUT", self._root + path, headers, {}, msgspec.json.encode(body), safe)))
+
+
+def _pool_path(pool: str) -> str:
+    return f"/instance-pool/{checked(pool, 'instance pool')}"
+
+
+def _nodepool_path(cluster: str, nodepool: str) -> str:
+    return f"/sks-cluster/{checked(cluster, 'SKS cluster')}/nodepool/{checked(nodepool, 'Nodepool')}"

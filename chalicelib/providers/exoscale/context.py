@@ -1,0 +1,68 @@
+"""What every change works with, and the questions that all of them ask first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Failed
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound
+from chalicelib.providers.exoscale.api import Api
+from chalicelib.providers.exoscale.settings import Bounds, Settings
+from chalicelib.providers.exoscale.sites import Site, make_sites
+from chalicelib.providers.exoscale.wire import Work
+
+
+class Context(msgspec.Struct, frozen=True):
+    """joined: the provider ids of the cluster's nodes as of now; None where there is no way to the cluster."""
+
+    api: Api
+    settings: Settings
+    joined: Callable[[], frozenset[str]] | None = None
+
+    def site(self, group: str) -> Site:
+        """The pool as of now, with its Nodepool; raises NotFound also for one that is being deleted."""
+        pool = self.api.pool(group)
+        site = Site(pool)
+        if site.is_sks:
+            site = make_sites([pool], self.api.clusters())[0]
+        if site.ending:
+            raise NotFound(f"{site.title} is being deleted")
+        return site
+
+    def bounds(self, site: Site) -> Bounds | None:
+        """What the policy says of a pool. A bare name has been found to mean this pool when the pass chose it; were it
+        another cluster's, no change of it would have been planned."""
+        exact = (each for each in self.settings.groups if each.name in site.exact)
+        return next(exact, None) or next((each for each in self.settings.groups if each.name == site.name), None)
+
+    def check_idle(self, site: Site) -> None:
+        """Raises Conflict while the vendor is changing the pool: what was just read does not hold then, and it takes no
+        second change (§3, busy)."""
+        if site.restless:
+            raise Conflict(site.restless, code="busy")
+
+    def scale(self, site: Site, size: int) -> Work:
+        """Give it that size by the call of its kind; raises ProviderError."""
+        if not site.is_sks:
+            return self.api.scale_pool(site.id, size)
+        return self.api.scale_nodepool(*self._owner(site), size)
+
+    def evict(self, site: Site, instances: Sequence[str]) -> Work:
+        """Take these out by the call of its kind; raises ProviderError."""
+        if not site.is_sks:
+            return self.api.evict_pool(site.id, instances)
+        return self.api.evict_nodepool(*self._owner(site), instances)
+
+    def _owner(self, site: Site) -> tuple[str, str]:
+        if site.cluster is None or site.nodepool is None:
+            raise InvalidRequest(site.off)
+        return site.cluster.id, site.nodepool.id
+
+
+def other_size(operation: Operation, site: Site) -> Failed:
+    """Somebody else's number stands."""
+    planned = f"from {operation.from_size} to {operation.to_size}"
+    return Failed("Conflict", f"{site.title} has the size {site.target}, but {planned} was planned")

@@ -1,0 +1,46 @@
+"""Machines of a pool as the core knows them, every state with a meaning (exoscale.md §5; §6, 10 and 16).
+
+A growth that failed leaves no machine behind, only a size. Placeholders stand for what is missing, so that the core
+sees the failure in the same pass, backs the group off, and takes the missing ones back by discarding them.
+"""
+
+from __future__ import annotations
+
+from chalicelib.model.group import Instance, InstanceError, InstanceState
+from chalicelib.providers.exoscale.naming import Names, placeholder, placeholder_id
+from chalicelib.providers.exoscale.reading import Zone
+from chalicelib.providers.exoscale.sites import Site
+from chalicelib.providers.exoscale.states import ERROR, INSTANCE_STATES
+
+MOST_PLACEHOLDERS = 1000
+_BROKEN = InstanceError("Unknown", "instance-error", "the machine is in the state error at Exoscale")
+
+
+def classify(site: Site, zone: Zone, names: Names) -> tuple[Instance, ...]:
+    """All machines of the pool by id: those that say so, and those that the pool lists and that are in no other."""
+    states = {each.id.lower(): each.state for each in zone.listed.get(site.id, ())}
+    for name in site.members - states.keys():
+        known = zone.instances.get(name)
+        if known is None or known.manager is None:
+            states[name] = "" if known is None else known.state
+    return tuple(_one(name, state, names) for name, state in sorted(states.items()))
+
+
+def _one(name: str, said: str, names: Names) -> Instance:
+    """A state nobody has heard of is running if it is a node, else on its way. What is a node has been created, however
+    the vendor calls it: its unreadiness is the core's affair."""
+    node = names.node_of(name)
+    state = INSTANCE_STATES.get(said, InstanceState.CREATING)
+    if node is not None and state is InstanceState.CREATING:
+        state = InstanceState.RUNNING
+    error = _BROKEN if said == ERROR and node is None else None
+    return Instance(names.spell(name), state, error, handle=name, node=node.name if node is not None else "")
+
+
+def placeholders(site: Site, count: int, *, quota: bool) -> tuple[Instance, ...]:
+    """One for each missing machine. quota: the account may have no more."""
+    of = f"{site.title} has the size {site.target}, and {count} of its machines are not being made"
+    error = (InstanceError("QuotaExceeded", "quota", f"{of}: the account's quota of instances is used up") if quota
+             else InstanceError("OutOfStock", "unavailable", of))
+    handles = [placeholder(site.id, number) for number in range(min(count, MOST_PLACEHOLDERS))]
+    return tuple(Instance(placeholder_id(each), InstanceState.CREATING, error, handle=each) for each in handles)

@@ -1,0 +1,91 @@
+"""Which machines an operation means, and whether they are the pool's (exoscale.md §5: every one, before any write).
+
+Upstream's DeleteNodes asks neither (§6, 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from chalicelib.model.operation import Operation
+from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.exoscale.codes import is_forbidden
+from chalicelib.providers.exoscale.context import Context
+from chalicelib.providers.exoscale.ids import is_id
+from chalicelib.providers.exoscale.naming import handle_of, is_placeholder, placeholder_pool
+from chalicelib.providers.exoscale.sites import Site
+from chalicelib.providers.exoscale.states import is_leaving
+from chalicelib.providers.exoscale.wire import Instance
+
+_FEW = 3        # machines asked for one by one rather than by the whole list
+
+
+class Targets(msgspec.Struct, frozen=True):
+    """What an operation removes: machines, and placeholders."""
+
+    instances: tuple[str, ...]
+    placeholders: tuple[str, ...]
+
+
+def read_targets(operation: Operation) -> Targets:
+    """The targets, each once; raises InvalidRequest for one without an id, or for another pool's placeholder."""
+    handles: dict[str, None] = {}
+    for target in operation.targets:
+        handle = handle_of(target)
+        if not is_id(handle) and not is_placeholder(handle):
+            raise InvalidRequest(f"{target.node or target.instance}: no machine at Exoscale is known for it")
+        if is_placeholder(handle) and placeholder_pool(handle) != operation.group:
+            raise InvalidRequest(f"{handle} does not belong to {operation.group}")
+        handles[handle] = None
+    return Targets(tuple(each for each in handles if not is_placeholder(each)),
+                   tuple(each for each in handles if is_placeholder(each)))
+
+
+def machines(context: Context, ids: Sequence[str]) -> dict[str, Instance]:
+    """What is known of these machines now; who is absent is gone. Raises ProviderError."""
+    found: dict[str, Instance] = {}
+    if len(ids) > _FEW:
+        try:
+            found = {each.id.lower(): each for each in context.api.instances() if each.id.lower() in ids}
+        except ProviderError as error:
+            if not is_forbidden(error):
+                raise
+    for name in ids:        # the list has those only that are in pools
+        if name not in found:
+            try:
+                found[name] = context.api.instance(name)
+            except NotFound:
+                continue
+    return found
+
+
+def members(context: Context, operation: Operation, targets: Targets, site: Site) -> tuple[str, ...]:
+    """Those of the targets that are the pool's and are not leaving; raises InvalidRequest for one that is there and is
+    another pool's or nobody's. One that the vendor knows no more is gone."""
+    inside = [each for each in targets.instances if each in site.members]
+    outside = [each for each in targets.instances if each not in site.members]
+    found = machines(context, outside)
+    strangers = {name: _pool_of(each) for name, each in found.items() if _pool_of(each) not in {"", operation.group}}
+    strangers |= {name: "no pool" for name, each in found.items() if not _pool_of(each) and not is_leaving(each.state)}
+    if strangers:
+        told = "; ".join(f"{name} is in {where}" for name, where in sorted(strangers.items()))
+        raise InvalidRequest(f"{told}, and not in {site.title}")
+    late = [name for name, each in found.items() if not is_leaving(each.state)]
+    return (*inside, *late)
+
+
+def lives(context: Context, site: Site, names: Sequence[str]) -> tuple[str, ...]:
+    """Those that the pool still has and that are not on their way out; raises ProviderError."""
+    return remaining(context, [each for each in names if each in site.members])
+
+
+def remaining(context: Context, names: Sequence[str]) -> tuple[str, ...]:
+    """Those that the vendor knows and that are not on their way out; raises ProviderError."""
+    found = machines(context, names)
+    return tuple(name for name in names if name in found and not is_leaving(found[name].state))
+
+
+def _pool_of(instance: Instance) -> str:
+    return instance.manager.id.lower() if instance.manager is not None else ""

@@ -1,0 +1,105 @@
+"""spec.providers.exoscale: what may be written, and what it becomes for the provider."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.dump import dump
+from chalicelib.policy.load import load
+from chalicelib.policy.providers import PROVIDERS
+from chalicelib.providers.exoscale.settings import KNOWN, Bounds, read_settings
+from tests.unit.policy.paper import HEAD, with_providers
+
+WHOLE = f"""\
+{HEAD}spec:
+  mode: active
+  kubernetes: {{eksCluster: a}}
+  providers:
+    exoscale:
+      zone: ch-gva-2
+      credentialsSecret: outscaler/prod/exoscale
+      nodes: ["0:5:web", "1:3:0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59"]
+      sksCluster: prod
+      scaleFromZero: false
+      unlimitedMax: 200
+      endpoint: http://127.0.0.1:8080/v2
+      callsPerSecond: 2.5
+      reservedCpu: 200m
+      reservedMemory: 500Mi
+      reservedEphemeralStorage: 1Gi
+  nodeGroups:
+    - {{provider: exoscale, id: prod/batch, max: 2, priority: 3}}
+"""
+SMALL = "zone: ch-gva-2, credentialsSecret: s"
+
+
+def test_what_is_written_reaches_the_provider() -> None:
+    policy, warnings = load(WHOLE, place="p.yaml")
+    assert warnings == ()
+    settings = read_settings(policy.providers["exoscale"], policy.node_groups)
+    assert settings.groups == (Bounds("web", 0, 5), Bounds("0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59", 1, 3),
+                               Bounds("prod/batch", 1, 2, 3))
+    assert settings.root == "http://127.0.0.1:8080/v2"
+    assert (settings.sks_cluster, settings.scale_from_zero, settings.unlimited) == ("prod", False, 200)
+    assert settings.calls_per_second == 2.5
+    assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20, "ephemeral-storage": 2**30}
+
+
+def test_little_is_enough() -> None:
+    policy, warnings = load(with_providers(f"{{exoscale: {{{SMALL}, environment: ppapi}}}}"), place="p.yaml")
+    assert warnings == ()
+    assert read_settings(policy.providers["exoscale"]).root == "https://ppapi-ch-gva-2.exoscale.com/v2"
+
+
+def test_what_is_written_back_reads_as_the_same() -> None:
+    policy = load(WHOLE, place="p.yaml")[0]
+    assert load(dump(policy), place="dumped")[0] == policy
+
+
+def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
+    section = PROVIDERS["exoscale"].section
+    assert section is not None
+    assert {field.key for field in section.fields} == KNOWN
+    assert all(field.key == field.lands for field in section.fields)
+
+
+@pytest.mark.parametrize(("settings", "path", "problem"), [
+    ("{credentialsSecret: s}", "zone", "is missing"),
+    ("{zone: ch-gva-2}", "credentialsSecret", "is missing"),
+    ("{zone: Geneva, credentialsSecret: s}", "zone", "is not a zone"),
+    (f"{{{SMALL}, nodes: '5:3:web'}}", "nodes", "below the minimum"),
+    (f"{{{SMALL}, nodes: ['0:5:web', 'a:5:web']}}", "nodes[1]", "is not min:max:name"),
+    (f"{{{SMALL}, nodes: '-1:3:web'}}", "nodes", "negative"),
+    (f"{{{SMALL}, nodes: '1:3:'}}", "nodes", "is not min:max:name"),
+    (f"{{{SMALL}, endpoint: 'http://api.exoscale.com/v2'}}", "endpoint", "not an https address"),
+    (f"{{{SMALL}, endpoint: 'https://u:p@api.exoscale.com/v2'}}", "endpoint", "not an https address"),
+    (f"{{{SMALL}, endpoint: 'https://['}}", "endpoint", "not an https address"),
+    (f"{{{SMALL}, environment: 'api.evil/'}}", "environment", "is not the beginning"),
+    (f"{{{SMALL}, scaleFromZero: maybe}}", "scaleFromZero", "is not true or false"),
+    (f"{{{SMALL}, unlimitedMax: 0}}", "unlimitedMax", "out of range"),
+    (f"{{{SMALL}, unlimitedMax: 9999999}}", "unlimitedMax", "out of range"),
+    (f"{{{SMALL}, callsPerSecond: 0}}", "callsPerSecond", "out of range"),
+    (f"{{{SMALL}, reservedCpu: much}}", "reservedCpu", "quantity"),
+    (f"{{{SMALL}, region: ch-gva-2}}", "region", "is unknown"),
+    (f"{{{SMALL}, apiKey: EXOx}}", "apiKey", "is unknown"),
+])
+def test_what_is_wrong_is_refused_by_its_place(settings: str, path: str, problem: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        load(with_providers(f"{{exoscale: {settings}}}"), place="p.yaml")
+    assert f"spec.providers.exoscale.{path}: " in str(raised.value)
+    assert problem in str(raised.value)
+
+
+def test_a_key_itself_is_not_taken_for_a_setting() -> None:
+    with pytest.raises(BadInput) as raised:
+        load(with_providers(f"{{exoscale: {{{SMALL}, apiSecret: abcdefghijkl}}}}"), place="p.yaml")
+    assert "abcdefghijkl" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["web", "prod/web", "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59"])
+def test_a_group_is_named_as_people_know_it(name: str) -> None:
+    text = with_providers(f"{{exoscale: {{{SMALL}}}}}") + f"  nodeGroups: [{{provider: exoscale, id: {name}}}]\n"
+    policy, warnings = load(text, place="p.yaml")
+    assert warnings == ()
+    assert [each.name for each in read_settings(policy.providers["exoscale"], policy.node_groups).groups] == [name]

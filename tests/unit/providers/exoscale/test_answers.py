@@ -1,0 +1,106 @@
+"""Whatever the vendor answers is read or refused by an error of the tree; nothing of it crashes a pass."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chalicelib.providers.errors import ProviderError, Transient
+from chalicelib.providers.exoscale.answers import read_change, read_clusters, read_list, read_one, read_quota
+from chalicelib.providers.exoscale.codes import error_for, why
+from chalicelib.providers.exoscale.wire import Instance, InstancePool, InstanceType, Work
+from chalicelib.providers.http import Answer
+from tests.unit.providers.exoscale.script import BEGUN, INSTANCE, INSTANCE_POOL, MEDIUM, POOL, SKS, TYPE, WORK
+
+READERS: dict[str, Callable[[Answer], object]] = {
+    "instances": lambda answer: read_list(answer, "instances", Instance),
+    "pools": lambda answer: read_list(answer, "instance-pools", InstancePool),
+    "clusters": read_clusters,
+    "pool": lambda answer: read_one(answer, InstancePool, POOL),
+    "type": lambda answer: read_one(answer, InstanceType, TYPE),
+    "work": lambda answer: read_one(answer, Work, WORK),
+    "quota": read_quota,
+    "change": read_change,
+}
+RIGHT: dict[str, dict[str, Any]] = {
+    "instances": {"instances": [INSTANCE]}, "pools": {"instance-pools": [INSTANCE_POOL]},
+    "clusters": {"sks-clusters": [SKS]}, "pool": INSTANCE_POOL, "type": MEDIUM, "work": BEGUN,
+    "quota": {"resource": "instance", "usage": 4, "limit": 20}, "change": BEGUN,
+}
+RUBBISH = st.recursive(
+    st.none() | st.booleans() | st.integers(-2**70, 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=9) | st.just(POOL),
+    lambda below: st.lists(below, max_size=3) | st.dictionaries(
+        st.sampled_from(["id", "size", "state", "manager", "instances", "nodepools", "message", "reason", "x"]), below,
+        max_size=4), max_leaves=9)
+
+
+def places(thing: object, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """The way to every value inside."""
+    inside: list[tuple[Any, object]] = (list(thing.items()) if isinstance(thing, dict)
+                                        else list(enumerate(thing)) if isinstance(thing, list) else [])
+    return [place for key, value in inside for place in [(*at, key), *places(value, (*at, key))]]
+
+
+def answered(body: object, status: int = 200) -> Answer:
+    return Answer("GET api.example/v2/x", status, {}, json.dumps(body).encode())
+
+
+def refusal(name: str, body: object) -> ProviderError | None:
+    try:
+        READERS[name](answered(body))
+    except ProviderError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_what_is_right_is_read(name: str) -> None:
+    assert READERS[name](answered(RIGHT[name]))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(sorted(READERS)), st.data(), RUBBISH)
+def test_one_wrong_value_anywhere_is_survived_or_refused(name: str, data: st.DataObject, rubbish: object) -> None:
+    body = json.loads(json.dumps(RIGHT[name]))
+    place = data.draw(st.sampled_from(places(body)))
+    inner = body
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = rubbish
+    error = refusal(name, body)
+    if error is not None:
+        assert error.message.startswith("GET api.example/v2/x: ")
+        assert len(error.message) < 400
+        assert (name == "change") is isinstance(error, Transient)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(sorted(READERS)), RUBBISH)
+def test_rubbish_is_refused_and_never_an_empty_list_unless_it_is_empty(name: str, rubbish: object) -> None:
+    try:
+        found = READERS[name](answered(rubbish))
+    except ProviderError:
+        return
+    if found == ():
+        assert isinstance(rubbish, dict)
+        assert any(value in ([], None) for value in rubbish.values()) or not rubbish
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(300, 599), st.one_of(RUBBISH, st.binary(max_size=20)))
+def test_every_refusal_is_an_error_of_the_tree(status: int, body: object) -> None:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    error = error_for(Answer("PUT api.example/v2/x", status, {}, raw))
+    assert error.message.startswith(f"PUT api.example/v2/x: HTTP {status}")
+    assert error.code == str(status)
+
+
+@given(st.text(max_size=9), st.text(max_size=9), st.text(max_size=400))
+def test_every_ending_of_an_operation_is_an_error_of_the_tree(state: str, reason: str, message: str) -> None:
+    assert len(why(Work(WORK, state, reason, message)).message) <= 300

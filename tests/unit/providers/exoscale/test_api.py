@@ -1,0 +1,202 @@
+"""The calls: addresses, bodies and answers of exoscale.md §3, and what answers that lie must not become."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from chalicelib.providers.errors import (
+    InvalidRequest,
+    NotFound,
+    Transient,
+    Unknown,
+)
+from chalicelib.providers.exoscale.wire import Instance, Manager, Ref, Taint
+from tests.unit.providers.exoscale.script import (
+    BEGUN,
+    CALLS,
+    CHANGES,
+    CLUSTER,
+    INSTANCE,
+    INSTANCE_POOL,
+    NODEPOOL,
+    ONE,
+    POOL,
+    READS,
+    TWO,
+    TYPE,
+    WORK,
+    HttpScript,
+    Reply,
+    api_for,
+    call,
+    said,
+)
+
+LISTS = ["instances", "pools", "clusters"]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_each_call_goes_to_its_address_signed_and_alone(name: str) -> None:
+    line, ask, reply = CALLS[name]
+    with HttpScript([said(200, reply)]) as server:
+        assert ask(api_for(server.url))
+    [seen] = server.requests
+    assert f"{seen.method} {seen.path}" == line
+    assert seen.credential
+    assert seen.query == ({"manager-type": "instance-pool"} if name == "instances" else {})
+    assert seen.headers.get("content-type") == ("application/json" if name in CHANGES else None)
+
+
+@pytest.mark.parametrize(("name", "body"), [
+    ("scale_pool", {"size": 5}), ("scale_nodepool", {"size": 5}), ("evict_pool", {"instances": [ONE, TWO]}),
+    ("evict_nodepool", {"instances": [TWO]}),
+])
+def test_EXO_7_a_change_says_an_absolute_size_or_who_goes(name: str, body: object) -> None:
+    with HttpScript([said(200, BEGUN)]) as server:
+        call(name, server.url)
+    assert server.requests[0].json() == body
+
+
+def test_things_are_read_as_the_vendor_shows_them() -> None:
+    def answered(name: str) -> Any:
+        with HttpScript([said(200, CALLS[name][2])]) as server:
+            return call(name, server.url)
+
+    assert answered("instances") == (Instance(ONE, "pool-0f7c2-abcde", "running", "2026-01-15T08:12:03Z", Ref(TYPE), 50,
+                                              Manager(POOL, "instance-pool")),)
+    [pool] = answered("pools")
+    assert (pool.size, pool.instances, pool.manager) == (2, (Ref(ONE), Ref(TWO)), Manager(NODEPOOL, "sks-nodepool"))
+    [cluster] = answered("clusters")
+    [nodepool] = cluster.nodepools
+    assert (cluster.id, cluster.name, nodepool.id, nodepool.instance_pool) == (CLUSTER, "prod", NODEPOOL, Ref(POOL))
+    assert (nodepool.labels, nodepool.taints) == ({"tier": "web"}, {"dedicated": Taint("web", "NoSchedule")})
+    assert answered("types")[TYPE].memory == 4 * 2**30
+    assert answered("work").reference.id == POOL
+
+
+# -- lists that are left out, and answers that are no lists
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_EXO_14_a_list_that_is_left_out_is_empty(name: str) -> None:
+    field = {"instances": "instances", "pools": "instance-pools", "clusters": "sks-clusters"}[name]
+    bodies: tuple[dict[str, object], ...] = ({}, {field: []})
+    for body in bodies:
+        with HttpScript([said(200, body)]) as server:
+            assert call(name, server.url) == ()
+
+
+def test_EXO_DEFECT_10_a_pool_and_a_cluster_without_members_have_none() -> None:
+    bare = {key: value for key, value in INSTANCE_POOL.items() if key != "instances"} | {"size": 0, "labels": None}
+    with HttpScript([said(200, {"instance-pools": [bare]})]) as server:
+        assert api_for(server.url).pools()[0].instances == ()
+    with HttpScript([said(200, {"sks-clusters": [{"id": CLUSTER, "nodepools": None}]})]) as server:
+        assert api_for(server.url).clusters()[0].nodepools == ()
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("body", [
+    {"message": "ok"}, {"instances": {}, "instance-pools": {}, "sks-clusters": {}}, [], "x", 7, None,
+    {"instances": [7], "instance-pools": [7], "sks-clusters": [7]},
+    {"instances": [{}], "instance-pools": [{}], "sks-clusters": [{}]},
+    {"instances": [{"id": "../x"}], "instance-pools": [{"id": "../x"}], "sks-clusters": [{"id": "../x"}]},
+    {"instances": [INSTANCE, {"id": ONE, "manager": "x"}], "instance-pools": [{"id": POOL, "size": -3}],
+     "sks-clusters": [{"id": CLUSTER, "nodepools": {}}]},
+    {"instances": [{"id": ONE, "state": 1}], "instance-pools": [{"id": POOL, "size": "many"}],
+     "sks-clusters": [{"id": CLUSTER, "nodepools": [{"id": NODEPOOL, "size": 2**40}]}]},
+    {"instances": [{"id": ONE, "manager": {"id": 7}}], "instance-pools": [{"id": POOL, "instances": [1]}],
+     "sks-clusters": [{"id": CLUSTER, "nodepools": [7]}]},
+])
+def test_an_answer_that_is_no_list_does_not_pass_for_an_empty_one(name: str, body: object) -> None:
+    with HttpScript([Reply(200, json.dumps(body).encode())]) as server, pytest.raises(Unknown) as raised:
+        call(name, server.url)
+    assert CALLS[name][0].rpartition("/")[2] in raised.value.message
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b'{"a": "\xff"}', b"[" * 100_000 + b"]" * 100_000,
+                                  b"<html>hello</html>", b"upstream connect error"])
+def test_what_is_no_json_is_never_an_answer(name: str, body: bytes) -> None:
+    with HttpScript([Reply(200, body)] * 3) as server:
+        if name == "types":
+            assert call(name, server.url) == {}
+        else:
+            with pytest.raises((Transient, Unknown)):
+                call(name, server.url)
+
+
+def test_what_does_not_matter_of_a_thing_may_be_rubbish_or_null() -> None:
+    odd = {**INSTANCE, "disk-size": "large", "created-at": 7, "instance-type": "standard.medium", "template": None}
+    with HttpScript([said(200, {"instances": [odd, {"id": TWO, "manager": None, "state": "brand-new"}]})]) as server:
+        first, second = api_for(server.url).instances()
+    assert (first.id, first.state, first.manager) == (ONE, "running", Manager(POOL, "instance-pool"))
+    assert (second.state, second.manager) == ("brand-new", None)
+    with HttpScript([said(200, {**INSTANCE_POOL, "labels": [], "template": 7, "min-available": None})]) as server:
+        assert api_for(server.url).pool(POOL).size == 2
+
+
+@pytest.mark.parametrize("name", ["instance", "pool", "work"])
+def test_an_answer_about_another_thing_is_none(name: str) -> None:
+    right: dict[str, dict[str, Any]] = {"instance": INSTANCE, "pool": INSTANCE_POOL, "work": BEGUN}
+    other = {**right[name], "id": CLUSTER}
+    with HttpScript([said(200, other)]) as server, pytest.raises(Unknown, match="another thing"):
+        call(name, server.url)
+
+
+@pytest.mark.parametrize("body", [
+    {}, {"message": "ok"}, {"id": WORK}, {"state": "pending"}, [], {"id": WORK, "state": 1},
+    {"id": "x", "state": "pending"}, {**BEGUN, "reference": 7},
+])
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_that_is_answered_by_something_else_may_have_been_made(name: str, body: object) -> None:
+    with HttpScript([said(200, body)]) as server, pytest.raises(Transient, match="is not known"):
+        call(name, server.url)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_EXO_DEFECT_17_a_list_that_is_not_there_is_a_wrong_address_and_not_a_pool_that_is_gone(name: str) -> None:
+    with HttpScript([said(404, "404 page not found")]) as server, pytest.raises(InvalidRequest) as raised:
+        call(name, server.url)
+    assert "providers.exoscale.endpoint" in raised.value.message
+
+
+@pytest.mark.parametrize("name", ["instance", "pool"])
+def test_EXO_6_what_is_gone_is_not_found(name: str) -> None:
+    with HttpScript([said(404, {"message": "Not Found"})]) as server, pytest.raises(NotFound):
+        call(name, server.url)
+
+
+# -- what never gets into an address
+
+
+@pytest.mark.parametrize("rubbish", ["", "x", "..", f"{POOL}/..", f"{POOL}\n", f"{POOL}:scale", f" {POOL}", f"{POOL}x",
+                                     "0f7c2a6e6d3a4f0e9b556f1d2c3b4a59", "placeholder-0f7c2a6e-1", "../../zone?x=y"])
+def test_only_ids_get_into_an_address(rubbish: str) -> None:
+    with HttpScript([]) as server:
+        api = api_for(server.url)
+        asks: list[Callable[[], object]] = [
+            lambda: api.instance(rubbish), lambda: api.pool(rubbish), lambda: api.work(rubbish),
+            lambda: api.scale_pool(rubbish, 1), lambda: api.evict_pool(rubbish, [ONE]),
+            lambda: api.evict_pool(POOL, [ONE, rubbish]), lambda: api.scale_nodepool(CLUSTER, rubbish, 1),
+            lambda: api.scale_nodepool(rubbish, NODEPOOL, 1), lambda: api.evict_nodepool(CLUSTER, NODEPOOL, [rubbish]),
+        ]
+        for ask in asks:
+            with pytest.raises(InvalidRequest):
+                ask()
+        assert api.instance_types([rubbish]) == {rubbish: None}
+    assert server.requests == []
+
+
+def test_sizes_below_nothing_and_evictions_of_nobody_are_not_sent_and_a_name_is_sent_once() -> None:
+    with HttpScript([said(200, BEGUN)]) as server:
+        api = api_for(server.url)
+        with pytest.raises(InvalidRequest):
+            api.scale_pool(POOL, -1)
+        with pytest.raises(InvalidRequest):
+            api.evict_pool(POOL, [])
+        api.evict_nodepool(CLUSTER, NODEPOOL, [ONE, ONE.upper(), TWO])
+    assert [seen.json() for seen in server.requests] == [{"instances": [ONE, TWO]}]

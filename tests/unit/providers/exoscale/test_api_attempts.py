@@ -1,0 +1,134 @@
+"""What every call keeps to: attempts, the pace, the key (exoscale.md §1, §3)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from chalicelib.model.secret import SecretUnavailable
+from chalicelib.providers.errors import (
+    Conflict,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
+from chalicelib.providers.exoscale.codes import is_forbidden
+from tests.unit.providers.exoscale.script import (
+    API_KEY,
+    API_SECRET,
+    CALLS,
+    CHANGES,
+    KEY,
+    READS,
+    Books,
+    Clock,
+    HttpScript,
+    Reply,
+    Secrets,
+    api_for,
+    call,
+    said,
+)
+
+
+@pytest.mark.parametrize("name", [*READS, "scale_pool", "scale_nodepool"])
+def test_EXO_10_reads_and_absolute_sizes_are_asked_for_three_times(name: str) -> None:
+    with HttpScript([said(503, "busy"), said(500), said(200, CALLS[name][2])]) as server:
+        assert call(name, server.url)
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize("name", ["evict_pool", "evict_nodepool"])
+@pytest.mark.parametrize("reply", [said(503, "busy"), Reply(hang_up=True), Reply(200, b'{"id": "x"}', cut=3)])
+def test_EXO_11_an_eviction_is_asked_for_once(name: str, reply: Reply) -> None:
+    with HttpScript([reply] * 3) as server, pytest.raises(Transient):
+        call(name, server.url)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_EXO_10_a_busy_pool_is_told_at_once(name: str) -> None:
+    with HttpScript([said(409, {"message": "Operation in progress"})]) as server, pytest.raises(Conflict) as raised:
+        call(name, server.url)
+    assert raised.value.message.endswith("HTTP 409: Operation in progress")
+    assert len(server.requests) == 1
+
+
+def test_EXO_10_throttling_waits_as_long_as_the_vendor_asks_and_everybody_with_it() -> None:
+    clock, books = Clock(), Books()
+    with HttpScript([said(429, {"message": "slow"}, {"Retry-After": "2"}), said(200, {})]) as server:
+        assert api_for(server.url, clock=clock, pacer=books).pools() == ()
+    assert clock.slept == 2.0
+    with HttpScript([said(429, {"message": "slow"}, {"Retry-After": "7"})]) as server, pytest.raises(Throttled) as told:
+        api_for(server.url, clock=clock, pacer=books).pools()
+    assert told.value.retry_after == 7.0
+    assert books.held[-1][1] == 7.0
+
+
+def test_nobody_there_is_transient_and_names_the_call() -> None:
+    with pytest.raises(Transient, match="/v2/instance-pool"):
+        api_for("http://127.0.0.1:9").pools()
+
+
+# -- the key
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_EXO_1_a_refused_key_is_told_once_without_the_key(status: int) -> None:
+    echo = f"key {API_KEY} with {API_SECRET} is refused"
+    secrets = Secrets(key=KEY)
+    with HttpScript([said(status, {"message": echo})] * 2) as server, pytest.raises(Unauthorized) as raised:
+        api_for(server.url, read_secret=secrets).pools()
+    assert len(server.requests) == 1
+    assert secrets.looks == 1
+    shown = json.dumps([str(raised.value), repr(raised.value), raised.value.code])
+    assert API_KEY not in shown
+    assert API_SECRET not in shown
+    assert "***" in shown
+    assert is_forbidden(raised.value) is (status == 403)
+
+
+def test_a_key_that_was_just_replaced_is_looked_up_once_more() -> None:
+    secrets = Secrets(key=KEY)
+    secrets.now["key"] = json.dumps({"apiKey": "EXO-EXAMPLE-NEW", "apiSecret": "example-new"})
+    with HttpScript([said(401, {"message": "expired"}), said(200, {}), said(401)]) as server:
+        api = api_for(server.url, read_secret=secrets)
+        assert api.pools() == ()
+        with pytest.raises(Unauthorized):
+            api.pools()
+    first, second, third = (seen.credential for seen in server.requests)
+    assert first != second
+    assert second != ""
+    assert third != first
+    assert secrets.looks == 1
+
+
+def test_EXO_1_a_secret_that_cannot_be_used_is_an_error_of_the_call() -> None:
+    with HttpScript([]) as server:
+        with pytest.raises(Unauthorized, match="secret key: apiSecret is missing"):
+            api_for(server.url, read_secret=lambda _: '{"apiKey": "EXO-EXAMPLE"}').pools()
+
+        def gone(name: str) -> str:
+            raise SecretUnavailable(f"secret {name} cannot be read")
+
+        with pytest.raises(Transient, match="cannot be read"):
+            api_for(server.url, read_secret=gone).pools()
+    assert server.requests == []
+
+
+def test_one_budget_for_a_key_and_a_zone_that_shows_neither_key_nor_secret() -> None:
+    books = Books()
+    with HttpScript([said(200, {})] * 6) as server:
+        api = api_for(server.url, pacer=books, callsPerSecond="2.5")
+        api.expect(40)
+        for _ in range(6):
+            api.pools()
+    assert [calls for _, calls in books.taken] == [40]
+    [pace] = books.paces
+    assert pace.rate == 2.5
+    assert pace.key.startswith("exoscale/")
+    assert pace.key.endswith("/ch-gva-2/api")
+    assert API_KEY not in pace.key
+
+

@@ -1,0 +1,102 @@
+"""Messages that come twice, functions that die, answers that are lost: the zone ends as it was asked to, and no machine
+goes that nobody has named (EXO_17, EXO_DEFECT_9, EXO_DEFECT_15)."""
+
+from __future__ import annotations
+
+import random
+from typing import cast
+
+import pytest
+
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.errors import Conflict, Throttled, Transient
+from tests.unit.providers.exoscale.fake_api import A, FakeApi, Pool, continued, grow, provider, remove, seen
+
+TROUBLES = (Transient("503"), Throttled("429"), Conflict("409"))
+METHODS = ("pool", "clusters", "work", "instances", "instance", "scale_nodepool", "scale_pool", "evict_nodepool",
+           "evict_pool", "quota")
+
+
+class _Walk:
+    """One zone and one seed: operations one after the other, each driven through disorder."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        sks = bool(seed % 2)
+        pool = Pool(size=3) if sks else Pool(A, "db", "", size=3)
+        pool.lag, pool.steps = self.chance.random() < 0.3, self.chance.randint(1, 3)
+        self.api, self.pool, self.sks = FakeApi(pool), pool, sks
+
+    def disturb(self) -> None:
+        for method in self.chance.sample(METHODS, self.chance.randint(0, 3)):
+            self.api.trouble[method] = [self.chance.choice(TROUBLES)]
+        if self.chance.random() < 0.4:
+            self.api.lost.add(self.chance.choice(METHODS[5:9]))
+
+    def drive(self, asked: Operation) -> Outcome:
+        fresh = asked
+        verb = first = "grow" if asked.kind is Kind.GROW else "remove"
+        for _ in range(150):
+            outcome = self.ask(verb, asked)
+            if isinstance(outcome, Done | Failed):
+                return outcome
+            if isinstance(outcome, Pending) and self.chance.random() < 0.25:
+                verb, asked = first, fresh      # the function died before it wrote anything down
+            elif isinstance(outcome, Pending) and self.chance.random() < 0.8:      # else the same message comes again
+                verb, asked = "poll", continued(asked, outcome)
+            if self.chance.random() < 0.7:
+                self.api.step()
+        raise AssertionError("not over")
+
+    def ask(self, verb: str, asked: Operation) -> Outcome | None:
+        """None where the caller is to come back; any other error is one of the test."""
+        try:
+            return cast(Outcome, getattr(provider(self.api, f"0:20:{A}"), verb)(asked))
+        except (Transient, Throttled, Conflict):
+            return None
+
+    def settle(self) -> None:
+        self.api.trouble.clear()
+        self.api.lost.clear()
+        self.api.step(10)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_EXO_17_EXO_DEFECT_15_whatever_goes_wrong_on_the_way_the_end_is_what_was_asked_for(seed: int) -> None:
+    walk = _Walk(seed)
+    for _ in range(6):
+        size, before = walk.pool.size, list(walk.pool.members)
+        named: list[str] = []
+        walk.disturb()
+        if size < 3 or walk.chance.random() < 0.5:
+            wanted = size + walk.chance.randint(1, 3)
+            outcome = walk.drive(grow(size, wanted))
+        else:
+            named = walk.chance.sample(before, walk.chance.randint(1, 2))
+            wanted = size - len(named)
+            outcome = walk.drive(remove(size, *named))
+        walk.settle()
+        assert isinstance(outcome, Done)
+        assert walk.pool.size == len(walk.pool.members) == wanted
+        assert [name for name in before if name not in named] == walk.pool.members[:len(before) - len(named)]
+        assert walk.api.chosen == []
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_EXO_9_whatever_goes_wrong_missing_machines_are_given_up_and_no_other_is(seed: int) -> None:
+    walk = _Walk(seed)
+    walk.pool.stock = walk.chance.randint(0, 2)
+    stock = walk.pool.stock
+    walk.disturb()
+    outcome = walk.drive(grow(3, 6))
+    walk.settle()
+    assert isinstance(outcome, Failed | Done)
+    assert len(walk.pool.members) == 3 + stock
+    lost = [each.handle for each in seen(walk.api, f"0:20:{A}")[A].instances if each.error]
+    assert len(lost) == 3 - stock
+    walk.disturb()
+    assert isinstance(walk.drive(remove(6, *lost, kind=Kind.DISCARD)), Done)
+    walk.settle()
+    assert walk.pool.size == len(walk.pool.members) == 3 + stock
+    assert walk.api.chosen == []

@@ -1,0 +1,343 @@
+"""What a pass sees of a zone: everything, in four calls, and nothing that stops the rest (exoscale.md §2, §5, §6)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import InstanceState
+from chalicelib.providers.errors import ProviderError, Throttled, Transient
+from chalicelib.providers.exoscale.wire import Manager, Quota, Ref
+from tests.unit.providers.exoscale.fake_api import (
+    NP_A,
+    NP_B,
+    NP_C,
+    THEIRS,
+    A,
+    B,
+    C,
+    FakeApi,
+    Pool,
+    machine,
+    node,
+    provider,
+    seen,
+    uuid,
+    warnings,
+)
+
+CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
+
+
+def both(**more: object) -> FakeApi:
+    """A Nodepool of three and a standalone pool of two."""
+    return FakeApi(Pool(size=3), Pool(B, "db", "", NP_B, size=2), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("size", [1, 200])
+def test_EXO_3_EXO_DEFECT_1_a_cold_start_finds_every_group_in_four_calls(size: int) -> None:
+    api = FakeApi(Pool(size=size), Pool(B, "db", "", NP_B, size=2))
+    groups = seen(api)
+    assert {name: (each.target, len(each.instances)) for name, each in groups.items()} == {A: (size, size), B: (2, 2)}
+    assert api.calls == ["pools", "instances", "clusters", "quota"]
+
+
+def test_EXO_DEFECT_2_calls_do_not_grow_with_nodes_or_groups() -> None:
+    api = FakeApi(*(Pool(uuid(n, "p"), f"g{n}", owner=uuid(n, "n"), size=5) for n in range(1, 60)))
+    assert len(seen(api)) == 59
+    assert len(api.calls) == 4
+
+
+def test_clusters_and_quota_are_not_read_where_nobody_needs_them() -> None:
+    api = FakeApi(Pool(B, "db", "", NP_B, size=2))
+    seen(api, "1:5:db")
+    assert api.calls == ["pools", "instances"]
+
+
+def test_no_nodes_and_no_pools_are_no_error() -> None:
+    assert provider(FakeApi()).observe([]).groups == ()
+
+
+def test_each_machine_is_called_as_its_node_calls_it() -> None:
+    api = both()
+    group = seen(api)[A]
+    assert [(each.id, each.node) for each in group.instances] == [
+        (f"exoscale://{each.handle}", f"node-{each.handle[-4:]}") for each in group.instances]
+    loud = f"exoscale://{api.all[A].members[0].upper()}"
+    assert loud in {each.id for each in seen(api, nodes=[node("n", loud), *api.nodes()[1:]])[A].instances}
+
+
+@pytest.mark.parametrize("provider_id", [
+    "", "aws:///eu/i-1", "exoscale://", "exoscale://not-an-id", uuid(1, "i"), f"alicloud://{uuid(1, 'i')}",
+    f"exoscale://{uuid(999, 'i')}"])
+@pytest.mark.parametrize("taint", ["", "node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane"])
+def test_EXO_6_EXO_DEFECT_3_a_node_that_is_not_ours_is_no_error(provider_id: str, taint: str) -> None:
+    api = both()
+    strange = msgspec.structs.replace(node("other", provider_id), labels={taint: ""} if taint else {})
+    groups = seen(api, nodes=[strange, *api.nodes()[1:]])
+    assert sorted(groups) == [A, B]
+    assert not any(group.error for group in groups.values())
+
+
+def test_EXO_6_a_machine_without_a_manager_is_in_no_group() -> None:
+    api = both()
+    alone = uuid(77, "i")
+    api.machines[alone] = msgspec.structs.replace(next(iter(api.machines.values())), id=alone, manager=None)
+    groups = seen(api, nodes=[node("alone", f"exoscale://{alone}"), *api.nodes()])
+    assert not any(alone in (each.handle for each in group.instances) for group in groups.values())
+
+
+# -- states
+
+
+@pytest.mark.parametrize(("said", "joined", "alone"), [
+    ("starting", RUNNING, CREATING), ("running", RUNNING, RUNNING), ("migrating", RUNNING, RUNNING),
+    ("stopped", RUNNING, RUNNING), ("stopping", DELETING, DELETING), ("destroying", DELETING, DELETING),
+    ("destroyed", DELETING, DELETING), ("expunging", DELETING, DELETING), ("error", RUNNING, CREATING),
+    ("a new word", RUNNING, CREATING)])
+def test_EXO_15_EXO_DEFECT_16_every_state_has_a_meaning(
+    said: str, joined: InstanceState, alone: InstanceState
+) -> None:
+    api = both()
+    name = api.all[A].members[0]
+    api.set_state(name, said)
+    assert machine(api, name, nodes=api.nodes()).state is joined
+    assert machine(api, name).state is alone
+
+
+def test_EXO_DEFECT_16_a_machine_in_error_is_told_to_the_core_unless_it_is_a_node() -> None:
+    api = both()
+    name = api.all[A].members[0]
+    api.set_state(name, "error")
+    error = machine(api, name).error
+    assert error is not None
+    assert (error.cls, error.code) == ("Unknown", "instance-error")
+    assert machine(api, name, nodes=api.nodes()).error is None
+
+
+@pytest.mark.parametrize("state", ["updating", "creating", "scaling-up", "scaling-down", "a new word"])
+def test_EXO_13_EXO_DEFECT_16_a_pool_that_is_being_changed_is_a_group_like_any_other(state: str) -> None:
+    api = both()
+    api.all[A].state = state
+    assert not seen(api)[A].error
+
+
+def test_EXO_13_EXO_DEFECT_7_a_suspended_pool_says_so_and_the_others_go_on() -> None:
+    api = both()
+    api.all[A].state = "suspended"
+    groups = seen(api)
+    assert "suspended" in groups[A].error
+    assert len(groups[A].instances) == 3
+    assert not groups[B].error
+    assert len(api.calls) == 4
+
+
+@pytest.mark.parametrize("field", ["state", "nodepool_state"])
+def test_EXO_13_a_pool_that_is_being_deleted_is_no_group(field: str) -> None:
+    api = both()
+    setattr(api.all[A], field, "destroying" if field == "state" else "deleting")
+    assert list(seen(api)) == [B]
+    assert "is being deleted" in warnings(api, "1:4:web")
+
+
+def test_EXO_13_a_pool_that_is_gone_is_no_group() -> None:
+    api = both()
+    nodes = api.nodes()
+    del api.all[A]
+    assert list(seen(api, nodes=nodes)) == [B]
+
+
+# -- members
+
+
+def test_EXO_14_EXO_DEFECT_10_an_empty_pool_has_no_instances_and_a_template() -> None:
+    api = FakeApi(Pool(size=0), Pool(B, "more", size=1, owner=NP_B))
+    group = seen(api)[A]
+    assert (group.target, group.instances) == (0, ())
+    assert group.template is not None
+
+
+def test_EXO_DEFECT_11_a_size_that_somebody_changed_is_seen_in_the_next_pass() -> None:
+    api = both()
+    assert seen(api)[A].target == 3
+    api.all[A].size = 5
+    api.fill(A, 2)
+    assert (seen(api)[A].target, len(seen(api)[A].instances)) == (5, 5)
+
+
+def test_a_member_that_only_the_pool_knows_is_listed() -> None:
+    api = both()
+    api.all[A].members.append(uuid(500, "i"))
+    assert machine(api, uuid(500, "i")).state is CREATING
+
+
+def test_a_machine_that_only_says_itself_where_it_is_makes_the_pool_ours() -> None:
+    api = both()
+    nodes = api.nodes(B)
+    api.all[B].more["instances"] = ()
+    group = seen(api, nodes=nodes)[B]
+    assert len(group.instances) == 2
+    assert not [each for each in group.instances if each.error]
+
+
+def test_a_member_that_is_another_pools_by_its_own_word_is_listed_once() -> None:
+    api = both()
+    api.all[B].more["instances"] = tuple(map(Ref, [*api.all[B].members, api.all[A].members[0]]))
+    groups = seen(api)
+    assert (len(groups[A].instances), len(groups[B].instances)) == (3, 2)
+
+
+def test_a_pool_that_lists_another_pools_machine_is_not_ours_for_it() -> None:
+    api = both()
+    api.all[B].more["instances"] = tuple(map(Ref, [*api.all[B].members, api.all[A].members[0]]))
+    assert list(seen(api, nodes=api.nodes(A))) == [A]
+
+
+# -- missing capacity
+
+
+def lost(api: FakeApi, group: str = A) -> list[tuple[str, str]]:
+    found = seen(api)[group].instances
+    return [(each.handle, each.error.cls) for each in found if each.error is not None]
+
+
+def test_EXO_9_what_is_missing_in_a_pool_at_rest_is_told_in_the_same_pass() -> None:
+    api = both()
+    api.all[A].size = 5
+    assert lost(api) == [(f"placeholder-{A}-0", "OutOfStock"), (f"placeholder-{A}-1", "OutOfStock")]
+    assert not lost(api, B)
+    assert {each.id for each in seen(api)[A].instances if each.error} == {
+        f"exoscale://placeholder-{A}-0", f"exoscale://placeholder-{A}-1"}
+
+
+def test_EXO_9_where_the_quota_is_used_up_it_is_the_quota() -> None:
+    api = both(quota=Quota("instance", 20, 20))
+    api.all[A].size = 4
+    assert lost(api) == [(f"placeholder-{A}-0", "QuotaExceeded")]
+
+
+@pytest.mark.parametrize(("field", "state"), [
+    ("state", "scaling-up"), ("state", "creating"), ("state", "updating"), ("state", "scaling-down"),
+    ("nodepool_state", "scaling"), ("nodepool_state", "updating"), ("state", "a new word")])
+def test_EXO_8_nothing_is_missing_while_the_vendor_works(field: str, state: str) -> None:
+    api = both()
+    api.all[A].size = 5
+    setattr(api.all[A], field, state)
+    assert not lost(api)
+    assert seen(api)[A].target == 5
+
+
+def test_one_that_left_between_two_answers_is_not_missing() -> None:
+    api = both()
+    api.set_state(api.all[A].members[0], "destroying")
+    assert not lost(api)
+    del api.machines[api.all[A].members[0]]
+    assert not lost(api)
+
+
+def test_a_nodepool_that_is_ahead_of_its_pool_misses_nothing() -> None:
+    api = both()
+    api.all[A].nodepool["size"] = 9
+    assert not lost(api)
+    assert seen(api)[A].target == 9
+
+
+def test_the_last_one_of_a_standalone_pool_cannot_be_taken_back_so_it_is_not_told() -> None:
+    api = FakeApi(Pool(A, "db", "", size=1))
+    api.all[A].members.clear()
+    api.machines.clear()
+    assert not [each for each in seen(api, "1:4:db")[A].instances if each.error]
+
+
+# -- bounds
+
+
+def test_EXO_5_EXO_DEFECT_4_without_a_spec_the_maximum_is_what_the_quota_leaves() -> None:
+    api = both(quota=Quota("instance", 15, 20))
+    groups = seen(api)
+    assert {name: (group.min, group.max) for name, group in groups.items()} == {A: (1, 8), B: (1, 7)}
+
+
+@pytest.mark.parametrize(("quota", "most"), [
+    (Quota("instance", 900, -1), 1000), (Quota("instance", 25, 20), 3), (Quota("instance", 0, 0), 3)])
+def test_EXO_5_EXO_DEFECT_4_no_limit_is_no_maximum_of_minus_one(quota: Quota, most: int) -> None:
+    assert seen(both(quota=quota))[A].max == most
+
+
+def test_EXO_5_a_maximum_is_never_below_the_minimum() -> None:
+    api = FakeApi(Pool(size=0), quota=Quota("instance", 20, 20))
+    group = seen(api, sksCluster="prod")[A]
+    assert (group.min, group.max) == (1, 1)
+
+
+def test_EXO_DEFECT_4_a_quota_that_cannot_be_read_is_no_maximum_of_zero() -> None:
+    api = both()
+    api.trouble["quota"] = [Transient("HTTP 500")]
+    assert seen(api)[A].max == 3
+    api.trouble["quota"] = [Transient("HTTP 500")]
+    assert "quota could not be read" in warnings(api)
+
+
+def test_EXO_DEFECT_13_a_nodepool_may_be_scaled_to_zero_and_a_pool_keeps_one() -> None:
+    api = both()
+    groups = seen(api, "0:4:web", "0:4:db")
+    assert (groups[A].min, groups[B].min) == (0, 1)
+    assert f"{B}: instance pool db" in warnings(api, "0:4:web", "0:4:db")
+
+
+def test_the_vendors_own_least_is_respected() -> None:
+    api = both()
+    api.all[A].more["min_available"] = 2
+    assert seen(api, "0:4:web")[A].min == 2
+    assert "maximum is 1" in seen(api, "0:1:web")[A].error
+
+
+# -- trouble
+
+
+@pytest.mark.parametrize("error", [Transient("500"), Throttled("429"), ProviderError("?")])
+def test_pools_that_cannot_be_read_end_the_pass(error: ProviderError) -> None:
+    api = both()
+    api.trouble["pools"] = [error]
+    with pytest.raises(type(error)):
+        seen(api)
+    assert api.calls == ["pools"]
+
+
+def test_machines_that_cannot_be_read_make_the_pass_less_sure() -> None:
+    api = both()
+    api.trouble["instances"] = [Transient("500")]
+    groups = seen(api)
+    assert {name: [each.state for each in group.instances] for name, group in groups.items()} == {
+        A: [RUNNING] * 3, B: [RUNNING] * 2}
+    api.trouble["instances"] = [Transient("500")]
+    assert "states of machines could not be read" in warnings(api)
+
+
+def test_clusters_that_cannot_be_read_stop_their_groups_only() -> None:
+    api = both()
+    api.trouble["clusters"] = [Transient("500")]
+    groups = seen(api)
+    assert "list-sks-clusters" in groups[A].error
+    assert groups[A].target == 3
+    assert not groups[B].error
+
+
+def test_types_that_cannot_be_read_cost_the_templates() -> None:
+    api = both()
+    api.trouble["instance_types"] = [Transient("500")]
+    group = seen(api)[A]
+    assert (group.template, group.error) == (None, "")
+    assert "instance types could not be read" in group.template_error
+
+
+def test_EXO_DEFECT_14_a_pool_of_another_cluster_is_left_alone() -> None:
+    api = FakeApi(Pool(size=2), Pool(B, "web", THEIRS, NP_B, size=2), Pool(C, "db", "", NP_C, size=2))
+    assert list(seen(api, nodes=api.nodes(A))) == [A]
+    assert NP_A in str(seen(api, nodes=api.nodes(A))[A].template)
+
+
+def test_a_pool_with_a_manager_of_an_unknown_kind_is_a_pool() -> None:
+    api = both()
+    api.all[B].more["manager"] = Manager(uuid(9, "x"), "something-new")
+    assert not seen(api)[B].error

@@ -1,0 +1,83 @@
+"""The provider as the registry builds it, and errors at its border (providers/base.py)."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import pytest
+
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Failed
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers import registry
+from chalicelib.providers.base import Connection
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    OutOfStock,
+    ProviderError,
+    QuotaExceeded,
+    Throttled,
+    Transient,
+    Unauthorized,
+    Unknown,
+)
+from tests.unit.providers.exoscale.fake_api import A, FakeApi, Pool, grow, operation, provider, remove, uuid
+
+SETTINGS = {"zone": "ch-gva-2", "credentialsSecret": "exo"}
+
+
+def _unread(name: str) -> NoReturn:
+    raise OutscalerError(f"{name} is not read here")
+
+
+def connection(**settings: str) -> Connection:
+    return Connection("ours", {**SETTINGS, **settings}, (GroupPolicy("exoscale", "web"),), _unread, None, lambda: 0.0)
+
+
+def test_it_is_built_without_reading_or_sending_anything() -> None:
+    assert registry.build("exoscale", connection()).name == "exoscale"
+
+
+def test_settings_that_cannot_be_are_said_when_it_is_built() -> None:
+    with pytest.raises(BadInput, match=r"providers\.exoscale\.zone"):
+        registry.build("exoscale", connection(zone="geneva"))
+
+
+def asked() -> tuple[FakeApi, list[tuple[str, Operation]]]:
+    """Every change there is, for a group of three, of which one more is wanted."""
+    api = FakeApi(Pool(size=3))
+    api.all[A].size = 4
+    polled = operation(Kind.SHRINK, A, 4, 3)
+    return api, [("grow", grow(4, 5)), ("remove", remove(4, api.all[A].members[0])), ("shrink_target", polled),
+                 ("poll", grow(4, 5)), ("poll", polled), ("poll", remove(4, api.all[A].members[0]))]
+
+
+@pytest.mark.parametrize("error", [Throttled("429", retry_after=9.0), Transient("500"), Conflict("409")])
+def test_EXO_10_what_is_temporary_is_raised_by_every_change(error: ProviderError) -> None:
+    api, changes = asked()
+    for verb, each in changes:
+        api.trouble["pool"] = [error]
+        with pytest.raises(type(error)):
+            getattr(provider(api), verb)(each)
+
+
+@pytest.mark.parametrize("cls", [NotFound, Unauthorized, InvalidRequest, QuotaExceeded, OutOfStock, Unknown])
+def test_EXO_DEFECT_12_what_is_not_fails_with_its_class_and_the_vendors_code(cls: type[ProviderError]) -> None:
+    api, changes = asked()
+    for verb, each in changes:
+        api.trouble["clusters"] = [cls("the vendor says no", code="V")]
+        outcome = getattr(provider(api), verb)(each)
+        assert isinstance(outcome, Failed)
+        if not (cls is NotFound and each.kind is Kind.REMOVE):      # then it is asked whether its machines are gone
+            assert (outcome.cls, outcome.code) == (cls.__name__, "V")
+
+
+def test_EXO_DEFECT_3_an_operation_about_nothing_the_vendor_knows_is_no_crash() -> None:
+    api = FakeApi()
+    for verb, each in asked()[1]:
+        outcome = getattr(provider(api), verb)(each)
+        assert outcome.facts["removed"] == 1 if each.kind is Kind.REMOVE else outcome.cls == "NotFound"
+    assert provider(api).release(remove(3, uuid(1, "i"))) is False

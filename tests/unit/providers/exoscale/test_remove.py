@@ -1,0 +1,343 @@
+"""Removing: exactly the machines that were named go, by one eviction, or none does (exoscale.md §3, §5, §6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.providers.errors import Conflict, Transient
+from chalicelib.providers.exoscale.wire import Work
+from tests.unit.providers.exoscale.fake_api import (
+    A,
+    B,
+    FakeApi,
+    Kube,
+    Pool,
+    continued,
+    operation,
+    provider,
+    remove,
+    seen,
+    to_the_end,
+    uuid,
+)
+
+
+def sks(size: int = 4, **more: object) -> FakeApi:
+    return FakeApi(Pool(size=size, **more))  # type: ignore[arg-type]
+
+
+def discard(size: int, *handles: str) -> Operation:
+    return remove(size, *handles, kind=Kind.DISCARD)
+
+
+@pytest.mark.parametrize(("pool", "call"), [(Pool(size=4), "evict_nodepool web"), (Pool(A, "db", "", size=4),
+                                                                                  "evict_pool db")])
+def test_EXO_11_one_eviction_for_all_by_the_call_of_the_kind(pool: Pool, call: str) -> None:
+    api = FakeApi(pool)
+    first, second, third, fourth = pool.members
+    outcome = to_the_end(api, remove(4, second, fourth))
+    assert isinstance(outcome, Done)
+    assert outcome.facts["removed"] == 2
+    assert api.writes() == [f"{call} {second} {fourth}"]
+    assert (pool.members, pool.size, api.chosen) == ([first, third], 2, [])
+
+
+def test_EXO_11_EXO_DEFECT_9_below_the_minimum_is_refused_before_any_write() -> None:
+    api = sks(3)
+    names = api.all[A].members
+    outcome = provider(api, "2:9:web").remove(remove(3, names[0], names[1]))
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, "minimum 2" in outcome.message) == ("InvalidRequest", True)
+    assert not api.writes()
+    assert isinstance(provider(api, "2:9:web").remove(remove(3, names[0])), Pending)
+
+
+def test_EXO_11_without_a_spec_one_is_kept_and_a_nodepool_with_one_may_be_emptied() -> None:
+    api = sks(1)
+    (name,) = api.all[A].members
+    assert isinstance(provider(api).remove(remove(1, name)), Failed)
+    assert isinstance(to_the_end(api, remove(1, name), "0:9:web"), Done)
+    assert api.all[A].size == 0
+
+
+def test_EXO_11_EXO_DEFECT_9_another_groups_machine_is_refused_by_name_before_any_write() -> None:
+    api = FakeApi(Pool(size=3), Pool(B, "db", "", size=3))
+    theirs = api.all[B].members[0]
+    outcome = provider(api).remove(remove(3, api.all[A].members[0], theirs))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "InvalidRequest"
+    assert theirs in outcome.message
+    assert B in outcome.message
+    assert not api.writes()
+
+
+def test_a_machine_of_no_pool_is_refused() -> None:
+    api = sks(3)
+    name = api.all[A].members.pop()
+    api.machines[name] = type(api.machines[name])(name, state="running")
+    outcome = provider(api).remove(remove(3, name))
+    assert isinstance(outcome, Failed)
+    assert name in outcome.message
+
+
+@pytest.mark.parametrize("target", [Target("n", "aws:///i-1", "i-1"), Target("n", ""), Target("n", "", "../evil")])
+def test_a_target_that_is_no_machine_of_this_cloud_is_refused(target: Target) -> None:
+    api = sks()
+    asked = Operation("r", "ours", "exoscale", A, Kind.REMOVE, "p", 0.0, 4, 3, (target,))
+    assert isinstance(provider(api).remove(asked), Failed)
+    assert api.calls == []
+
+
+def test_EXO_11_who_is_gone_already_is_dropped_and_the_others_go() -> None:
+    api = sks(4)
+    gone, going, left = api.all[A].members[:3]
+    del api.machines[gone]
+    api.all[A].members.remove(gone)
+    api.all[A].members.remove(going)
+    api.set_state(going, "destroying")
+    api.all[A].size = 2
+    assert isinstance(to_the_end(api, remove(4, gone, going, left)), Done)
+    assert api.evicted == [left]
+    assert api.all[A].size == 1
+
+
+def test_all_gone_already_is_done_without_a_write() -> None:
+    api = sks(4)
+    asked = remove(4, api.all[A].members[0])
+    assert isinstance(to_the_end(api, asked), Done)
+    assert isinstance(provider(api).remove(asked), Done)
+    assert len(api.writes()) == 1
+
+
+@pytest.mark.parametrize("lag", [False, True])
+def test_EXO_11_a_lost_answer_never_evicts_twice(lag: bool) -> None:
+    api = sks(5, lag=lag)
+    asked = remove(5, api.all[A].members[1], api.all[A].members[3])
+    api.lost.add("evict_nodepool")
+    with pytest.raises(Transient):
+        provider(api).remove(asked)
+    assert isinstance(to_the_end(api, asked), Done)
+    api.step()
+    assert len(api.evicted) == 2
+    assert (api.all[A].size, len(api.all[A].members), api.chosen) == (3, 3, [])
+
+
+def test_EXO_11_an_eviction_that_did_not_get_through_is_asked_for_again() -> None:
+    api = sks(3)
+    api.trouble["evict_nodepool"] = [Transient("HTTP 503")]
+    assert isinstance(to_the_end(api, remove(3, api.all[A].members[0])), Done)
+    assert len(api.writes()) == 2
+    assert (api.all[A].size, len(api.evicted)) == (2, 1)
+
+
+def test_EXO_17_two_functions_evict_once() -> None:
+    api = sks(4, steps=3)
+    asked = remove(4, api.all[A].members[0])
+    assert isinstance(provider(api).remove(asked), Pending)
+    assert isinstance(provider(api).remove(asked), Done)       # it is going
+    api.set_state(api.all[A].members[0], "running")
+    for _ in range(2):
+        with pytest.raises(Conflict):
+            provider(api).remove(asked)
+    assert isinstance(to_the_end(api, asked), Done)
+    assert len(api.writes()) == 1
+    assert api.all[A].size == 3
+
+
+def test_EXO_17_EXO_DEFECT_9_removals_side_by_side_take_one_each() -> None:
+    api = sks(5)
+    one, two = (remove(5, api.all[A].members[at]) for at in (0, 2))
+    assert isinstance(provider(api).remove(one), Pending)
+    with pytest.raises(Conflict):
+        provider(api).remove(two)
+    assert isinstance(to_the_end(api, two), Done)
+    assert isinstance(to_the_end(api, one), Done)
+    assert (api.all[A].size, len(api.evicted), api.chosen) == (3, 2, [])
+
+
+def test_EXO_DEFECT_6_a_slow_eviction_is_one_call_per_message() -> None:
+    api = sks(4, steps=50)
+    asked = remove(4, api.all[A].members[0])
+    asked = continued(asked, provider(api).remove(asked))
+    api.calls.clear()
+    for _ in range(3):
+        asked = continued(asked, provider(api).poll(asked))
+    assert api.calls == [f"work {asked.data['work']}"] * 3
+
+
+@pytest.mark.parametrize(("reason", "cls"), [("unavailable", "OutOfStock"), ("busy", "Conflict"), ("fault", "Unknown"),
+                                             ("incorrect", "InvalidRequest")])
+def test_EXO_DEFECT_12_a_failed_eviction_says_why_and_who_is_left(reason: str, cls: str) -> None:
+    api = sks(4, lag=True, steps=10_000)
+    name, other = api.all[A].members[:2]
+    asked = remove(4, name, other)
+    asked = continued(asked, provider(api).remove(asked))
+    api.works[asked.data["work"]] = Work(asked.data["work"], "failure", reason, "no")
+    api.all[A].members.remove(other)
+    outcome = provider(api).poll(asked)
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, outcome.code, outcome.facts["removed"]) == (cls, reason, 1)
+    assert name in outcome.message
+
+
+def test_an_eviction_that_succeeds_and_does_nothing_is_not_believed_for_ever() -> None:
+    api = sks(4, lag=True, steps=10_000)
+    asked = remove(4, api.all[A].members[0])
+    asked = continued(asked, provider(api).remove(asked))
+    api.works[asked.data["work"]] = Work(asked.data["work"], "success")
+    outcome = provider(api).poll(asked)
+    while isinstance(outcome, Pending):
+        asked = continued(asked, outcome)
+        outcome = provider(api).poll(asked)
+    assert isinstance(outcome, Failed)
+    assert len(api.writes()) == 1
+
+
+def test_EXO_13_a_pool_that_is_gone_took_its_machines_along() -> None:
+    api = sks(2)
+    asked = remove(2, *api.all[A].members)
+    del api.all[A]
+    outcome = provider(api).remove(asked)
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "NotFound"
+    api.machines.clear()
+    assert isinstance(provider(api).remove(asked), Done)
+    assert provider(api).release(asked) is False
+
+
+# -- discarding
+
+
+def test_a_discard_asks_no_minimum_and_spares_who_has_joined() -> None:
+    api = sks(2)
+    name, other = api.all[A].members
+    outcome = provider(api, "2:9:web", kube=Kube(f"exoscale://{other}")).remove(discard(2, name, other))
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, other in outcome.message) == ("Conflict", True)
+    assert not api.writes()
+    assert isinstance(provider(api, "2:9:web", kube=Kube("")).remove(discard(2, name)), Pending)
+
+
+def test_a_discard_waits_for_a_cluster_that_does_not_answer() -> None:
+    api, kube = sks(2), Kube()
+    kube.down = True
+    with pytest.raises(Transient):
+        provider(api, kube=kube).remove(discard(2, api.all[A].members[0]))
+    assert not api.writes()
+
+
+def test_EXO_9_discarding_what_never_came_lowers_the_size_and_touches_nobody() -> None:
+    api = sks(2)
+    api.all[A].size, api.all[A].stock = 5, 0
+    handles = [each.handle for each in seen(api)[A].instances if each.error]
+    assert isinstance(to_the_end(api, discard(5, *handles)), Done)
+    assert api.writes() == ["scale_nodepool web 2"]
+    assert (api.all[A].size, len(api.all[A].members), api.chosen) == (2, 2, [])
+    assert isinstance(to_the_end(api, discard(5, *handles)), Done)
+    assert len(api.writes()) == 1
+
+
+def test_EXO_9_what_came_after_all_stays() -> None:
+    """Between the plan and the discard two of the three have been made."""
+    api = sks(2)
+    api.all[A].size, api.all[A].stock = 5, 0
+    handles = [each.handle for each in seen(api)[A].instances if each.error]
+    api.fill(A, 2)
+    assert isinstance(to_the_end(api, discard(5, *handles)), Done)
+    assert (api.all[A].size, len(api.all[A].members), api.chosen) == (4, 4, [])
+
+
+def test_EXO_15_a_broken_machine_and_missing_ones_go_together() -> None:
+    api = sks(3)
+    api.all[A].size, api.all[A].stock = 5, 0
+    broken = api.all[A].members[1]
+    api.set_state(broken, "error")
+    nodes = [each for each in api.nodes() if not each.provider_id.endswith(broken)]
+    handles = [each.handle for each in seen(api, nodes=nodes)[A].instances if each.error]
+    assert len(handles) == 3
+    assert isinstance(to_the_end(api, discard(5, *handles)), Done)
+    assert api.writes() == ["scale_nodepool web 3", f"evict_nodepool web {broken}"]
+    assert (api.all[A].size, len(api.all[A].members), api.evicted, api.chosen) == (2, 2, [broken], [])
+    assert isinstance(to_the_end(api, discard(5, *handles)), Done)
+    assert len(api.writes()) == 2
+
+
+def test_a_size_that_the_vendor_will_not_lower_is_told() -> None:
+    api = sks(2, lag=True, steps=10_000)
+    api.all[A].size = 4
+    asked = discard(4, f"placeholder-{A}-0", f"placeholder-{A}-1")
+    asked = continued(asked, provider(api).remove(asked))
+    api.works[asked.data["work"]] = Work(asked.data["work"], "failure", "forbidden")
+    outcome = provider(api).poll(asked)
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, len(api.writes())) == ("Unauthorized", 1)
+
+
+def test_a_pool_that_is_being_changed_keeps_what_never_came_for_later() -> None:
+    api = sks(2)
+    api.all[A].size, api.all[A].state = 4, "scaling-up"
+    with pytest.raises(Conflict):
+        provider(api).remove(discard(4, f"placeholder-{A}-0"))
+    assert not api.writes()
+
+
+def test_placeholders_of_a_group_that_has_grown_meanwhile_are_left_alone() -> None:
+    api = sks(2)
+    api.all[A].size = 6
+    outcome = provider(api).remove(discard(5, f"placeholder-{A}-0"))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Conflict"
+    assert not api.writes()
+
+
+def test_another_groups_placeholder_is_refused() -> None:
+    api = sks(2)
+    assert isinstance(provider(api).remove(discard(2, f"placeholder-{B}-0")), Failed)
+    assert api.calls == []
+
+
+# -- releasing
+
+
+def test_what_was_not_taken_up_can_be_taken_back() -> None:
+    api = sks(3)
+    asked = remove(3, api.all[A].members[0])
+    assert provider(api).release(asked) is True
+    assert not api.writes()
+
+
+def test_what_was_taken_up_cannot_and_meanwhile_nobody_can_say() -> None:
+    api = sks(3, steps=2)
+    asked = remove(3, api.all[A].members[0], api.all[A].members[1])
+    provider(api).remove(asked)
+    assert provider(api).release(asked) is False        # both are being destroyed
+    api.set_state(api.all[A].members[0], "running")
+    with pytest.raises(Conflict):
+        provider(api).release(asked)
+    api.step(2)
+    assert provider(api).release(asked) is False
+
+
+@pytest.mark.parametrize(("field", "state"), [("state", "scaling-down"), ("nodepool_state", "scaling")])
+def test_while_a_pool_shrinks_nobody_can_say_who_stays(field: str, state: str) -> None:
+    api = sks(3)
+    setattr(api.all[A], field, state)
+    with pytest.raises(Conflict):
+        provider(api).release(remove(3, api.all[A].members[0]))
+
+
+def test_placeholders_are_given_back_while_the_size_stands() -> None:
+    api = sks(2)
+    api.all[A].size = 3
+    asked = operation(Kind.DISCARD, A, 3, 2, f"placeholder-{A}-0")
+    assert provider(api).release(asked) is True
+    api.all[A].size = 2
+    assert provider(api).release(asked) is False
+
+
+def test_a_machine_that_nobody_knows_counts_as_removed() -> None:
+    api = sks(3)
+    assert isinstance(provider(api).remove(remove(3, uuid(900, "i"))), Done)
+    assert not api.writes()

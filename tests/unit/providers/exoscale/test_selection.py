@@ -1,0 +1,145 @@
+"""Which pools are groups, and what a name in the policy means (exoscale.md §2; EXO_DEFECT_14, EXO_4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.errors import Transient
+from chalicelib.providers.exoscale.provider import Exoscale
+from chalicelib.providers.exoscale.settings import read_settings
+from tests.unit.providers.exoscale.fake_api import (
+    NP_A,
+    NP_B,
+    NP_C,
+    OURS,
+    THEIRS,
+    ZONE,
+    A,
+    B,
+    C,
+    FakeApi,
+    Pool,
+    seen,
+    warnings,
+)
+
+
+def zone() -> FakeApi:
+    """`web` in our cluster and in theirs, and a standalone pool `db`."""
+    return FakeApi(Pool(size=2), Pool(B, "web", THEIRS, NP_B, size=2), Pool(C, "db", "", NP_C, size=2))
+
+
+@pytest.mark.parametrize("name", [A, NP_A, A.upper(), "web", "prod/web", f"{OURS}/web"])
+def test_EXO_4_a_group_is_named_by_ids_and_names(name: str) -> None:
+    api = zone()
+    group = seen(api, f"2:7:{name}", nodes=api.nodes(A))[A]
+    assert (group.min, group.max) == (2, 7)
+    assert not warnings(api, f"2:7:{name}", nodes=api.nodes(A))
+
+
+@pytest.mark.parametrize("name", [C, "db"])
+def test_EXO_4_a_standalone_pool_is_named_by_id_or_name(name: str) -> None:
+    assert seen(zone(), f"2:7:{name}", nodes=[])[C].max == 7
+
+
+@pytest.mark.parametrize("name", [C, NP_A, "web", "prod/web"])
+def test_EXO_4_priority_of_an_entry_reaches_the_group(name: str) -> None:
+    api = zone()
+    settings = {"zone": ZONE, "credentialsSecret": "exo"}
+    entry = GroupPolicy("exoscale", name, 1, 9, priority=40)
+    made = Exoscale(api, read_settings(settings, [entry])).observe(api.nodes(A))
+    assert [group.priority for group in made.groups if group.max == 9] == [40]
+
+
+def test_a_group_carries_the_names_that_people_know_it_by() -> None:
+    api = zone()
+    assert {NP_A, "web", "prod/web"} <= set(seen(api, "1:2:web", nodes=api.nodes(A))[A].aliases)
+
+
+def test_EXO_4_EXO_DEFECT_14_a_name_in_two_clusters_means_our_own() -> None:
+    api = zone()
+    groups = seen(api, "2:7:web", nodes=api.nodes(A))
+    assert {name: group.max for name, group in groups.items()} == {A: 7}
+
+
+def test_EXO_DEFECT_14_a_name_that_means_two_is_told_with_both_ids_and_means_none() -> None:
+    api = zone()
+    assert not seen(api, "2:7:web", nodes=[])
+    told = warnings(api, "2:7:web", nodes=[])
+    assert A in told
+    assert B in told
+
+
+def test_EXO_DEFECT_14_a_name_of_both_kinds_stops_what_it_may_mean_and_nothing_else() -> None:
+    api = FakeApi(Pool(size=2), Pool(B, "web", "", NP_B, size=2), Pool(C, "db", "", NP_C, size=2))
+    groups = seen(api, "2:7:web")
+    assert "means 2 groups" in groups[A].error
+    assert "means 2 groups" in groups[B].error
+    assert not groups[C].error
+
+
+def test_EXO_DEFECT_14_a_name_of_both_kinds_means_the_one_that_has_our_nodes() -> None:
+    api = FakeApi(Pool(size=2), Pool(B, "web", "", NP_B, size=2))
+    assert {name: group.max for name, group in seen(api, "2:7:web", nodes=api.nodes(A)).items()} == {A: 7}
+
+
+def test_EXO_DEFECT_14_a_name_that_only_another_cluster_has_is_not_taken_for_it() -> None:
+    api = FakeApi(Pool(size=2), Pool(B, "api", THEIRS, NP_B, size=2))
+    assert list(seen(api, "2:7:api", nodes=api.nodes(A))) == [A]
+    assert "write stage/api" in warnings(api, "2:7:api", nodes=api.nodes(A))
+    assert set(seen(api, "2:7:stage/api", nodes=api.nodes(A))) == {A, B}
+
+
+def test_EXO_4_a_name_that_nothing_has_warns() -> None:
+    api = zone()
+    assert "no Nodepool and no instance pool of ch-gva-2 is called wep" in warnings(api, "2:7:wep", nodes=api.nodes(A))
+    assert list(seen(api, "2:7:wep", nodes=api.nodes(A))) == [A]
+
+
+def test_a_group_that_is_named_twice_has_one_entry_that_decides() -> None:
+    api = zone()
+    specs = ("1:5:web", f"1:9:{A}")
+    assert seen(api, *specs, nodes=api.nodes(A))[A].max == 9
+    assert "the same group" in warnings(api, *specs, nodes=api.nodes(A))
+
+
+def test_named_groups_come_first_and_need_no_node() -> None:
+    api = zone()
+    assert list(seen(api, "0:7:stage/web", nodes=api.nodes(A))) == [B, A]
+
+
+def test_EXO_14_an_empty_nodepool_beside_ours_is_a_group_unless_scale_from_zero_is_off() -> None:
+    api = FakeApi(Pool(size=2), Pool(B, "gpu", owner=NP_B), Pool(C, "theirs", THEIRS, NP_C))
+    assert set(seen(api)) == {A, B}
+    assert set(seen(api, scaleFromZero="false")) == {A}
+    assert set(seen(api, "0:3:gpu", scaleFromZero="false")) == {A, B}
+
+
+@pytest.mark.parametrize("name", ["prod", OURS])
+def test_our_cluster_may_be_named_before_it_has_a_node(name: str) -> None:
+    assert set(seen(zone(), sksCluster=name, nodes=[])) == {A}
+
+
+def test_a_cluster_that_is_not_there_or_not_one_warns() -> None:
+    api = zone()
+    assert "there is no SKS cluster none" in warnings(api, sksCluster="none", nodes=[])
+    api.names[THEIRS] = "prod"
+    told = warnings(api, sksCluster="prod", nodes=[])
+    assert OURS in told
+    assert THEIRS in told
+    assert not seen(api, sksCluster="prod", nodes=[])
+
+
+def test_clusters_are_asked_for_only_where_sks_matters() -> None:
+    api = zone()
+    seen(api, "1:4:db", nodes=api.nodes(C))
+    assert "clusters" not in api.calls
+    seen(api, "1:4:other", nodes=api.nodes(C))
+    assert "clusters" in api.calls
+
+
+def test_an_unmatched_name_says_that_clusters_could_not_be_read() -> None:
+    api = zone()
+    api.trouble["clusters"] = [Transient("no answer")]
+    assert "SKS clusters could not be read" in warnings(api, "2:7:web", nodes=[])
