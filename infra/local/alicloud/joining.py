@@ -1,23 +1,22 @@
 """How ECS instances become Nodes and stop being Nodes: the kubelet that registers, the cloud-controller-manager that
-tidies up.
-
-Why a controller of its own: the account knows nothing of clusters, and a cluster has Nodes of other providers too. Only
-Nodes that came from this account are ever touched.
+tidies up. Here is what a Node of this vendor looks like and when it is there; the rest is the same for all
+(vendor/joining.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 
-from chalicelib.model.quantity import parse_amount
 from infra.local.alicloud.cloud import Cloud
 from infra.local.alicloud.objects import RUNNING, Group, Machine
 from infra.local.controllers.kubelet import NOT_READY
-from infra.local.controllers.writes import erase
 from infra.local.kube.objects import KubeObject
 from infra.local.kube.store import ObjectStore
+from infra.local.vendor.joining import Due, left
+from infra.local.vendor.joining import Joining as VendorJoining
 
 TAG = "k8s.io/cluster-autoscaler/node-template/"
 _ARCHITECTURES = {"X86": "amd64", "ARM": "arm64"}
@@ -33,27 +32,19 @@ class Ways(msgspec.Struct, frozen=True):
     never: frozenset[str] = frozenset()
 
 
-class Joining:
+class Joining(VendorJoining):
     """Makes and removes the Nodes of one account in one cluster; step() does what is due now."""
 
     def __init__(self, cloud: Cloud, store: ObjectStore, clock: Callable[[], float], ways: Ways | None = None) -> None:
-        self._cloud, self._store, self._clock, self._ways = cloud, store, clock, ways or Ways()
-        self._joined: set[str] = set()
+        self._cloud, self._clock, self._ways = cloud, clock, ways or Ways()
+        super().__init__(self._due_now, store)
 
-    def step(self) -> None:
-        """First the cloud, then the Nodes that follow from it."""
+    def _due_now(self) -> Due:
         with self._cloud.lock:
             self._cloud.step()
-            due, kept = joined(self._cloud, self._clock(), self._ways), detached(self._cloud)
-        for group, machine in due.values():
-            if machine.id not in self._joined:
-                self._joined.add(machine.id)
-                self._store.create("nodes", node_object(self._cloud, group, machine, self._ways))
-        for id_ in sorted(self._joined - due.keys() - kept):
-            self._joined.discard(id_)
-            node = self._store.peek("nodes", id_)
-            if node is not None:
-                erase(self._store, "nodes", node)
+            found, kept = joined(self._cloud, self._clock(), self._ways), detached(self._cloud)
+        return Due({id_: partial(node_object, self._cloud, group, machine, self._ways)
+                    for id_, (group, machine) in found.items()}, kept)
 
 
 def joined(cloud: Cloud, now: float, ways: Ways) -> dict[str, tuple[Group, Machine]]:
@@ -94,7 +85,7 @@ def node_object(cloud: Cloud, group: Group, machine: Machine, ways: Ways) -> Kub
         "metadata": {"name": machine.id, "labels": labels},
         "spec": {"providerID": f"{ways.prefix}{cloud.region}.{machine.id}",
                  "taints": [dict(NOT_READY), *_taints(tags)]},
-        "status": {"capacity": capacity, "allocatable": _left(capacity, ways.reserve),
+        "status": {"capacity": capacity, "allocatable": left(capacity, ways.reserve),
                    "nodeInfo": {"architecture": _ARCHITECTURES[kind.architecture], "operatingSystem": "linux"},
                    "addresses": [{"type": "Hostname", "address": machine.id}]},
     }
@@ -115,12 +106,3 @@ def _taints(tags: Mapping[str, str]) -> list[KubeObject]:
         if key.startswith(f"{TAG}taint/") and colon:
             found.append({"key": key.removeprefix(f"{TAG}taint/"), "value": value, "effect": effect})
     return found
-
-
-def _left(capacity: Mapping[str, str], reserve: Mapping[str, str]) -> dict[str, str]:
-    left = dict(capacity)
-    for name, amount in reserve.items():
-        if name in capacity:
-            whole = max(0, parse_amount(name, capacity[name]) - parse_amount(name, amount))
-            left[name] = f"{whole}m" if name == "cpu" else f"{whole // 1024}Ki"
-    return left

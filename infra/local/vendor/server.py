@@ -48,7 +48,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self.send_response(answer.status)
         for name, value in {"Content-Type": "application/json;charset=utf-8", **answer.headers}.items():
-            self.send_header(name, value)
+            if value:
+                self.send_header(name, value)
         self.send_header("Content-Length", str(len(answer.body)))
         self.end_headers()
         self.wfile.write(answer.body[: len(answer.body) - answer.cut])

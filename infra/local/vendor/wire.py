@@ -42,7 +42,8 @@ class Incoming(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What goes back. cut: bytes left out at the end although they are announced; hang_up: nothing at all."""
+    """What goes back. headers: one without a value is not sent, which takes the usual Content-Type away. cut: bytes
+    left out at the end although they are announced; hang_up: nothing at all."""
 
     status: int
     body: bytes

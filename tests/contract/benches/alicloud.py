@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Self
-
-import msgspec
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.model.times import format_time
 from chalicelib.providers import registry
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.means import Means
-from chalicelib.snapshot import wire
-from chalicelib.snapshot.fold import node_from_wire
 from infra.local.alicloud.cloud import REGION, Cloud
 from infra.local.alicloud.front import Logged
 from infra.local.alicloud.joining import Ways, joined, node_object
@@ -24,8 +19,8 @@ from infra.local.alicloud.objects import GONE_SOON, NO_STOCK, NOT_STARTING, QUOT
 from infra.local.alicloud.server import AlicloudServer
 from infra.local.certificates import Authority
 from infra.local.controllers.clock import ManualClock
-from infra.local.kube.objects import KubeObject
 from infra.local.vendor.faults import Fault
+from tests.contract.benches.workload import Workload, ready_node
 from tests.contract.suite.bench import Misfortune, Trouble
 from tests.contract.suite.sharing import shared
 
@@ -39,26 +34,6 @@ _FAULTS = {
     Trouble.HANGS: Fault.HANGS_UP, Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
 }
 _FATES = {Misfortune.OUT_OF_STOCK: NO_STOCK, Misfortune.QUOTA: QUOTA, Misfortune.NEVER_COMES: NOT_STARTING}
-
-
-class NodesPage(msgspec.Struct, frozen=True):
-    """A page of a list, as the cluster's client hands it out."""
-
-    body: bytes
-    first: bool = True
-
-
-class Workload:
-    """The cluster's client, as far as this provider uses it: the list of Nodes."""
-
-    def __init__(self, nodes: Callable[[], tuple[Node, ...]]) -> None:
-        self._nodes = nodes
-
-    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[NodesPage]:
-        """One page of everything."""
-        assert (path, query) == ("/api/v1/nodes", None)
-        items = [{"metadata": {"name": node.name}, "spec": {"providerID": node.provider_id}} for node in self._nodes()]
-        return [NodesPage(json.dumps({"kind": "NodeList", "items": items}).encode())]
 
 
 class AlicloudBench:
@@ -131,16 +106,8 @@ class AlicloudBench:
         """See Bench."""
         self.cloud.step()
         due = joined(self.cloud, self.clock(), self.ways)
-        return tuple(self._node(node_object(self.cloud, group, machine, self.ways), machine.created)
+        return tuple(ready_node(node_object(self.cloud, group, machine, self.ways), machine.created)
                      for group, machine in due.values())
-
-    def _node(self, raw: KubeObject, created: float) -> Node:
-        at, meta = format_time(created), raw["metadata"]
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": at}
-        made = {"metadata": {**meta, "uid": f"uid-{meta['name']}", "creationTimestamp": at},
-                "spec": {"providerID": raw["spec"]["providerID"]},
-                "status": {**raw["status"], "conditions": [ready]}}
-        return node_from_wire(msgspec.convert(made, wire.NodeObject))
 
     def provider(self, *, credential: str = "good") -> Provider:
         """See Bench."""

@@ -1,0 +1,26 @@
+"""A desk for the emulator's own tests, a bench for those of the provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.benches.exoscale import ExoscaleBench
+from tests.contract.exoscale.scene import Desk
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    """A zone and its API without a network. At the end, all that passed is as the vendor's document has it."""
+    made = Desk()
+    yield made
+    assert not made.front.crashes, made.front.crashes
+    assert not made.checker.problems, made.checker.problems
+
+
+@pytest.fixture
+def bench() -> Iterator[ExoscaleBench]:
+    """An empty zone."""
+    with ExoscaleBench() as made:
+        yield made

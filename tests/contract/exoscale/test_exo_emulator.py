@@ -1,0 +1,302 @@
+"""The emulated zone on its own: what it takes, what it refuses, and how it moves in time."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from infra.local.exoscale.objects import NOT_STARTING, UNAVAILABLE, Ending, Nodepool, Times
+from infra.local.vendor.faults import Fault
+from tests.contract.exoscale.scene import Desk
+
+NOBODY = "e5000000-0000-4000-8000-000000009999"
+
+
+def _web(desk: Desk, size: int = 2) -> tuple[Nodepool, str]:
+    """A Nodepool, and its address."""
+    cluster = desk.zone.add_cluster("prod")
+    made = desk.zone.add_nodepool(cluster.id, "web", size=size)
+    return made, f"/sks-cluster/{cluster.id}/nodepool/{made.id}"
+
+
+def test_lists_name_what_there_is_and_leave_out_what_is_empty(desk: Desk) -> None:
+    assert (desk.ask("GET", "/instance-pool"), desk.ask("GET", "/instance"), desk.ask("GET", "/sks-cluster")) == (
+        {}, {}, {})
+    pool = desk.zone.add_pool("own", size=1)
+    empty = desk.zone.add_pool("empty")
+    web, _ = _web(desk)
+    lonely = desk.zone.add_lonely()
+    pools = {each["id"]: each for each in desk.ask("GET", "/instance-pool")["instance-pools"]}
+    assert pools.keys() == {pool.id, empty.id, web.pool.id}
+    assert "instances" not in pools[empty.id]
+    assert pools[web.pool.id]["manager"] == {"id": web.id, "type": "sks-nodepool"}
+    assert "manager" not in pools[pool.id]
+    everything = {each["id"] for each in desk.ask("GET", "/instance")["instances"]}
+    managed = desk.ask("GET", "/instance", query={"manager-type": "instance-pool"})["instances"]
+    of_one = desk.ask("GET", "/instance", query={"manager-type": "instance-pool", "manager-id": pool.id})["instances"]
+    assert everything == {lonely} | {each["id"] for each in managed}
+    assert [each["id"] for each in of_one] == list(pool.members)
+    (cluster,) = desk.ask("GET", "/sks-cluster")["sks-clusters"]
+    assert [each["name"] for each in cluster["nodepools"]] == ["web"]
+
+
+def test_a_nodepool_tells_its_labels_taints_and_pods(desk: Desk) -> None:
+    cluster = desk.zone.add_cluster("prod")
+    made = desk.zone.add_nodepool(cluster.id, "gpu", type="gpu3.small", labels={"tier": "ml"},
+                                  taints={"dedicated": ("ml", "NoSchedule")}, max_pods=50)
+    told = desk.ask("GET", f"/sks-cluster/{cluster.id}/nodepool/{made.id}")
+    assert (told["labels"], told["taints"], told["kubelet-max-pods"], told["size"]) == (
+        {"tier": "ml"}, {"dedicated": {"value": "ml", "effect": "NoSchedule"}}, 50, 0)
+    kind = desk.ask("GET", f"/instance-type/{made.pool.kind.id}")
+    assert (kind["family"], kind["size"], kind["gpus"]) == ("gpu3", "small", 1)
+    plain = desk.ask("GET", f"/instance-type/{desk.zone.kind('standard.medium').id}")
+    assert "gpus" not in plain
+    assert plain["memory"] == 4 * 2**30
+
+
+def test_a_growth_takes_its_time_and_is_told_by_its_operation(desk: Desk) -> None:
+    web, path = _web(desk)
+    work = desk.ask("PUT", f"{path}:scale", {"size": 4})
+    assert work["state"] == "pending"
+    assert work["reference"] == {"id": web.id, "link": f"/v2{path}", "command": "get-sks-nodepool"}
+    told = desk.ask("GET", path)
+    assert (told["size"], told["state"]) == (4, "scaling")
+    assert [vm.state for vm in web.pool.members.values()] == ["running"] * 2 + ["starting"] * 2
+    desk.after(45.0)
+    assert [vm.state for vm in web.pool.members.values()] == ["running"] * 4
+    assert desk.ask("GET", f"/operation/{work['id']}")["state"] == "pending"
+    desk.after(15.0)
+    assert desk.ask("GET", f"/operation/{work['id']}")["state"] == "success"
+    assert desk.ask("GET", path)["state"] == "running"
+
+
+def test_an_operation_may_be_final_at_once_and_the_size_may_follow_later() -> None:
+    quick = Desk(Times(operation=0.0))
+    pool = quick.zone.add_pool("own", size=1)
+    assert quick.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 2})["state"] == "success"
+    assert pool.state_now == "scaling-up", "its instance is still starting"
+    slow = Desk(Times(operation=300.0))
+    slow.zone.size_at_once = False
+    pool = slow.zone.add_pool("own", size=1)
+    slow.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 2})
+    slow.after(299.0)
+    assert pool.size == 1
+    slow.after(1.0)
+    assert pool.size == 2
+
+
+def test_a_second_order_while_one_runs_is_a_conflict(desk: Desk) -> None:
+    web, path = _web(desk)
+    desk.ask("PUT", f"{path}:scale", {"size": 3})
+    desk.ask("PUT", f"{path}:scale", {"size": 4}, status=409)
+    desk.ask("PUT", f"{path}:evict", {"instances": list(web.pool.members)[:1]}, status=409)
+    desk.after(60.0)
+    desk.ask("PUT", f"{path}:scale", {"size": 4})
+
+
+@pytest.mark.parametrize("state", ["creating", "updating", "suspended", "destroying"])
+def test_a_pool_that_is_not_running_takes_no_order(desk: Desk, state: str) -> None:
+    web, path = _web(desk)
+    desk.zone.set_state(web.pool.id, state)
+    desk.ask("PUT", f"{path}:scale", {"size": 3}, status=409)
+    desk.ask("GET", path)
+    desk.zone.set_state(web.pool.id, "")
+    desk.ask("PUT", f"{path}:scale", {"size": 3})
+
+
+def test_an_eviction_takes_the_named_and_lowers_the_size(desk: Desk) -> None:
+    pool = desk.zone.add_pool("own", size=4)
+    first, second, third, fourth = pool.members
+    desk.ask("PUT", f"/instance-pool/{pool.id}:evict", {"instances": [third, second]})
+    told = desk.ask("GET", f"/instance-pool/{pool.id}")
+    assert (told["size"], told["state"]) == (2, "scaling-down")
+    assert {each["id"] for each in told["instances"]} == {first, second, third, fourth}, "leaving, but still listed"
+    assert desk.ask("GET", f"/instance/{third}")["state"] == "destroying"
+    desk.after(60.0)
+    assert list(pool.members) == [first, fourth]
+    desk.ask("GET", f"/instance/{third}", status=404)
+    desk.ask("PUT", f"/instance-pool/{pool.id}:evict", {"instances": [third]}, status=400)
+
+
+def test_scaling_down_takes_whom_the_vendor_chooses(desk: Desk) -> None:
+    pool = desk.zone.add_pool("own", size=3)
+    members = list(pool.members)
+    desk.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 1})
+    desk.after(60.0)
+    assert list(pool.members) == members[2:]
+
+
+@pytest.mark.parametrize(("body", "status"), [
+    ({"size": -1}, 400), ({"size": "3"}, 400), ({"size": True}, 400), ({}, 400), ([1], 400), ({"size": 0}, 400),
+])
+def test_a_size_that_is_none_is_refused(body: object, status: int) -> None:
+    desk = Desk()
+    pool = desk.zone.add_pool("own", size=1)
+    desk.ask("PUT", f"/instance-pool/{pool.id}:scale", body, status=status)
+    assert pool.size == 1
+
+
+@pytest.mark.parametrize("ids", [[], [NOBODY], ["../x"], "text", None])
+def test_an_eviction_of_nobody_is_refused(ids: object) -> None:
+    desk = Desk()
+    pool = desk.zone.add_pool("own", size=2)
+    desk.ask("PUT", f"/instance-pool/{pool.id}:evict", {"instances": ids}, status=400)
+    assert (pool.size, len(pool.staying)) == (2, 2)
+
+
+def test_a_hidden_pool_is_changed_through_its_nodepool_only(desk: Desk) -> None:
+    web, path = _web(desk)
+    desk.ask("PUT", f"/instance-pool/{web.pool.id}:scale", {"size": 3}, status=400)
+    desk.ask("PUT", f"/instance-pool/{web.pool.id}:evict", {"instances": list(web.pool.members)[:1]}, status=400)
+    desk.ask("PUT", f"{path}:scale", {"size": 0})
+    assert desk.ask("GET", "/instance-pool")["instance-pools"][0]["size"] == 0
+
+
+@pytest.mark.parametrize("path", [
+    f"/instance/{NOBODY}", f"/instance-pool/{NOBODY}", f"/sks-cluster/{NOBODY}", f"/operation/{NOBODY}",
+    f"/instance-type/{NOBODY}", f"/sks-cluster/{NOBODY}/nodepool/{NOBODY}", "/quota/nothing",
+])
+def test_what_there_is_not_is_not_found(desk: Desk, path: str) -> None:
+    assert "message" in desk.ask("GET", path, status=404)
+
+
+def test_what_is_no_id_or_no_operation_is_refused() -> None:
+    desk = Desk()
+    desk.ask("GET", "/instance/x", status=400)
+    desk.ask("GET", "/nothing", status=404)
+    desk.ask("PUT", "/instance-pool", {}, status=404)
+    assert len(desk.checker.problems) == 3, "the document knows none of these either"
+
+
+def test_why_an_instance_cannot_be_had_comes_out_at_the_end(desk: Desk) -> None:
+    web, path = _web(desk)
+    desk.zone.spoil(web.pool.id, UNAVAILABLE, 3)
+    work = desk.ask("PUT", f"{path}:scale", {"size": 4})
+    assert work["state"] == "pending"
+    desk.after(60.0)
+    told = desk.ask("GET", f"/operation/{work['id']}")
+    assert (told["state"], told["reason"]) == ("failure", "unavailable")
+    assert "capacity" in told["message"]
+    assert (desk.ask("GET", path)["size"], desk.ask("GET", path)["state"]) == (4, "degraded")
+    again = desk.ask("PUT", f"{path}:scale", {"size": 4})
+    desk.after(60.0)
+    assert desk.ask("GET", f"/operation/{again['id']}")["reason"] == "partial"
+    assert len(web.pool.staying) == 3
+
+
+def test_an_instance_that_does_not_start_ends_in_error(desk: Desk) -> None:
+    pool = desk.zone.add_pool("own", size=1)
+    desk.zone.spoil(pool.id, NOT_STARTING)
+    work = desk.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 2})
+    desk.after(60.0)
+    assert desk.ask("GET", f"/operation/{work['id']}")["state"] == "success"
+    assert [vm.state for vm in pool.members.values()] == ["running", "error"]
+
+
+@pytest.mark.parametrize(("ending", "size", "members"), [
+    (Ending("failure", "busy"), 1, 1), (Ending("timeout"), 1, 1), (Ending("timeout", done=True), 3, 3),
+    (Ending("failure", "fault", done=True), 3, 3),
+])
+def test_an_operation_ends_as_a_test_orders_it(desk: Desk, ending: Ending, size: int, members: int) -> None:
+    pool = desk.zone.add_pool("own", size=1)
+    desk.zone.end_next(pool.id, ending)
+    work = desk.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 3})
+    desk.after(60.0)
+    told = desk.ask("GET", f"/operation/{work['id']}")
+    assert (told["state"], told.get("reason", "")) == (ending.state, ending.reason)
+    assert (pool.size, len(pool.staying)) == (size, members)
+
+
+def test_the_quota_counts_everything_and_refuses_at_once_or_in_the_end(desk: Desk) -> None:
+    pool = desk.zone.add_pool("own", size=2)
+    desk.zone.add_lonely()
+    desk.zone.other_usage, desk.zone.limit = 4, 8
+    assert desk.ask("GET", "/quota/instance") == {"resource": "instance", "usage": 7, "limit": 8}
+    refused = desk.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 4}, status=412)
+    assert "Quota" in refused["message"]
+    assert pool.size == 2
+    desk.zone.refuses_quota = False
+    work = desk.ask("PUT", f"/instance-pool/{pool.id}:scale", {"size": 4})
+    desk.after(60.0)
+    told = desk.ask("GET", f"/operation/{work['id']}")
+    assert (told["state"], told["reason"]) == ("failure", "partial")
+    assert "quota" in told["message"]
+    assert (pool.size, len(pool.staying)) == (4, 3)
+    desk.zone.limit = -1
+    assert desk.ask("GET", "/quota/instance")["limit"] == -1
+
+
+def test_sks_heals_only_where_it_is_told_to(desk: Desk) -> None:
+    web, path = _web(desk, size=0)
+    desk.zone.spoil(web.pool.id, UNAVAILABLE, 3)
+    desk.ask("PUT", f"{path}:scale", {"size": 2})
+    desk.after(4000.0)
+    assert (len(web.pool.staying), web.state_now) == (0, "degraded")
+    desk.zone.heals = 300.0
+    desk.ask("PUT", f"{path}:scale", {"size": 2})
+    desk.after(60.0)
+    assert len(web.pool.staying) == 1
+    desk.after(400.0)
+    assert (len(web.pool.staying), web.state_now) == (2, "running")
+
+
+def test_a_deleted_pool_is_gone_a_while_later(desk: Desk) -> None:
+    web, path = _web(desk)
+    own = desk.zone.add_pool("own", size=1)
+    desk.zone.delete_pool(web.pool.id)
+    desk.zone.delete_pool(own.id)
+    assert (desk.ask("GET", path)["state"], own.state_now) == ("deleting", "destroying")
+    desk.after(60.0)
+    desk.ask("GET", path, status=404)
+    desk.ask("GET", f"/instance-pool/{own.id}", status=404)
+    assert desk.ask("GET", "/instance") == {}
+
+
+@pytest.mark.parametrize("form", ["message", "error", "problem", "text"])
+def test_bodies_of_errors_have_all_the_vendors_forms(desk: Desk, form: str) -> None:
+    desk.front.form = form
+    answer = desk.send("GET", f"/instance/{NOBODY}")
+    assert answer.status == 404
+    told = {"message": lambda body: json.loads(body)["message"], "error": lambda body: json.loads(body)["error"],
+            "problem": lambda body: json.loads(body)["detail"], "text": lambda body: body.decode()}[form](answer.body)
+    assert NOBODY in told
+
+
+def test_a_rate_limit_says_when_to_come_back(desk: Desk) -> None:
+    desk.front.throttle.limits["list-instances"] = (2, 10.0)
+    for _ in range(2):
+        desk.ask("GET", "/instance")
+    answer = desk.send("GET", "/instance")
+    assert (answer.status, answer.headers["Retry-After"]) == (429, "10")
+    desk.ask("GET", "/instance-pool")
+    desk.after(10.0)
+    desk.ask("GET", "/instance")
+
+
+def test_faults_meet_the_calls_they_were_ordered_for(desk: Desk) -> None:
+    pool = desk.zone.add_pool("own", size=1)
+    desk.front.faults.next(Fault.SERVER_ERROR, on="write", times=2)
+    desk.front.faults.next(Fault.LOST_ANSWER, on="scale-instance-pool")
+    desk.front.faults.next(Fault.HANGS_UP, on="scale-instance-pool")
+    desk.ask("GET", "/instance")
+    path = f"/instance-pool/{pool.id}:scale"
+    assert [desk.send("PUT", path, {"size": 2}).status for _ in range(2)] == [500, 500]
+    assert pool.size == 1
+    lost = desk.send("PUT", path, {"size": 2})
+    assert lost.hang_up
+    assert pool.size == 2, "it took effect, and nobody was told"
+    desk.after(60.0)
+    assert desk.send("PUT", path, {"size": 3}).hang_up
+    assert pool.size == 2, "that one never arrived"
+    assert [call.status for call in desk.front.log if call.writes][:2] == [500, 500]
+
+
+def test_the_log_tells_what_was_asked_and_no_secret(desk: Desk) -> None:
+    pool = desk.zone.add_pool("own", size=1)
+    desk.send("PUT", f"/instance-pool/{pool.id}:scale", {"size": 2})
+    (call,) = desk.front.log
+    assert (call.operation, call.key, call.status, call.writes) == ("scale-instance-pool", "EXO-EXAMPLE-KEY-0001", 200,
+                                                                   True)
+    assert call.line == f'PUT scale-instance-pool /v2/instance-pool/{pool.id}:scale {{"size": 2}}'
+    assert not any(signature in repr(call) for signature in desk.front.seen)

@@ -1,0 +1,155 @@
+"""infra/exoscale: each role's policy holds exactly the operations that are used, and with it alone everything works.
+
+Those of upstream's list (exoscale.md §1) suffice, too, with calls per pool instead of whole lists.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done, Failed
+from chalicelib.providers.errors import ProviderError, Unauthorized
+from infra.local.exoscale.front import Logged
+from infra.local.exoscale.objects import UNAVAILABLE
+from tests.contract.benches.exoscale import ExoscaleBench
+from tests.contract.exoscale.scene import drive, order, seen
+
+FOLDER = Path(__file__).parents[3] / "infra" / "exoscale"
+OURS = {"iam-sks": False, "iam-instance-pool": True}            # policy -> whether it is for standalone pools
+UPSTREAMS = {f"{name}-as-upstream": standalone for name, standalone in OURS.items()}
+# What is asked besides, and done without where the key may not.
+BULK = {"list-instances", "list-instance-pools", "get-instance-type"}
+
+
+def rules(name: str) -> list[dict[str, str]]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    assert found.keys() == {"default-service-strategy", "services"}
+    assert found["default-service-strategy"] == "deny"
+    assert found["services"].keys() == {"compute"}
+    assert found["services"]["compute"]["type"] == "rules"
+    listed: list[dict[str, str]] = found["services"]["compute"]["rules"]
+    return listed
+
+
+def operations(name: str) -> frozenset[str]:
+    """What a policy allows, read as the vendor's expressions are: `operation in ['a', 'b']`."""
+    found: list[str] = []
+    for rule in rules(name):
+        assert rule.keys() == {"action", "expression"}
+        assert rule["action"] == "allow"
+        match = re.fullmatch(r"operation in \[('[a-z-]+'(?:, '[a-z-]+')*)\]", rule["expression"])
+        assert match, rule["expression"]
+        found += re.findall(r"'([a-z-]+)'", match[1])
+    assert len(found) == len(set(found))
+    return frozenset(found)
+
+
+def bench_with(name: str, *, standalone: bool, fewer: str = "") -> ExoscaleBench:
+    return ExoscaleBench(standalone=standalone, operations=operations(name) - {fewer})
+
+
+def everything(bench: ExoscaleBench) -> list[Logged]:
+    """All that this provider ever does; the calls that it made."""
+    group = bench.add_group("web", size=2, least=1)
+    assert seen(bench, group).target == 2
+    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 2, 3, op="a-0123456789abcdef")), Done)
+    bench.zone.spoil(group, UNAVAILABLE, 1)
+    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 3, 4, op="b-0123456789abcdef")), Failed)
+    missing = [each.handle for each in seen(bench, group).instances if each.error]
+    assert isinstance(drive(bench, order(bench, Kind.DISCARD, group, 4, 3, *missing, op="c-0123456789abcdef")), Done)
+    first, second = bench.machines(group)[:2]
+    operation = order(bench, Kind.REMOVE, group, 3, 1, first, second, op="d-0123456789abcdef")
+    bench.zone.vanish(second)
+    assert isinstance(drive(bench, operation), Done)
+    return bench.look()
+
+
+@pytest.fixture(params=sorted(OURS))
+def named(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def bench(named: str) -> Iterator[ExoscaleBench]:
+    with bench_with(named, standalone=OURS[named]) as made:
+        yield made
+
+
+def denied(calls: list[Logged]) -> set[str]:
+    return {call.operation for call in calls if call.status == 403}
+
+
+def test_EXO_16_a_role_holds_exactly_the_operations_that_are_used_and_suffices(
+    named: str, bench: ExoscaleBench
+) -> None:
+    calls = everything(bench)
+    assert denied(calls) == set()
+    assert {call.operation for call in calls} == operations(named)
+
+
+@pytest.mark.parametrize(("name", "missing"), [(name, each) for name in sorted(OURS) for each in sorted(
+    operations(name) - BULK - {"get-quota"})])
+def test_each_operation_of_a_role_is_needed(name: str, missing: str) -> None:
+    with bench_with(name, standalone=OURS[name], fewer=missing) as bench:
+        with pytest.raises((AssertionError, Unauthorized)):
+            everything(bench)
+        assert missing in denied(bench.server.log)
+
+
+@pytest.mark.parametrize(("name", "missing"), [(name, each) for name in sorted(OURS) for each in sorted(
+    BULK | {"get-quota"})])
+def test_EXO_16_what_can_be_done_without_is_asked_for_and_its_refusal_stops_nothing(name: str, missing: str) -> None:
+    with bench_with(name, standalone=OURS[name], fewer=missing) as bench:
+        assert denied(everything(bench)) - {"list-sks-clusters"} == {missing}
+
+
+@pytest.mark.parametrize("name", sorted(UPSTREAMS))
+def test_EXO_16_a_key_with_upstreams_list_sees_and_scales_all_the_same(name: str) -> None:
+    with bench_with(name, standalone=UPSTREAMS[name]) as bench:
+        calls = everything(bench)
+        assert denied(calls) <= BULK | {"list-sks-clusters"}
+        assert denied(calls)
+        assert {call.operation for call in calls if call.status == 200} <= operations(name)
+
+
+@pytest.mark.parametrize("name", sorted({**OURS, **UPSTREAMS}))
+def test_the_vendors_document_knows_every_operation_of_a_role(name: str) -> None:
+    text = (importlib.resources.files("exoscale") / "openapi.json").read_text("utf-8")
+    assert operations(name) <= set(re.findall(r'"operationId"\s*:\s*"([a-z-]+)"', text))
+
+
+def test_reads_and_changes_are_allowed_apart_so_that_changes_can_be_taken_away() -> None:
+    for name in (*OURS, *UPSTREAMS):
+        reads, changes = (rule["expression"] for rule in rules(name))
+        assert not re.search(r"scale-|evict-", reads)
+        assert not re.search(r"'(get|list)-", changes)
+
+
+def test_ours_are_upstreams_and_the_whole_lists() -> None:
+    for name in OURS:
+        assert operations(name) - operations(f"{name}-as-upstream") == BULK
+
+
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_a_key_that_may_do_nothing_is_refused_and_nothing_changes(name: str) -> None:
+    with ExoscaleBench(standalone=OURS[name], operations=frozenset()) as bench:
+        group = bench.add_group("web", size=2)
+        with pytest.raises(ProviderError) as raised:
+            bench.provider().observe(bench.nodes())
+        assert raised.value.cls == "Unauthorized"
+        outcome = drive(bench, order(bench, Kind.GROW, group, 2, 3))
+        assert isinstance(outcome, Failed)
+        assert outcome.cls == "Unauthorized"
+        assert bench.target(group) == 2
+        assert not [call for call in bench.server.log if call.status == 200]
+
+

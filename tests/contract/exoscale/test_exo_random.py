@@ -1,0 +1,131 @@
+"""Growth, removal and misfortune in any order, at a vendor that behaves in one of several ways that are documented.
+
+What an operation comes to is free; what may never be is not: a machine that was not named goes, more machines are
+bought than were ever wanted, or a group ends with a size that is not what is there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from chalicelib.model.group import Instance, InstanceState
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done
+from infra.local.exoscale.cloud import Zone
+from infra.local.exoscale.objects import NOT_STARTING, UNAVAILABLE, Ending, Times
+from tests.contract.benches.exoscale import ExoscaleBench
+from tests.contract.suite.bench import Trouble
+from tests.contract.suite.watched import Ear
+from tests.contract.suite.yard import Yard
+
+MOST, STEPS = 8, 5
+KINDS = (Trouble.CONFLICT, Trouble.THROTTLED, Trouble.SERVER_ERROR, Trouble.CUT_OFF, Trouble.WEB_PAGE, Trouble.HANGS,
+         Trouble.LOST_ANSWER)
+ENDINGS = (Ending("failure", "busy"), Ending("failure", "fault", done=True), Ending("timeout"),
+           Ending("timeout", done=True), Ending("failure", "interrupted"))
+
+
+def _late_size(zone: Zone) -> None:
+    zone.size_at_once = False
+
+
+def _leavers_hidden(zone: Zone) -> None:
+    zone.shows_leaving = False
+
+
+def _heals(zone: Zone) -> None:
+    zone.heals = 400.0
+
+
+def _as_it_is(_: Zone) -> None:
+    """The emulator's own ways."""
+
+
+WAYS: tuple[tuple[Callable[[Zone], None], Times], ...] = (
+    (_as_it_is, Times(operation=0.0, create=90.0)), (_late_size, Times()), (_leavers_hidden, Times(destroy=200.0)),
+    (_heals, Times()), (_as_it_is, Times(operation=400.0, create=300.0)))
+
+
+class _Walk:
+    """One group and one that must never change. alive: the machines that nobody has given leave to go."""
+
+    def __init__(self, bench: ExoscaleBench, seed: int) -> None:
+        self.bench, self.yard, self.random = bench, Yard(bench, Ear()), random.Random(seed)
+        self.group = bench.add_group("g", size=3, least=1, most=MOST)
+        self.beside = bench.add_group("h", size=2, least=1)
+        self.alive, self.others = bench.machines(self.group), bench.machines(self.beside)
+        self.wanted = 3
+
+    def step(self, number: int) -> None:
+        """One operation with something going wrong, then what the core would do about what is missing."""
+        running = self.yard.instances(self.group)
+        for _ in range(self.random.randint(0, 2)):
+            self.bench.trouble(self.random.choice(KINDS), on=self.random.choice(("read", "write", "any")))
+        if self.random.random() < 0.3:
+            self.bench.zone.end_next(self.group, self.random.choice(ENDINGS))
+        if self.random.random() < 0.3:
+            fate = self.random.choice((UNAVAILABLE, NOT_STARTING))
+            self.bench.zone.spoil(self.group, fate, self.random.randint(1, 3))
+        if len(running) > 1 and self.random.random() < 0.5:
+            self._remove(number, running)
+        else:
+            self._grow(number)
+        self.bench.calm()
+        self.bench.pool(self.group).endings.clear()
+        self._check()
+        self._mend(number)
+
+    def _grow(self, number: int) -> None:
+        start = self.bench.target(self.group)
+        to = min(MOST, start + self.random.randint(1, 3))
+        if to > start:
+            self.wanted = max(self.wanted, to)
+            self.yard.run(self.yard.growth(self.group, to, op=f"grow-{number}"), dies=self.random.choice((0, 0, 1)))
+
+    def _remove(self, number: int, running: list[Instance]) -> None:
+        victims = self.random.sample(running, self.random.randint(1, min(2, len(running) - 1)))
+        for each in victims:
+            if each.handle in self.alive:
+                self.alive.remove(each.handle)
+        self.yard.run(self.yard.removal(self.group, *victims, op=f"remove-{number}"),
+                      dies=self.random.choice((0, 0, 1)))
+
+    def _check(self) -> None:
+        self.bench.settle()
+        there = self.bench.machines(self.group)
+        assert set(self.alive) <= set(there), "one that nobody named is gone"
+        assert len(there) <= self.wanted, "more than anybody ever wanted"
+        assert self.bench.machines(self.beside) == self.others
+
+    def _mend(self, number: int) -> None:
+        """Discard what carries an error, as the core does; afterwards the size is what is there."""
+        for turn in range(3):
+            dead = [each for each in self.yard.group(self.group).instances if each.error]
+            if not dead:
+                break
+            self.yard.run(self.yard.removal(self.group, *dead, kind=Kind.DISCARD, op=f"discard-{number}-{turn}"))
+            self.bench.settle()
+        found = self.yard.group(self.group)
+        assert not [each for each in found.instances if each.error]
+        assert {each.state for each in found.instances} <= {InstanceState.RUNNING}
+        assert self.bench.target(self.group) == len(self.bench.machines(self.group)) == len(found.instances)
+        self.alive = self.bench.machines(self.group)
+        self.wanted = len(self.alive)
+
+
+@pytest.mark.parametrize("way", range(len(WAYS)))
+@pytest.mark.parametrize("standalone", [False, True], ids=["sks", "standalone"])
+def test_EXO_17_EXO_DEFECT_9_whatever_happens_no_other_goes_and_none_is_bought_twice(
+    way: int, standalone: bool
+) -> None:
+    change, times = WAYS[way]
+    with ExoscaleBench(standalone=standalone, times=times) as bench:
+        change(bench.zone)
+        walk = _Walk(bench, seed=way)
+        for number in range(STEPS):
+            walk.step(number)
+        bench.bind(walk.group, 1, MOST + 1)
+        assert isinstance(walk.yard.run(walk.yard.growth(walk.group, bench.target(walk.group) + 1, op="last")), Done)

@@ -1,0 +1,187 @@
+"""What a pass sees of the emulated zone, over the wire: discovery, calls, templates, states, and narrow keys."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done
+from chalicelib.providers.errors import Unauthorized
+from infra.local.vendor.faults import Fault
+from tests.contract.benches.exoscale import ExoscaleBench
+from tests.contract.exoscale.scene import drive, order, seen, shelf
+
+UPSTREAM_SKS = frozenset({"get-instance", "get-instance-pool", "get-operation", "get-quota", "list-sks-clusters",
+                          "scale-sks-nodepool", "evict-sks-nodepool-members"})
+UPSTREAM_POOLS = frozenset({"get-instance", "get-instance-pool", "get-operation", "get-quota", "scale-instance-pool",
+                            "evict-instance-pool-members"})
+
+
+def _operations(bench: ExoscaleBench) -> list[str]:
+    return [call.operation for call in bench.look()]
+
+
+def _grown_old(bench: ExoscaleBench, nodes: int) -> None:
+    """Half of the nodes in four Nodepools of a cluster, half in two pools of their own; nothing in the policy."""
+    for number in range(4):
+        bench.add_nodepool(f"sks-{number}", size=nodes // 8)
+    for number in range(2):
+        bench.zone.add_pool(f"own-{number}", size=nodes // 4)
+
+
+@pytest.mark.parametrize("nodes", [8, 200])
+def test_EXO_3_EXO_DEFECT_1_EXO_DEFECT_2_a_cold_start_sees_all_in_four_calls(bench: ExoscaleBench, nodes: int) -> None:
+    """Discovery alone, nothing is named; calls do not depend on how many nodes there are. The one type comes from the
+    shelf after the first pass of a deployment."""
+    _grown_old(bench, nodes)
+    bench.shelf = shelf(bench)
+    first = bench.provider().observe(bench.nodes())
+    assert sorted(_operations(bench)) == ["get-instance-type", "get-quota", "list-instance-pools", "list-instances",
+                                          "list-sks-clusters"]
+    bench.settle(301.0)
+    again = bench.provider().observe(bench.nodes())
+    assert sorted(_operations(bench)) == ["get-quota", "list-instance-pools", "list-instances", "list-sks-clusters"]
+    bench.provider().observe(bench.nodes())
+    assert len(_operations(bench)) == 3, "the quota is kept for five minutes"
+    for observed in (first, again):
+        assert len(observed.groups) == 6
+        assert sum(len(group.instances) for group in observed.groups) == nodes
+        assert not [group.error for group in observed.groups if group.error]
+
+
+def test_EXO_4_EXO_DEFECT_14_groups_by_pool_nodepool_or_name_and_one_name_for_two_is_told(bench: ExoscaleBench) -> None:
+    by_id, by_nodepool, by_name = (bench.add_nodepool(name, size=1) for name in ("a", "b", "c"))
+    twins = [bench.zone.add_pool("twin", size=1) for _ in range(2)]
+    bench.bind(by_id.pool.id, 1, 2)
+    bench.bind(by_nodepool.id, 1, 3)
+    bench.bind("c", 1, 4)
+    bench.bind("twin", 1, 5)
+    bench.bind("nobody", 1, 6)
+    observed = bench.provider().observe(bench.nodes())
+    found = {group.id: group for group in observed.groups}
+    assert [found[each.pool.id].max for each in (by_id, by_nodepool, by_name)] == [2, 3, 4]
+    told = " ".join(gap.detail for gap in observed.gaps)
+    assert all(twin.id in told for twin in twins)
+    assert "nobody" in told
+    assert all(found[twin.id].error for twin in twins)
+
+
+def test_EXO_5_EXO_DEFECT_4_the_maximum_comes_from_what_the_quota_leaves(bench: ExoscaleBench) -> None:
+    group = bench.add_nodepool("web", size=3).pool.id
+    bench.zone.add_lonely()
+    bench.zone.other_usage, bench.zone.limit = 6, 20
+    bench.shelf = shelf(bench)
+    assert (seen(bench, group).min, seen(bench, group).max) == (1, 13)
+    bench.settle(301.0)
+    bench.server.faults.next(Fault.SERVER_ERROR, on="get-quota", times=-1)
+    assert seen(bench, group).max == 13, "the last one known"
+    bench.server.faults.clear()
+    bench.zone.limit = -1
+    assert seen(bench, group).max == 1000
+    bench.zone.limit = 5
+    bench.settle(301.0)
+    assert seen(bench, group).max == 3, "nothing is left, and never less than there is"
+
+
+def test_EXO_6_EXO_DEFECT_3_nodes_of_others_stop_nothing(bench: ExoscaleBench) -> None:
+    group = bench.add_group("g", size=2)
+    nodes = bench.nodes()
+    bench.zone.vanish(bench.machines(group)[0])     # its Node is still there
+    bench.zone.add_lonely()
+    found = bench.provider().observe(nodes)
+    assert [each.id for each in found.groups] == [group]
+    assert len(seen(bench, group).instances) >= 1
+
+
+def test_EXO_DEFECT_11_what_somebody_else_resized_is_seen_by_the_next_pass(bench: ExoscaleBench) -> None:
+    group = bench.add_group("g", size=2)
+    assert seen(bench, group).target == 2
+    bench.pool(group).size = 3
+    (new,) = bench.zone.add_members(group, 1)
+    found = seen(bench, group)
+    assert (found.target, new in {each.handle for each in found.instances}) == (3, True)
+
+
+@pytest.mark.parametrize("fault", [Fault.UNAUTHORIZED, Fault.FORBIDDEN], ids=lambda fault: fault.name)
+def test_EXO_1_a_key_that_is_refused_ends_the_pass_without_more_tries(bench: ExoscaleBench, fault: Fault) -> None:
+    bench.add_group("g", size=30)
+    provider, nodes = bench.provider(), bench.nodes()
+    bench.server.faults.next(fault, times=-1)
+    with pytest.raises(Unauthorized):
+        provider.observe(nodes)
+    assert len(_operations(bench)) <= 6, "by a few calls that might have been allowed, not one for each node"
+
+
+@pytest.mark.parametrize(("state", "visible"), [("updating", True), ("suspended", True), ("destroying", False)])
+def test_EXO_13_EXO_DEFECT_7_a_pool_that_is_not_running_holds_up_no_other(
+    bench: ExoscaleBench, state: str, visible: bool
+) -> None:
+    odd, other = bench.add_group("odd", size=1), bench.add_group("other", size=1)
+    bench.zone.set_state(odd, state)
+    before = bench.slept()
+    found = {group.id: group for group in bench.provider().observe(bench.nodes()).groups}
+    assert (odd in found) == visible
+    assert bool(found[odd].error) == (state == "suspended") if visible else True
+    assert isinstance(drive(bench, order(bench, Kind.GROW, other, 1, 2)), Done)
+    assert bench.slept() == before, "nobody waits for it"
+    bench.zone.set_state(odd, "")
+    bench.zone.delete_pool(odd)
+    bench.settle()
+    assert [group.id for group in bench.provider().observe(bench.nodes()).groups] == [other]
+
+
+def test_EXO_14_EXO_DEFECT_10_EXO_DEFECT_13_an_empty_nodepool_grows_from_its_template(bench: ExoscaleBench) -> None:
+    cluster = bench.zone.add_cluster("prod")
+    web = bench.zone.add_nodepool(cluster.id, "gpu", type="gpu3.small", disk=200, labels={"team": "ml"},
+                                  taints={"dedicated": ("ml", "NoSchedule")}, max_pods=40)
+    bench.bind(web.id, 0, 3)
+    empty = seen(bench, web.pool.id)
+    assert (empty.min, empty.target, empty.instances) == (0, 0, ())
+    template = empty.template
+    assert template is not None
+    assert isinstance(drive(bench, order(bench, Kind.GROW, web.pool.id, 0, 1)), Done)
+    bench.settle()
+    (node,) = bench.nodes()
+    assert template.capacity == node.capacity, "as the node that came of it"
+    own = {"kubernetes.io/hostname"}
+    assert {key: value for key, value in template.labels.items() if key not in own} == {
+        key: value for key, value in node.labels.items() if key not in own}
+    assert [str(taint) for taint in template.taints] == [
+        str(taint) for taint in node.taints if taint.key == "dedicated"]
+
+
+@pytest.mark.parametrize(("state", "known", "failed"), [
+    ("starting", InstanceState.CREATING, False), ("running", InstanceState.RUNNING, False),
+    ("migrating", InstanceState.RUNNING, False), ("stopped", InstanceState.RUNNING, False),
+    ("stopping", InstanceState.DELETING, False), ("destroying", InstanceState.DELETING, False),
+    ("destroyed", InstanceState.DELETING, False), ("expunging", InstanceState.DELETING, False),
+    ("error", InstanceState.CREATING, True),
+])
+def test_EXO_15_EXO_DEFECT_16_every_state_of_an_instance_has_a_meaning(
+    bench: ExoscaleBench, state: str, known: InstanceState, failed: bool
+) -> None:
+    group = bench.add_group("g", size=1)
+    bench.pool(group).size = 2
+    (odd,) = bench.zone.add_members(group, 1, state=state)
+    nodes = [node for node in bench.nodes() if not node.provider_id.endswith(odd)]
+    found = {each.id: each for each in bench.provider().observe(nodes).groups}[group]
+    instance = {each.handle: each for each in found.instances}[odd]
+    assert (instance.state, instance.error is not None) == (known, failed)
+
+
+@pytest.mark.parametrize("sks", [True, False])
+def test_EXO_16_a_key_with_upstreams_list_of_operations_sees_and_scales(sks: bool) -> None:
+    with ExoscaleBench(standalone=not sks, operations=UPSTREAM_SKS if sks else UPSTREAM_POOLS) as bench:
+        group = bench.add_group("g", size=20, least=1, most=30)
+        found = seen(bench, group)
+        assert (found.target, len(found.instances), found.error) == (20, 20, "")
+        assert all(each.state is InstanceState.RUNNING for each in found.instances)
+        assert len(_operations(bench)) <= 8, "by pools, not by nodes"
+        assert isinstance(drive(bench, order(bench, Kind.GROW, group, 20, 21)), Done)
+        victim = bench.machines(group)[3]
+        assert isinstance(drive(bench, order(bench, Kind.REMOVE, group, 21, 20, victim)), Done)
+        assert victim not in bench.machines(group)
+        assert len(bench.machines(group)) == 20
+        denied = {call.operation for call in bench.server.log if call.status == 403}
+        assert denied <= {"list-instances", "list-instance-pools", "get-instance-type", "list-sks-clusters"}

@@ -1,0 +1,88 @@
+"""A whole world with an Exoscale zone beside its cluster: instances are bought, join, work, and go again."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.local.controllers import seed
+from infra.local.exoscale.account import ExoscaleAccount
+from infra.local.exoscale.joining import Ways
+from infra.local.exoscale.objects import UNAVAILABLE, Pool, Times
+from infra.local.vendor.faults import Fault
+from infra.local.world import LocalWorld
+from tests.contract.exoscale.document import checker
+
+POLICY = """
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {{name: {name}}}
+spec:
+  mode: active
+  scanInterval: 20s
+  kubernetes: {{kubeconfigSecret: {kubeconfig}}}
+  providers:
+    exoscale: {settings}
+  nodeGroups:
+{groups}
+  options: {{expander: priority, scaleDownUnneededTime: 2m, scaleDownDelayAfterAdd: 2m}}
+"""
+
+
+class Bed:
+    """The world with its zone, an SKS Nodepool that is preferred, and a pool of its own."""
+
+    def __init__(self, world: LocalWorld, account: ExoscaleAccount) -> None:
+        self.world, self.account, self.zone = world, account, account.zone
+        self.checker = checker()
+        account.server.front.watches.append(self.checker.watch)
+        cluster = self.zone.add_cluster("prod")
+        self.sks: Pool = self.zone.add_nodepool(cluster.id, "web", type="standard.large").pool
+        self.own: Pool = self.zone.add_pool("own", size=1, type="standard.large")
+        world.apply_policy(POLICY.format(
+            name=world.name, kubeconfig=world.kubeconfig_secret, settings=account.settings(),
+            groups="\n".join(f"    - {{provider: exoscale, id: {id_}, min: {least}, max: 5, priority: {priority}}}"
+                             for id_, least, priority in (("prod/web", 0, 9), (self.own.id, 1, 1)))))
+        world.seed(seed.node("system", cpu="2"))
+        world.step(60.0)
+
+    def demand(self, replicas: int) -> None:
+        self.world.seed(seed.deployment("web", replicas=replicas, cpu="3", memory="1Gi"))
+
+    def settled(self) -> bool:
+        return not self.world.pending()
+
+
+def test_EXO_9_EXO_14_first_choice_unavailable_the_other_is_bought_and_all_goes_again() -> None:
+    account = ExoscaleAccount(ways=Ways(boot=20.0))
+    with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
+        bed = Bed(world, account)
+        bed.zone.spoil(bed.sks.id, UNAVAILABLE, 3)
+        bed.demand(4)
+        world.step_until(bed.settled, limit=900.0)
+        world.step(180.0)
+        assert (len(bed.own.staying), len(bed.sks.staying)) == (4, 0)
+        assert bed.sks.size == 0, "what was never made is not waited for"
+        deployment = world.kube.peek("deployments", "web", "default", "apps")
+        assert deployment is not None
+        world.kube.update("deployments", {**deployment, "spec": {**deployment["spec"], "replicas": 0}}, "apps")
+        world.step_until(lambda: len(bed.zone.running()) == 1, limit=2400.0)
+        world.step(120.0)
+        assert (bed.own.size, len(bed.own.staying)) == (1, 1), "its minimum stays"
+        assert len(world.nodes()) == 2
+        assert {call.status for call in account.server.log} <= {200, 409}
+        assert not bed.checker.problems
+
+
+@pytest.mark.parametrize("place", ["grow:called", "act:stepped"])
+def test_EXO_8_EXO_17_functions_that_die_and_answers_that_get_lost_buy_exactly_what_is_needed(place: str) -> None:
+    account = ExoscaleAccount(ways=Ways(boot=20.0), times=Times(operation=300.0, create=240.0))
+    with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
+        bed = Bed(world, account)
+        world.kill_at(place, times=2)
+        account.server.faults.next(Fault.LOST_ANSWER, on="write")
+        bed.demand(3)
+        world.step_until(bed.settled, limit=1200.0)
+        world.step(120.0)
+        assert sum(bool(each.killed_at) for each in world.invocations) == 2
+        assert (len(bed.sks.staying), bed.sks.size, bed.own.size) == (2, 2, 1)
+        assert not bed.checker.problems
