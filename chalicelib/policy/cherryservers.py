@@ -1,0 +1,161 @@
+"""spec.providers.cherryservers: the settings of Cherry Servers, and the pools' definitions where they stand here.
+
+What agrees with what (whose plan is inherited, which template asks for a token) is for the provider to say, who also
+reads upstream's file; here each value is right by itself. Scripts are never repeated in an error.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.parsers import SECRET, UNSET, Kind, duration, listed, number, scalar, text, whole
+from chalicelib.policy.provider_kinds import YES_OR_NO, amount, as_text, lines_of
+from chalicelib.policy.report import Path, Report, quote
+from chalicelib.policy.schema import Field, Section, entries_of, read_section
+from chalicelib.policy.yaml_marks import Node
+
+POOL = r"[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?\Z"
+EXAMPLE = "pool1"
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_SPEC_FORM = "write it like 0:10:pool1"
+_LARGEST_ID = 2**31 - 1
+_LONGEST_SCRIPT = 100_000
+_PLAIN = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+\Z")
+
+
+def _spec(value: str) -> str:
+    """min:max:pool as upstream's --nodes (cherryservers.md §1.2)."""
+    match = re.match(r"([+-]?[0-9]{1,9}):([+-]?[0-9]{1,9}):(\S+)\Z", value, re.ASCII)
+    if match is None:
+        raise BadInput("", f"{quote(value)} is not min:max:pool", _SPEC_FORM)
+    least, most = int(match[1]), int(match[2])
+    if least < 0:
+        raise BadInput("", f"the minimum {least} of {quote(value)} is negative", "write 0 or more")
+    if most < least:
+        raise BadInput("", f"the maximum {most} of {quote(value)} is below the minimum {least}", _SPEC_FORM)
+    if not re.match(POOL, match[3]):
+        raise BadInput("", f"{quote(match[3])} cannot name a pool, which is a label's value", _SPEC_FORM)
+    return value
+
+
+def _root(value: str) -> str:
+    """An address, perhaps with a path; without TLS on this machine only."""
+    try:
+        parts = urlsplit(value)
+        plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
+        right = bool(parts.hostname) and (plain or parts.scheme == "https")
+        right = right and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0
+    except ValueError:
+        right = False
+    if not right:
+        raise BadInput("", "is not an https address", "write it like https://api.cherryservers.com/v1")
+    return value
+
+
+def _script(value: str) -> str:
+    if not value.strip() or not _PLAIN.match(value):
+        raise BadInput("", "is empty, or not plain text", "write it as a block of lines after |")
+    if len(value) > _LONGEST_SCRIPT:
+        raise BadInput("", f"is {len(value)} characters long", f"keep it under {_LONGEST_SCRIPT}")
+    return value
+
+
+def _base64(value: str) -> str:
+    try:
+        base64.b64decode("".join(value.split()).encode("ascii"), validate=True)
+    except (binascii.Error, ValueError):
+        raise BadInput("", "is not base64", "write the script itself under cloudInit") from None
+    return value
+
+
+_SPECS = Kind("list of min:max:pool", lines_of(scalar(_spec, "it like 0:10:pool1")), str.split)
+_SCRIPT = Kind("text of many lines", scalar(_script, "text as a block of lines after |"))
+_PROJECT = whole(1, _LARGEST_ID)
+_CLUSTER = text("one word", r"[^\s\x00-\x1f\x7f]{1,63}", "something like prod-vilnius")
+_SLUG = text("plain text", r"[\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?")
+
+_DEFINITION = Section(fields=(
+    Field("clusterName", _CLUSTER, "clusterName", "Of this pool, if it has another."),
+    Field("projectId", _PROJECT, "projectId", "Of the default definition; no other may differ."),
+    Field("apiServerEndpoint", text("host:port", r"[^\s\x00-\x1f\x7f]{1,300}", "something like 203.0.113.10:6443"),
+          "apiServerEndpoint", "The same, for the cloud-init."),
+    Field("region", _SLUG, "region", "The vendor's slug."),
+    Field("plan", _SLUG, "plan", "The vendor's slug."),
+    Field("os", _SLUG, "os", "The vendor's slug of an image."),
+    Field("sshKeyIds", listed(whole(1, _LARGEST_ID)), "sshKeyIds", "Ids of SSH keys."),
+    Field("cloudinit", Kind("base64", scalar(_base64, "base64")), "cloudinit", "As in upstream's file."),
+    Field("cloudInit", _SCRIPT, "cloudInit", "The same as plain text."),
+    Field("hostnamePattern", text("a pattern", r"[^\x00-\x1f\x7f]{1,500}", "it with {{.RandString8}} in it"),
+          "hostnamePattern", "How new machines are called."),
+    Field("osPartitionSize", whole(0, 1_000_000), "osPartitionSize", "GB."),
+    Field("spotMarket", Kind("true or false", YES_OR_NO.read, bool), "spotMarket", "From the spot market."),
+    Field("cpuOverride", whole(0, 4096), "cpuOverride", "Cores of a machine, where the plan says something else."),
+))
+
+
+def _read_definitions(node: Node, path: Path, report: Report) -> Any:
+    """Pool -> definition, as JSON: settings are texts."""
+    entries = entries_of(node, path, report)
+    if entries is None:
+        return UNSET
+    if not entries:
+        report.problem(path, "defines nothing", "add default: {region: …, plan: …, os: …}")
+        return UNSET
+    found: dict[str, dict[str, Any]] = {}
+    for name, definition in entries.items():
+        if not re.match(POOL, name):
+            report.problem((*path, name), "cannot name a pool, which is a label's value", f"write it like {EXAMPLE}")
+        found[name] = read_section(_DEFINITION, definition, (*path, name), report) or {}
+        if spot := found[name].get("spotMarket"):
+            found[name]["spotMarket"] = spot == "true"
+        if {"cloudinit", "cloudInit"} <= set(found[name]):
+            report.problem((*path, name, "cloudInit"), "stands beside cloudinit", "keep one of the two")
+    return msgspec.json.encode(found).decode()
+
+
+CHERRYSERVERS = Section(fields=(
+    Field("credentialsSecret", SECRET, "credentialsSecret",
+          "Secret with the API token, as it is or as JSON (authToken; upstream: CHERRY_AUTH_TOKEN).", required=True,
+          example="credentialsSecret: outscaler/prod/cherryservers"),
+    Field("clusterName", _CLUSTER, "clusterName",
+          "Value of the tag k8s-cluster of the cluster's machines (upstream: --cluster-name)."),
+    Field("nodes", _SPECS, "nodes", "Pools as upstream's --nodes; others may stand in nodeGroups."),
+    Field("projectId", as_text(_PROJECT), "projectId", "The project, if the default definition does not name it."),
+    Field("cloudConfig", _SCRIPT, "cloudConfig", "The pools' definitions as upstream's --cloud-config, many lines."),
+    Field("cloudConfigSecret", SECRET, "cloudConfigSecret", "The same in a secret. One of the three is needed."),
+    Field("nodeGroupDefs", Kind("mapping", _read_definitions, msgspec.json.decode), "nodeGroupDefs",
+          "The same as a mapping of pools, default among them, to upstream's keys in lowerCamelCase: region, plan, os, "
+          "apiServerEndpoint, projectId, clusterName, sshKeyIds, cloudinit (base64) or cloudInit (plain text), "
+          "hostnamePattern, osPartitionSize, spotMarket, cpuOverride."),
+    Field("bootstrapTokenSecret", SECRET, "bootstrapTokenSecret",
+          "Secret with the bootstrap token of new machines: tokenId and tokenSecret as JSON, or id.secret."),
+    Field("createBootstrapTokens", YES_OR_NO, "createBootstrapTokens",
+          "Make such tokens in kube-system instead; they end by themselves.", default="false"),
+    Field("bootstrapTokenLifetime", as_text(duration(600, 30 * 86400)), "bootstrapTokenLifetime",
+          "How long they live. A machine gets one with at least half of it left.", default="2h"),
+    Field("maxNodeProvisionTime", as_text(duration(60, 86400)), "maxNodeProvisionTime",
+          "How long a machine of these pools may take to become a node, where that differs from the cluster's option "
+          "of that name: bare metal takes 30 to 60 minutes."),
+    Field("controllerNodeLabel", text("a label's key", r"[A-Za-z0-9./_-]{1,317}", "it like example.com/controller"),
+          "controllerNodeLabel",
+          "Label of control-plane nodes (upstream: CHERRY_CONTROLLER_NODE_IDENTIFIER_LABEL); both of Kubernetes' if "
+          "not given."),
+    Field("endpoint", Kind("address", scalar(_root, "an https address")), "endpoint", "Another address of the API.",
+          default="https://api.cherryservers.com/v1"),
+    Field("callsPerSecond", as_text(number(0.1, 1000, "4")), "callsPerSecond",
+          "Calls per second of all functions together with one account. The vendor takes 4 from one address.",
+          default="4"),
+    Field("reservedCpu", amount("cpu", "200m"), "reservedCpu",
+          "What the kubelet of a new node keeps back of its cpu; learnt from real nodes otherwise."),
+    Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
+    Field("reservedEphemeralStorage", amount("ephemeral-storage", "1Gi"), "reservedEphemeralStorage",
+          "The same for ephemeral storage."),
+))

@@ -1,0 +1,160 @@
+"""The calls that this provider makes, and nothing of why (cherryservers.md §3)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from urllib.parse import quote
+
+import msgspec
+
+from chalicelib.model.secret import Secret
+from chalicelib.providers.cherryservers.lenient import read_list, read_one
+from chalicelib.providers.cherryservers.pages import TOTAL, read_all, total_of
+from chalicelib.providers.cherryservers.wire import CreateServer, Plan, Server
+from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized, Unknown
+from chalicelib.providers.http import Answer, Call
+from chalicelib.providers.kept import Kept
+from chalicelib.providers.rest import Rest
+
+THREADS = 4             # orders on their way at once: as many as the vendor takes in a second (§3)
+_HOUR = 3600.0
+_UNKNOWN_PLAN = 300.0   # seconds until a plan that does not exist is asked for again
+_STOPPING = (Unauthorized, Throttled)   # what one order meets, all others would
+_Slot = Future[Server | ProviderError | None]
+
+
+class Api:
+    """One project with one token, for one pass. Every method raises ProviderError.
+
+    root: without a slash at its end. plans: kept for an hour, by slug (D19).
+    """
+
+    def __init__(self, rest: Rest[Secret], root: str, project: int, plans: Kept[Plan]) -> None:
+        self.project = project
+        self._rest, self._root, self._plans = rest, root, plans
+
+    def servers(self) -> tuple[Server, ...]:
+        """All servers of the project in the vendor's order, whatever their state, by GET projects/{id}/servers; read
+        whole or not at all (a list that does not add up is Transient)."""
+
+        def page(offset: int) -> tuple[int | None, list[Server]]:
+            params = {"offset": str(offset)} if offset else {}
+            answer = self._get(f"projects/{self.project}/servers", params)
+            return total_of(answer.call, answer.headers.get(TOTAL)), read_list(answer, Server)
+
+        return read_all(f"servers of project {self.project}", page, lambda server: server.id)
+
+    def server(self, number: int) -> Server:
+        """One server by its id; NotFound where it is gone."""
+        return read_one(self._get(f"servers/{number}"), Server)
+
+    def create(self, bodies: Sequence[CreateServer]) -> tuple[Server | ProviderError | None, ...]:
+        """Buy servers, each by one POST that is never repeated; an answer for each, in their order, and nothing raised.
+
+        Four at a time, in the pace of all functions. Once one is refused for its token or for too many calls, or the
+        pace has no turn soon enough, no more are sent: those are None, and one slot before or among them holds the
+        error. Transient: whether it was bought is unknown, also where the answer of a success cannot be read.
+        """
+        slots: list[_Slot | ProviderError] = []
+        orders = _Orders(self._rest, self._root, min(THREADS, len(bodies)))
+        with orders as pool:
+            for body in bodies:
+                line = orders.free()    # first: a turn that was booked is not kept for later
+                if orders.stopped.is_set():
+                    break
+                try:
+                    self._rest.book()
+                except ProviderError as error:
+                    slots.append(error)
+                    break
+                slots.append(pool.submit(orders.give, line, body))
+        results = [slot.result() if isinstance(slot, Future) else slot for slot in slots]
+        throttled = [error.retry_after for error in results if isinstance(error, Throttled) and error is not slots[-1]]
+        if throttled:
+            self._rest.refused(max(throttled))
+        return (*results, *[None] * (len(bodies) - len(results)))
+
+    def delete(self, number: int) -> None:
+        """Give a server back by its id, asked once; NotFound where it is gone. Repeating it does no harm."""
+        self._rest.send(Call("DELETE", f"{self._root}/servers/{number}"))
+
+    def plan(self, slug: str, *, fresh: bool = False) -> Plan | None:
+        """The plan by its slug, None where the vendor has none; at most an hour old, or asked now where its stock
+        counts (fresh)."""
+        if not fresh and slug in (kept := self._plans.get([slug])):
+            return kept[slug]
+        plan = self._asked_plan(slug)
+        self._plans.put({slug: plan}, known=_HOUR, unknown=_UNKNOWN_PLAN)
+        return plan
+
+    def tag(self, number: int, tags: Mapping[str, str]) -> None:
+        """Make these all the tags of a server, by PUT servers/{id}."""
+        self._rest.send(Call("PUT", f"{self._root}/servers/{number}", body=msgspec.json.encode({"tags": dict(tags)})))
+
+    def expect(self, calls: int) -> None:
+        """So many calls will follow soon (budget.py)."""
+        self._rest.expect(calls)
+
+    def _asked_plan(self, slug: str) -> Plan | None:
+        if not slug.strip("."):         # nothing, or a step up in the path: another address altogether
+            return None
+        try:
+            answer = self._get(f"plans/{quote(slug, safe='')}")
+        except NotFound:
+            return None
+        plan = read_one(answer, Plan)
+        if not plan.slug and not plan.id:
+            raise Unknown(f"{answer.call}: the answer is no plan")
+        return plan
+
+    def _get(self, path: str, params: Mapping[str, str] | None = None) -> Answer:
+        return self._rest.send(Call("GET", f"{self._root}/{path}", params=dict(params or {}), safe=True))
+
+
+class _Orders:
+    """Orders in several threads, each over connections of its own, which are let go of at the end."""
+
+    def __init__(self, rest: Rest[Secret], root: str, threads: int) -> None:
+        self._root, self._lines = root, [rest.twin() for _ in range(threads)]
+        self._idle: SimpleQueue[Rest[Secret]] = SimpleQueue()
+        self._pool = ThreadPoolExecutor(max(1, threads), thread_name_prefix="cherryservers")
+        self.stopped = threading.Event()
+
+    def __enter__(self) -> ThreadPoolExecutor:
+        for line in self._lines:
+            self._idle.put(line)
+        return self._pool
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.stopped.set()      # what still waits in the queue is not sent
+        self._pool.shutdown(wait=True)
+        for line in self._lines:
+            line.close()
+
+    def free(self) -> Rest[Secret]:
+        """A line that nothing is sent over; waits until there is one."""
+        return self._idle.get()
+
+    def give(self, line: Rest[Secret], body: CreateServer) -> Server | ProviderError | None:
+        """One POST; None, and nothing sent, once an order has met what all others would meet."""
+        try:
+            return None if self.stopped.is_set() else self._given(line, body)
+        except _STOPPING as error:
+            self.stopped.set()
+            return error
+        except ProviderError as error:
+            return error
+        finally:
+            self._idle.put(line)
+
+    def _given(self, line: Rest[Secret], body: CreateServer) -> Server:
+        call = Call("POST", f"{self._root}/projects/{body.project_id}/servers", body=body.body())
+        answer = line.send(call, booked=True)
+        try:
+            return read_one(answer, Server)
+        except Unknown as error:        # a success that cannot be read: it may have been bought
+            raise Transient(error.message) from None

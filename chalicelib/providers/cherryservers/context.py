@@ -1,0 +1,79 @@
+"""What every call works with: settings, definitions, the vendor's API and the cluster, each had when it is needed.
+
+The project is written in the definitions, and those may stand in a secret, so that not even the API is known before the
+first call. What is wrong with them is an error of that call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.providers.cherryservers.api import Api
+from chalicelib.providers.cherryservers.bootstrap import Tokens
+from chalicelib.providers.cherryservers.definitions import Definition, Definitions
+from chalicelib.providers.cherryservers.gone import Gone
+from chalicelib.providers.cherryservers.joined import Lister
+from chalicelib.providers.cherryservers.members import Roll
+from chalicelib.providers.cherryservers.settings import PROVIDER, Bounds, Settings
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient
+
+
+class Context:
+    """open_api and open_gone: by the project's number. nodes: None where there is no way to the cluster."""
+
+    def __init__(
+        self, settings: Settings, *, read_definitions: Callable[[], Definitions], open_api: Callable[[int], Api],
+        open_gone: Callable[[int], Gone], open_tokens: Callable[[], Tokens], nodes: Lister | None,
+    ) -> None:
+        self.settings, self.nodes = settings, nodes
+        self._read_definitions, self._open_api, self._open_gone = read_definitions, open_api, open_gone
+        self._open_tokens = open_tokens
+
+    @cached_property
+    def definitions(self) -> Definitions:
+        """Raises InvalidRequest for a mistake that stops every pool, Transient where they cannot be read just now."""
+        try:
+            return self._read_definitions()
+        except ProviderError:
+            raise
+        except BadInput as mistake:
+            raise InvalidRequest(str(mistake), code="Definitions") from None
+        except OutscalerError as error:
+            raise Transient(str(error), code="Definitions") from None
+
+    @cached_property
+    def api(self) -> Api:
+        """The vendor's API for the project."""
+        return self._open_api(self.definitions.project)
+
+    @cached_property
+    def gone(self) -> Gone:
+        """What we have deleted there."""
+        return self._open_gone(self.definitions.project)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Where bootstrap tokens come from."""
+        return self._open_tokens()
+
+    def bounds(self, group: str) -> Bounds:
+        """The policy's bounds of a pool; raises InvalidRequest for one that the policy does not name: whatever bears
+        that tag, it is not ours to touch."""
+        for each in self.settings.groups:
+            if each.name == group:
+                return each
+        raise InvalidRequest(f"the policy names no pool {group} of {PROVIDER}")
+
+    def definition(self, group: str) -> Definition:
+        """Raises InvalidRequest, for this pool only."""
+        try:
+            return self.definitions.of(group)
+        except BadInput as mistake:
+            raise InvalidRequest(str(mistake), code="Definition") from None
+
+    def roll(self) -> Roll:
+        """The servers of the project as of now; raises ProviderError."""
+        servers = self.api.servers()
+        return Roll(servers, self.gone.among(each.id for each in servers))

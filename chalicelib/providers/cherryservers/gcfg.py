@@ -1,0 +1,128 @@
+"""Upstream's configuration file as text with places: git-config's grammar as Go's gcfg reads it (§1.3).
+
+Sections and values are told apart here and nothing is understood: which keys there are is sections.py's. Why not
+configparser: it knows neither git's quotes and comments nor sections that come twice, and it lets `%` and `:` mean
+something.
+
+A line is never repeated in an error: a value may be a script with a password in it, and a script that was pasted
+unencoded turns up line by line as what looks like keys.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+
+_HEADER = re.compile(r'\[[ \t]*([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:"((?:[^"\\]|\\.)*)")?[ \t]*\][ \t]*(?:[;#].*)?\Z')
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9_.-]*)[ \t]*(=|[;#]|\Z)")
+_SUB_ESCAPE = re.compile(r"\\(.)")
+_ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
+_BLANKS = " \t"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One `key = value`. key: in small letters; value None: the key stands there without `=`."""
+
+    key: str
+    value: str | None
+    line: int
+
+
+class Section(msgspec.Struct, frozen=True):
+    """One header and what follows it. name: in small letters; sub None: without a sub-section."""
+
+    name: str
+    sub: str | None
+    line: int
+    entries: tuple[Entry, ...]
+
+
+def parse(text: str, place: str) -> tuple[Section, ...]:
+    """The file's sections in their order, equal ones not merged. Raises BadInput naming `place` and the line."""
+    lines = _Lines(text.removeprefix("\ufeff"), place)
+    found: list[tuple[Section, list[Entry]]] = []
+    while (line := lines.next()) is not None:
+        written, number = line.lstrip(_BLANKS), lines.number
+        if not written or written[0] in ";#":
+            continue
+        if written[0] == "[":
+            found.append((_header(written, number, lines), []))
+        elif not found:
+            raise lines.bad(number, "stands before the first section", 'begin with [Global] or [nodegroupdef "name"]')
+        else:
+            found[-1][1].append(_entry(written, number, lines))
+    return tuple(msgspec.structs.replace(section, entries=tuple(entries)) for section, entries in found)
+
+
+class _Lines:
+    """The lines one by one, so that a value can take further ones."""
+
+    def __init__(self, text: str, place: str) -> None:
+        self._lines, self._place, self.number = text.split("\n"), place, 0
+
+    def next(self) -> str | None:
+        """The next line without its end; None where there is none."""
+        if self.number == len(self._lines):
+            return None
+        self.number += 1
+        line = self._lines[self.number - 1].replace("\r", "")
+        if "\0" in line:
+            raise self.bad(self.number, "has a zero byte in it", "save the file as plain text")
+        return line
+
+    def bad(self, number: int, problem: str, remedy: str) -> BadInput:
+        """The error for a line."""
+        return BadInput(f"{self._place}: line {number}", problem, remedy)
+
+
+def _header(line: str, number: int, lines: _Lines) -> Section:
+    match = _HEADER.match(line)
+    if match is None or match[2] == "" or any(each not in '\\"' for each in _SUB_ESCAPE.findall(match[2] or "")):
+        raise lines.bad(number, "is not a section's header",
+                        'write [Global] or [nodegroupdef "name"] on a line of its own')
+    sub = None if match[2] is None else _SUB_ESCAPE.sub(r"\1", match[2])
+    return Section(match[1].lower(), sub, number, ())
+
+
+def _entry(line: str, number: int, lines: _Lines) -> Entry:
+    match = _KEY.match(line)
+    if match is None:
+        raise lines.bad(number, "is neither a section's header nor key=value",
+                        "write a value on one line, such as base64 without breaks")
+    value = _value(line[match.end():], number, lines) if match[2] == "=" else None
+    return Entry(match[1].lower(), value, number)
+
+
+def _value(rest: str, number: int, lines: _Lines) -> str:
+    """What stands after the `=`: quotes taken off, escapes replaced, a comment and blanks around it left out; goes on
+    in the next line after a backslash at the end."""
+    kept: list[str] = []
+    end, quoted, at = 0, False, 0                       # end: behind the last thing that is not an outer blank
+    rest = rest.lstrip(_BLANKS)
+    while True:
+        if at == len(rest):
+            if quoted:
+                raise lines.bad(number, "has a quote that is not closed", 'close it with ", or write \\" for one')
+            return "".join(kept[:end])
+        letter = rest[at]
+        at += 1
+        if letter == '"':
+            quoted = not quoted
+            end = len(kept)
+        elif letter == "\\":
+            if at == len(rest) and not quoted:
+                rest, at = lines.next() or "", 0
+                continue
+            escape = rest[at:at + 1]
+            if escape not in _ESCAPES:
+                raise lines.bad(number, "has a backslash that means nothing", "write \\\\ for a backslash")
+            kept.append(_ESCAPES[escape])
+            at, end = at + 1, len(kept)
+        elif not quoted and letter in ";#":
+            at = len(rest)
+        else:
+            kept.append(letter)
+            end = len(kept) if quoted or letter not in _BLANKS else end

@@ -1,0 +1,48 @@
+"""Hostnames of new machines, which are also the names of their nodes (§1.4, §10).
+
+The eight letters are drawn from a seed and not by chance: whoever knows the operation knows the names of the machines
+it asked for, and finds them again after a crash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from chalicelib.model.errors import BadInput
+from chalicelib.providers.cherryservers.definition import Definition
+from chalicelib.providers.cherryservers.gotemplate import parse
+
+DEFAULT_PATTERN = "k8s-{{.ClusterName}}-{{.NodeGroup}}-{{.RandString8}}"
+
+_LETTERS = "acdefghijklmnopqrstuvwxyz"      # upstream's, which has no b
+_COUNT = 8
+_RANDOM = "RandString8"
+_FIELDS = ("ClusterName", "NodeGroup", _RANDOM)
+_LONGEST = 63
+_LABEL = r"[a-z0-9]([a-z0-9-]*[a-z0-9])?"
+_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*\Z", re.ASCII)
+
+
+def letters_for(seed: str) -> str:
+    """Eight letters, always the same for the same seed."""
+    number = int.from_bytes(hashlib.sha256(seed.encode()).digest())
+    found = []
+    for _ in range(_COUNT):
+        number, rest = divmod(number, len(_LETTERS))
+        found.append(_LETTERS[rest])
+    return "".join(found)
+
+
+def hostname(definition: Definition, letters: str) -> str:
+    """The pattern with everything filled in. Raises BadInput for a pattern that makes no name of a node."""
+    values = {"ClusterName": definition.cluster_name, "NodeGroup": definition.pool, _RANDOM: letters}
+    place = f"pool {definition.pool}: hostname-pattern"
+    pattern = parse(definition.hostname_pattern.encode(), _FIELDS, place)
+    if _RANDOM not in pattern.fields:
+        raise BadInput(place, "gives all machines one name", f"put {{{{.{_RANDOM}}}}} into it")
+    name = pattern.fill(values).decode("utf-8", "replace")
+    if len(name) > _LONGEST or not _NAME.match(name):
+        raise BadInput(place, f"gives {name[:100]!r}, which cannot be the name of a node",
+                       f"make a name of small letters, digits and inner dashes of it, at most {_LONGEST} in all")
+    return name

@@ -1,0 +1,235 @@
+"""`providers.cherryservers` of the policy, checked. All mistakes are reported at once, each with its place.
+
+Upstream takes these from flags, a file and environment variables; a function that serves many clusters has none of
+them, so they are settings of one cluster's policy (cherryservers.md §1.1, §1.2). Secrets are named here and never
+stand here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+
+import msgspec
+
+from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.model.quantity import format_duration, parse_duration
+from chalicelib.providers.setting_texts import RESERVE, address, calls_per_second, flag, node_spec, read_all, reserve
+
+PROVIDER = "cherryservers"
+PLACE = "providers.cherryservers"
+CALLS_PER_SECOND = 4.0
+ROOT = "https://api.cherryservers.com/v1"
+CONTROLLER_LABELS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+PROVISION_TIMES = (60.0, 86400.0)       # seconds: the shortest and the longest patience with a new machine
+LIFETIME, SHORTEST_LIFETIME, LONGEST_LIFETIME = 7200.0, 600.0, 30 * 86400.0       # seconds; half is left to a machine
+DEFAULT = "default"
+
+_POOL = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9._-]*[a-zA-Z0-9])?\Z", re.ASCII)
+_LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
+_LARGEST_ID = 2**31 - 1
+_LONGEST_NAME = 63
+_SPEC_FORM = "0:10:pool1"
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """One pool that is ours: its name, what we may do with its size, and how much it is preferred."""
+
+    name: str
+    min: int
+    max: int
+    priority: int = 0
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where the pools' definitions stand; exactly one is not empty. text: gcfg; secret: the name of a secret with gcfg;
+    mapping: nodeGroupDefs as JSON."""
+
+    text: str = ""
+    secret: str = ""
+    mapping: str = ""
+
+
+class Bootstrap(msgspec.Struct, frozen=True):
+    """Where bootstrap tokens come from. secret: a secret's name; create: we make them, valid for lifetime seconds."""
+
+    secret: str = ""
+    create: bool = False
+    lifetime: float = LIFETIME
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """root: of the vendor's API, without a slash at the end. reserve: what a template keeps back from its capacity.
+    project_id: 0 where only the definitions name it. provision_time: seconds that a machine may take to become a node;
+    None where the cluster's option holds."""
+
+    credentials_secret: str
+    groups: tuple[Bounds, ...]
+    definitions: Source
+    cluster_name: str = ""
+    project_id: int = 0
+    root: str = ROOT
+    controller_labels: tuple[str, ...] = CONTROLLER_LABELS
+    bootstrap: Bootstrap = Bootstrap()
+    reserve: dict[str, int] = {}
+    calls_per_second: float = CALLS_PER_SECOND
+    provision_time: float | None = None
+
+
+def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = ()) -> Settings:
+    """The policy's text values and its group entries as Settings; raises BadInput, or BadInputs for several mistakes.
+
+    Keys: credentialsSecret; clusterName; projectId; nodes (upstream's `--nodes=min:max:pool`, a line each); one of
+    cloudConfig, cloudConfigSecret and nodeGroupDefs; endpoint; controllerNodeLabel; bootstrapTokenSecret, or
+    createBootstrapTokens and bootstrapTokenLifetime; maxNodeProvisionTime; callsPerSecond; reservedCpu, reservedMemory,
+    reservedEphemeralStorage. Pools come from `nodes` and from the policy's nodeGroups, each from one of the two.
+    """
+    readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
+    return msgspec.convert(read_all(settings, readers, KNOWN, PLACE), Settings)
+
+
+def parse_spec(text: str, place: str) -> Bounds:
+    """`min:max:pool` (§1.2): split at the first two colons, whole numbers, 0 <= min <= max. Raises BadInput."""
+    least, most, pool = node_spec(text, place, _SPEC_FORM)
+    return Bounds(pool_name(pool, place), least, most)
+
+
+def pool_name(name: str, place: str) -> str:
+    """The name of a pool becomes a label's value (§1.2). Raises BadInput."""
+    if len(name) > _LONGEST_NAME or not _POOL.match(name):
+        raise BadInput(place, f"{name[:80]!r} cannot name a pool",
+                       f"write letters, digits, dots, dashes and underscores, at most {_LONGEST_NAME}, with a letter "
+                       "or a digit at both ends")
+    return name
+
+
+def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
+    mistakes: list[BadInput] = []
+    found: dict[str, Bounds] = {}
+    place = f"{PLACE}.nodes"
+    lines = [line.strip() for line in nodes.splitlines()]
+    readers: list[tuple[str, Callable[[], Bounds]]] = [
+        *((place, partial(parse_spec, line, place)) for line in lines if line),
+        *((f"nodeGroups: {each.id}", partial(_of_entry, each)) for each in groups if each.provider == PROVIDER),
+    ]
+    for place, read in readers:
+        try:
+            bounds = read()
+            if bounds.name in found:
+                raise BadInput(place, f"{bounds.name} is given twice", "name each pool once")
+            found[bounds.name] = bounds
+        except BadInput as mistake:
+            mistakes.append(mistake)
+    if mistakes:
+        raise mistakes[0] if len(mistakes) == 1 else BadInputs(tuple(mistakes))
+    if not found:
+        raise BadInput(f"{PLACE}.nodes", "no pool is named, and none is discovered",
+                       f"name them here like {_SPEC_FORM}, or under nodeGroups")
+    return tuple(found.values())
+
+
+def _of_entry(entry: GroupPolicy) -> Bounds:
+    place = f"nodeGroups: {entry.id}"
+    if entry.max is None:
+        raise BadInput(place, "has no max", f"add max: the provider {PROVIDER} has no default for it")
+    least = entry.min or 0
+    if entry.max < least:
+        raise BadInput(place, f"max {entry.max} is below min {least}", f"write {least} or more, or lower min")
+    return Bounds(pool_name(entry.id, place), least, entry.max, entry.priority)
+
+
+def _credentials(settings: Mapping[str, str]) -> str:
+    if not (name := settings.get("credentialsSecret", "").strip()):
+        raise BadInput(f"{PLACE}.credentialsSecret", "is missing", "name the secret that holds the API token")
+    return name
+
+
+def _project(settings: Mapping[str, str]) -> int:
+    text = settings.get("projectId", "").strip()
+    if text and (not re.fullmatch(r"[1-9][0-9]{0,9}", text, re.ASCII) or int(text) > _LARGEST_ID):
+        raise BadInput(f"{PLACE}.projectId", f"{text!r} is not a project's number", "write it like 10001")
+    return int(text or 0)
+
+
+def _cluster_name(settings: Mapping[str, str]) -> str:
+    return cluster_name(settings.get("clusterName", "").strip(), f"{PLACE}.clusterName")
+
+
+def cluster_name(name: str, place: str) -> str:
+    """A cluster's name, a tag's value at the vendor; may be empty. Raises BadInput."""
+    if len(name) > _LONGEST_NAME or not name.isprintable() or re.search(r"\s", name):
+        raise BadInput(place, f"{name[:80]!r} cannot name a cluster",
+                       f"write one word of at most {_LONGEST_NAME} letters")
+    return name
+
+
+def _source(settings: Mapping[str, str]) -> Source:
+    given = {field: settings[key] for key, field in _SOURCES.items() if settings.get(key, "").strip()}
+    if len(given) != 1:
+        raise BadInput(f"{PLACE}.cloudConfig", "stands beside another one" if given else "is missing",
+                       f"give exactly one of {', '.join(_SOURCES)}")
+    return Source(**given)
+
+
+def _root(settings: Mapping[str, str]) -> str:
+    return address(PLACE, "endpoint", settings.get("endpoint") or ROOT, ROOT, path=True)
+
+
+def _controllers(settings: Mapping[str, str]) -> tuple[str, ...]:
+    label = settings.get("controllerNodeLabel", "").strip()
+    if label and not _LABEL_KEY.match(label):
+        raise BadInput(f"{PLACE}.controllerNodeLabel", f"{label[:80]!r} is not a label's key",
+                       f"write it like {CONTROLLER_LABELS[0]}")
+    return (label,) if label else CONTROLLER_LABELS
+
+
+def _bootstrap(settings: Mapping[str, str]) -> Bootstrap:
+    secret = settings.get("bootstrapTokenSecret", "").strip()
+    create = flag(PLACE, "createBootstrapTokens", default=False)(settings)
+    if secret and create:
+        raise BadInput(f"{PLACE}.createBootstrapTokens", "stands beside bootstrapTokenSecret", "keep one of the two")
+    text = settings.get("bootstrapTokenLifetime", "").strip()
+    return Bootstrap(secret, create, lifetime(text) if text else LIFETIME)
+
+
+def lifetime(text: str) -> float:
+    """bootstrapTokenLifetime in seconds. Raises BadInput."""
+    return _seconds("bootstrapTokenLifetime", text, SHORTEST_LIFETIME, LONGEST_LIFETIME)
+
+
+def _provision_time(settings: Mapping[str, str]) -> float | None:
+    text = settings.get("maxNodeProvisionTime", "").strip()
+    return _seconds("maxNodeProvisionTime", text, *PROVISION_TIMES) if text else None
+
+
+def _seconds(key: str, text: str, least: float, most: float) -> float:
+    """A duration within bounds. Raises BadInput."""
+    try:
+        seconds = parse_duration(text)
+    except BadInput as mistake:
+        raise BadInput(f"{PLACE}.{key}", mistake.problem, mistake.remedy) from None
+    if not least <= seconds <= most:
+        raise BadInput(f"{PLACE}.{key}", f"{text!r} is out of range",
+                       f"write a duration from {format_duration(least)} to {format_duration(most)}, such as 1h")
+    return seconds
+
+
+_SOURCES = {"cloudConfig": "text", "cloudConfigSecret": "secret", "nodeGroupDefs": "mapping"}
+_READERS: dict[str, Callable[[Mapping[str, str]], object]] = {
+    "credentials_secret": _credentials,
+    "cluster_name": _cluster_name,
+    "project_id": _project,
+    "definitions": _source,
+    "root": _root,
+    "controller_labels": _controllers,
+    "bootstrap": _bootstrap,
+    "provision_time": _provision_time,
+    "reserve": reserve(PLACE),
+    "calls_per_second": calls_per_second(PLACE, CALLS_PER_SECOND),
+}
+KNOWN = frozenset({
+    "credentialsSecret", "clusterName", "projectId", "nodes", "endpoint", "controllerNodeLabel", "bootstrapTokenSecret",
+    "createBootstrapTokens", "bootstrapTokenLifetime", "maxNodeProvisionTime", "callsPerSecond", *_SOURCES, *RESERVE,
+})

@@ -1,0 +1,118 @@
+"""Which servers an operation removes, and whether they are the pool's: every one of them, before anything is deleted.
+
+    the target names           it means
+    a handle, or a provider id the server of that number
+    a name only                the one server of the project that bears it
+    neither, or another cloud  nothing: the whole removal is refused (D14, D15)
+
+A server that is not listed is asked for by its number: it is gone, or it is somebody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from chalicelib.model.operation import Operation, Target
+from chalicelib.providers.cherryservers.context import Context
+from chalicelib.providers.cherryservers.definition import Definition
+from chalicelib.providers.cherryservers.members import Roll, belongs
+from chalicelib.providers.cherryservers.naming import alike, id_of
+from chalicelib.providers.cherryservers.states import is_leaving
+from chalicelib.providers.cherryservers.wire import Server
+from chalicelib.providers.errors import InvalidRequest, NotFound, Unauthorized
+
+NAMES = "names"
+
+
+class Targets(msgspec.Struct, frozen=True):
+    """ids: the servers, each once. by_name: node -> id, of those that only a name has led to;
+    is_new: one of these was not known to an earlier call."""
+
+    ids: tuple[int, ...]
+    by_name: dict[str, int] = {}
+    is_new: bool = False
+
+
+def resolve(operation: Operation, roll: Roll, definition: Definition) -> Targets:
+    """The servers that the targets mean; raises InvalidRequest for one that means none, or may mean two. What a name
+    meant in an earlier call it still means: the server may be gone by now."""
+    before = _earlier(operation)
+    ids: dict[int, None] = {}
+    by_name: dict[str, int] = {}
+    for target in operation.targets:
+        number = id_of(target)
+        if number is None:
+            number = before[target.node] if target.node in before else _named(target, roll, definition)
+            by_name[target.node] = number
+        ids[number] = None
+    return Targets(tuple(ids), by_name, is_new=not by_name.keys() <= before.keys())
+
+
+def remembered(targets: Targets) -> dict[str, str]:
+    """As data of the operation."""
+    return {NAMES: msgspec.json.encode(targets.by_name).decode()} if targets.by_name else {}
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """living: the targets that are there and not leaving. absent: those that turned out to be gone. whole: all of them
+    were looked at."""
+
+    living: dict[int, Server]
+    absent: tuple[int, ...]
+    whole: bool
+
+
+def look(context: Context, operation: Operation, targets: Targets, roll: Roll, definition: Definition,
+         gone: frozenset[int] = frozenset(), most: int = 1000) -> Looked:
+    """Which targets live. gone: known to be gone; most: servers that may be asked for one by one. Raises InvalidRequest
+    if one of them is not a member of the pool, whoever's it is, and ProviderError."""
+    gone |= context.gone.among(targets.ids)
+    listed = {number: roll.by_id[number] for number in targets.ids if number in roll.by_id and number not in gone}
+    living = {number: server for number, server in listed.items() if roll.lives(number)}
+    _check(operation, living, definition)
+    unlisted = [number for number in targets.ids if number not in roll.by_id and number not in gone]
+    asked = {number: _unlisted(context, operation, number) for number in unlisted[:most]}
+    more = {number: server for number, server in asked.items() if server is not None}
+    _check(operation, more, definition)
+    absent = tuple(number for number in asked if number not in more)
+    return Looked({**living, **more}, absent, len(unlisted) <= most)
+
+
+def _check(operation: Operation, servers: Mapping[int, Server], definition: Definition) -> None:
+    for number, server in servers.items():
+        if not belongs(server, definition):
+            raise InvalidRequest(f"server {number} ({server.hostname}) does not belong to {operation.group}")
+
+
+def _named(target: Target, roll: Roll, definition: Definition) -> int:
+    name = target.node or target.instance
+    if target.instance or target.handle:
+        raise InvalidRequest(f"{name}: {target.instance or target.handle} names no server of this provider")
+    bearing = [each for each in roll.by_id.values() if alike(each.hostname, name) and not roll.leaves(each)]
+    if len(bearing) != 1:
+        what = f"servers {', '.join(str(each.id) for each in bearing)} bear" if bearing else "no server bears"
+        raise InvalidRequest(f"{name or 'a target without a name'}: {what} that name")
+    if not belongs(bearing[0], definition):
+        raise InvalidRequest(f"server {bearing[0].id} ({name}) does not belong to {definition.pool}")
+    return bearing[0].id
+
+
+def _unlisted(context: Context, operation: Operation, number: int) -> Server | None:
+    """A server that the project does not list; None where it is gone. The list came through with this token, so that a
+    refusal is about this server."""
+    try:
+        server = context.api.server(number)
+    except NotFound:
+        return None
+    except Unauthorized as error:
+        raise InvalidRequest(f"server {number} does not belong to {operation.group}: {error.message}") from None
+    return None if is_leaving(server) else server
+
+
+def _earlier(operation: Operation) -> Mapping[str, int]:
+    try:
+        return msgspec.json.decode(operation.data.get(NAMES) or "{}", type=dict[str, int])
+    except (msgspec.MsgspecError, UnicodeError):
+        return {}

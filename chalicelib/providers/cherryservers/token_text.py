@@ -1,0 +1,41 @@
+"""What a secret with an API token may look like: the bare token, or JSON with one of the vendor's names (§1.1, §10)."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import Secret
+
+# A field's letters, without dashes, underscores and case. The vendor's tools differ: cherryctl and upstream read
+# CHERRY_AUTH_TOKEN, cherrygo reads CHERRY_API_KEY, upstream's Kubernetes Secret has `authtoken`.
+_FIELDS = frozenset({"authtoken", "cherryauthtoken", "cherryapikey", "token"})
+_FORM = 'write the token alone, or {"authToken": "…"}'
+_LONGEST = 4096
+
+
+def parse_token(text: str, place: str) -> Secret:
+    """The token. Raises BadInput for what cannot stand in a header; no error shows any of it. A newline at the end,
+    which editors and `base64` leave there, is taken off."""
+    token = (_of_json(text, place) if text.lstrip().startswith(("{", "[", '"')) else text).strip()
+    if not token:
+        raise BadInput(place, "holds no API token", _FORM)
+    if re.search(r"[^\x21-\x7e]", token) or len(token) > _LONGEST:
+        raise BadInput(place, "holds an API token with blanks or other than plain characters", _FORM)
+    return Secret(token)
+
+
+def _of_json(text: str, place: str) -> str:
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, str | None])
+    except msgspec.ValidationError:
+        raise BadInput(place, "is no map of texts", _FORM) from None
+    except msgspec.DecodeError:
+        raise BadInput(place, "is not complete JSON", _FORM) from None
+    found = {value.strip() for name, value in fields.items()
+             if value and name.replace("-", "").replace("_", "").lower() in _FIELDS}
+    if len(found) > 1:
+        raise BadInput(place, "holds two different API tokens", "keep one of them")
+    return found.pop() if found else ""

@@ -1,0 +1,162 @@
+"""What hangs on a server besides what we act on: addresses, routing, disks, keys (cherryservers.md §3.1).
+
+Nothing is decided by these; they are here so that whoever reads a server reads all of what the vendor documents. Keys
+that are not listed are passed over.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RegionBGP(msgspec.Struct, frozen=True):
+    """The routers of a region."""
+
+    hosts: tuple[str, ...] = ()
+    asn: int = 0
+
+
+class Region(msgspec.Struct, frozen=True):
+    """Where servers stand. slug is what requests name it by; old and new slugs are alike to us (§13)."""
+
+    id: int = 0
+    slug: str = ""
+    name: str = ""
+    region_iso_2: str = ""
+    bgp: RegionBGP = RegionBGP()
+    href: str = ""
+    location: str = ""
+
+
+class Pricing(msgspec.Struct, frozen=True):
+    """One price. unit: `Hourly`, `Spot hourly`, `Monthly` … ; taxed: whether value added tax is in it."""
+
+    price: float = 0.0
+    taxed: bool = False
+    currency: str = ""
+    unit: str = ""
+    id: int = 0
+    unit_price: float = 0.0
+
+
+class ProjectBGP(msgspec.Struct, frozen=True):
+    """Routing of a project."""
+
+    enabled: bool = False
+    local_asn: int = 0
+
+
+class Project(msgspec.Struct, frozen=True):
+    """What servers belong to and who pays for them."""
+
+    id: int = 0
+    name: str = ""
+    bgp: ProjectBGP = ProjectBGP()
+    href: str = ""
+
+
+class BGPRoute(msgspec.Struct, frozen=True):
+    """A route that a server announces."""
+
+    subnet: str = ""
+    active: bool = False
+    router: str = ""
+    age: str = ""
+    updated: str = ""
+
+
+class ServerBGP(msgspec.Struct, frozen=True):
+    """Routing of a server."""
+
+    enabled: bool = False
+    available: bool = False
+    status: str = ""
+    routers: int = 0
+    connected: int = 0
+    limit: int = 0
+    active: int = 0
+    routes: tuple[BGPRoute, ...] = ()
+    updated: str = ""
+
+
+class RoutedTo(msgspec.Struct, frozen=True):
+    """The address that an address is routed to."""
+
+    id: str = ""
+    address: str = ""
+    address_family: int = 0
+    cidr: str = ""
+    gateway: str = ""
+    type: str = ""
+    region: Region = Region()
+
+
+class AssignedTo(msgspec.Struct, frozen=True):
+    """The server that an address belongs to."""
+
+    id: int = 0
+    name: str = ""
+    href: str = ""
+    hostname: str = ""
+    image: str = ""
+    region: Region = Region()
+    state: str = ""
+    pricing: Pricing = Pricing()
+
+
+class IPAddress(msgspec.Struct, frozen=True):
+    """An address; type `primary-ip`, `private-ip` …"""
+
+    id: str = ""
+    address: str = ""
+    address_family: int = 0
+    cidr: str = ""
+    gateway: str = ""
+    type: str = ""
+    region: Region = Region()
+    routed_to: RoutedTo = RoutedTo()
+    assigned_to: AssignedTo = AssignedTo()
+    targeted_to: AssignedTo = AssignedTo()
+    project: Project = Project()
+    ptr_record: str = ""
+    a_record: str = ""
+    tags: dict[str, str] = {}
+    href: str = ""
+
+
+class AttachedTo(msgspec.Struct, frozen=True):
+    """The server that a disk is attached to."""
+
+    href: str = ""
+    id: int = 0
+    hostname: str = ""
+
+
+class BlockStorage(msgspec.Struct, frozen=True):
+    """A disk of the network."""
+
+    id: int = 0
+    name: str = ""
+    href: str = ""
+    size: int = 0
+    allow_edit_size: bool = False
+    unit: str = ""
+    description: str = ""
+    attached_to: AttachedTo = AttachedTo()
+    vlan_id: str = ""
+    vlan_ip: str = ""
+    initiator: str = ""
+    discovery_ip: str = ""
+    region: Region = Region()
+
+
+class SSHKey(msgspec.Struct, frozen=True):
+    """A key that may log in; `key` is its public half."""
+
+    id: int = 0
+    label: str = ""
+    key: str = ""
+    fingerprint: str = ""
+    updated: str = ""
+    created: str = ""
+    href: str = ""

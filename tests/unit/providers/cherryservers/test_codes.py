@@ -1,0 +1,109 @@
+"""The vendor's sentences as errors (cherryservers.md §3, §4; D8), and the secret with the token."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.providers.cherryservers.codes import error_for
+from chalicelib.providers.cherryservers.token_text import parse_token
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    OutOfStock,
+    ProviderError,
+    QuotaExceeded,
+    Throttled,
+    Transient,
+    Unauthorized,
+    Unknown,
+)
+from chalicelib.providers.http import Answer
+
+ORDER, READ, GIVE_BACK = "POST api.example/v1/projects/1/servers", "GET api.example/v1/plans/x", "DELETE api.example/v1"
+
+
+def error(status: int, body: Any, call: str = ORDER) -> ProviderError:
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return error_for(Answer(call, status, {}, text))
+
+
+@pytest.mark.parametrize(("status", "text", "cls"), [
+    (400, "Plan e5_1620v4 is out of stock", OutOfStock), (400, "Bad region", OutOfStock),
+    (404, "No such plan", OutOfStock),
+    (400, "Not enough STOCK", OutOfStock), (400, "Explanation missing", InvalidRequest),
+    (400, "hostname is taken", InvalidRequest), (404, "Project not found", NotFound),
+    (402, "Payment required", QuotaExceeded), (400, "You do not have enough credit", QuotaExceeded),
+    (400, "Server limit reached for this plan", QuotaExceeded), (404, "Quota of the project", QuotaExceeded),
+    (409, "credits exhausted", QuotaExceeded), (409, "Busy", Conflict), (401, "Bad plan", Unauthorized),
+    (403, "No credit", Unauthorized), (429, "rate limit of the plan", Throttled), (500, "stock service", Transient),
+    (503, "", Transient), (418, "teapot", Unknown),
+])
+def test_an_order_is_refused_by_status_and_words(status: int, text: str, cls: type[ProviderError]) -> None:
+    found = error(status, {"code": status, "message": text})
+    assert type(found) is cls
+    assert found.code == str(status)
+
+
+@pytest.mark.parametrize("call", [READ, GIVE_BACK])
+@pytest.mark.parametrize(("status", "cls"), [(404, NotFound), (400, InvalidRequest), (402, QuotaExceeded)])
+def test_words_decide_about_orders_alone(call: str, status: int, cls: type[ProviderError]) -> None:
+    assert type(error(status, {"message": "no such plan in this region, credit limit, out of stock"}, call)) is cls
+
+
+@pytest.mark.parametrize("body", [
+    {"code": 400, "message": "Bad hostname"}, {"errors": ["Bad hostname"]}, {"error": "Bad hostname"},
+    {"message": "", "errors": [], "error": "Bad hostname"}, {"message": None, "error": "Bad hostname"},
+    {"message": {"a": 1}, "errors": ["Bad hostname"]}, b"Bad hostname", b"  Bad\n hostname ",
+    {"code": "E400", "message": "Bad hostname"},
+], ids=str)
+def test_CHERRY_D8_the_vendors_words_are_kept_in_every_form(body: object) -> None:
+    assert str(error(400, body)) == f"{ORDER}: 400 Bad hostname"
+
+
+def test_CHERRY_D8_several_errors_are_told_together() -> None:
+    assert str(error(400, {"errors": ["one", 2, "three"]})) == f"{ORDER}: 400 one; three"
+    assert str(error(400, {"wibble": 1})) == f'{ORDER}: 400 {{"wibble": 1}}'
+
+
+@pytest.mark.parametrize("body", [b"", b"<html><body>502 Bad Gateway</body></html>", b" \n<!DOCTYPE html>"], ids=str)
+def test_a_page_is_not_repeated(body: bytes) -> None:
+    assert str(error(502, body)) == f"{ORDER}: 502"
+
+
+def test_bytes_that_are_no_text_do_no_harm() -> None:
+    assert str(error(400, b"\xff\xfe{")).startswith(f"{ORDER}: 400 ")
+
+
+@pytest.mark.parametrize("echoed", ["IyEvYmluL2Jhc2gK" * 8, "IyEvYmluL2Jhc2gK\\/" * 8, "nf8atf.kwfs1t15pjmhk7n4"])
+def test_CHERRY_D10_what_was_sent_with_an_order_does_not_come_back_in_its_error(echoed: str) -> None:
+    for body in ({"message": f"user_data {echoed} is bad"}, f"user_data {echoed} is bad".encode()):
+        text = str(error(400, body))
+        assert echoed[:12] not in text
+        assert "user_data" in text
+        assert "is bad" in text
+
+
+@pytest.mark.parametrize("text", [
+    "EXAMPLE-token", "  EXAMPLE-token\n", '{"authToken": "EXAMPLE-token"}', '{"authtoken": "EXAMPLE-token\\n"}',
+    '{"CHERRY_AUTH_TOKEN": "EXAMPLE-token"}', '{"auth-token": "EXAMPLE-token", "note": null}',
+    '{"CHERRY_API_KEY": "EXAMPLE-token", "authtoken": "EXAMPLE-token"}',
+])
+def test_a_token_is_read_in_every_form(text: str) -> None:
+    assert parse_token(text, "secret a").reveal() == "EXAMPLE-token"
+
+
+@pytest.mark.parametrize("text", [
+    "", "  \n", "{}", '{"authToken": ""}', '{"authToken": 5}', '{"authToken": "hidden"', '["hidden"]', '"hidden"',
+    "Bearer hidden", "hidden\nhidden", "hid\u00e4den", "hidden\x00", '{"password": "hidden"}', "hidden" * 1000,
+    '{"authToken": "hidden", "authtoken": "hidden2"}',
+])
+def test_a_token_that_cannot_be_sent_is_refused_without_being_shown(text: str) -> None:
+    with pytest.raises(BadInput) as told:
+        parse_token(text, "secret a")
+    assert str(told.value).startswith("secret a: ")
+    assert "hid" not in str(told.value)

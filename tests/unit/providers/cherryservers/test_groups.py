@@ -1,0 +1,279 @@
+"""What a pass sees of pools that exist only as tags (cherryservers.md §2, §4, §6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.group import Instance, InstanceState, NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done
+from chalicelib.providers.base import Observation
+from chalicelib.providers.cherryservers.wire import Plan
+from chalicelib.providers.errors import InvalidRequest, Throttled, Transient, Unauthorized
+from tests.unit.providers.cherryservers.fake_api import (
+    CLUSTER,
+    CONFIG,
+    POOL,
+    FakeCloud,
+    drive,
+    node,
+    operation,
+    provider,
+    remove,
+)
+
+CREATING, RUNNING, DELETING = InstanceState.CREATING, InstanceState.RUNNING, InstanceState.DELETING
+MASTER = "node-role.kubernetes.io/master"
+
+
+def seen(cloud: FakeCloud, *nodes: Node) -> Observation:
+    return provider(cloud).observe(nodes)
+
+
+def pool(cloud: FakeCloud, *nodes: Node) -> NodeGroup:
+    return {each.id: each for each in seen(cloud, *nodes).groups}[POOL]
+
+
+def by_handle(group: NodeGroup) -> dict[str, Instance]:
+    return {each.handle: each for each in group.instances}
+
+
+def test_CHERRY_D7_a_quiet_pass_is_one_list_and_one_plan() -> None:
+    cloud = FakeCloud()
+    cloud.add(3)
+    cloud.add(2, "pool2")
+    observation = seen(cloud)
+    assert cloud.calls == ["servers", "plan e5_1620v4"]
+    assert [(each.id, each.target, each.min, each.max) for each in observation.groups] == [
+        ("pool3", 3, 0, 10), ("pool2", 2, 0, 10)]
+    assert observation.gaps == ()
+
+
+def test_CHERRY_D6_nodes_without_labels_and_provider_ids_cost_no_call() -> None:
+    cloud = FakeCloud()
+    numbers = cloud.add(5)
+    nodes = [node(cloud.all[number].hostname, "") for number in numbers]
+    group = pool(cloud, *nodes)
+    assert cloud.calls == ["servers", "plan e5_1620v4"]
+    assert [each.node for each in group.instances] == [each.name for each in nodes]
+
+
+def test_CHERRY_D11_the_size_is_counted_anew_in_every_pass() -> None:
+    cloud = FakeCloud()
+    first, _ = cloud.add(2)
+    assert pool(cloud).target == 2
+    del cloud.all[first]
+    assert pool(cloud).target == 1
+    cloud.add(3)
+    assert pool(cloud).target == 4
+
+
+def test_CHERRY_13_CHERRY_D12_a_terminating_server_is_deleting_and_does_not_count() -> None:
+    cloud = FakeCloud()
+    living, = cloud.add(1)
+    leaving, = cloud.add(1, state="terminating", status="deployed")
+    group = pool(cloud)
+    assert group.target == 1
+    assert {each.handle: each.state for each in group.instances} == {str(living): RUNNING, str(leaving): DELETING}
+
+
+def test_CHERRY_13_CHERRY_D25_a_failed_deployment_is_told_at_once() -> None:
+    cloud = FakeCloud()
+    failed, = cloud.add(1, state="active", status="failed deployment")
+    group = pool(cloud)
+    instance = by_handle(group)[str(failed)]
+    assert group.target == 1
+    assert instance.state is CREATING
+    assert instance.error is not None
+    assert (instance.error.cls, instance.error.code) == ("Unknown", "failed deployment")
+
+
+@pytest.mark.parametrize(("state", "status", "expected"), [
+    ("pending", "", CREATING), ("provisioning", "deploying", CREATING), ("active", "deploying", CREATING),
+    ("active", "deployed", RUNNING), ("active", "allocated", RUNNING), ("active", "", RUNNING),
+    ("inactive", "deployed", RUNNING), ("active", "rescue mode", RUNNING), ("terminating", "", DELETING),
+    ("terminating", "failed deployment", DELETING), ("Active", "Deployed", RUNNING),
+])
+def test_CHERRY_D25_states_of_the_contract(state: str, status: str, expected: InstanceState) -> None:
+    cloud = FakeCloud()
+    cloud.add(1, state=state, status=status)
+    observation = seen(cloud)
+    assert [each.state for each in observation.groups[0].instances] == [expected]
+    assert observation.gaps == ()
+
+
+def test_CHERRY_D25_an_unheard_state_runs_and_is_told_once() -> None:
+    cloud = FakeCloud()
+    cloud.add(3, state="dancing")
+    cloud.add(1, "pool2", state="dancing")
+    cloud.add(1, state="active", status="on fire")
+    observation = seen(cloud)
+    assert {each.state for group in observation.groups for each in group.instances} == {RUNNING}
+    assert [gap.name for gap in observation.gaps] == [POOL, POOL]
+    assert "'dancing'" in observation.gaps[0].detail
+    assert "'on fire'" in observation.gaps[1].detail
+
+
+def test_a_server_that_is_a_node_runs_whatever_its_deployment_is_at() -> None:
+    cloud = FakeCloud()
+    number, = cloud.add(1, state="active", status="failed deployment")
+    instance = pool(cloud, node("any", f"cherryservers://{number}")).instances[0]
+    assert (instance.state, instance.error, instance.node) == (RUNNING, None, "any")
+
+
+def test_CHERRY_14_nodes_and_servers_find_one_another() -> None:
+    cloud = FakeCloud()
+    full, bare, other, empty = cloud.add(4)
+    names = {number: cloud.all[number].hostname for number in (full, bare, other, empty)}
+    nodes = [node("elsewhere-named", f"cherryservers://{full}"), node(names[bare], str(bare)),
+             node(names[other], "aws://1"), node(names[empty].upper(), "")]
+    found = by_handle(pool(cloud, *nodes))
+    assert (found[str(full)].id, found[str(full)].node) == (f"cherryservers://{full}", "elsewhere-named")
+    assert (found[str(bare)].id, found[str(bare)].node) == (str(bare), names[bare])
+    assert (found[str(other)].id, found[str(other)].node) == (f"cherryservers://{other}", "")
+    assert (found[str(empty)].id, found[str(empty)].node) == (f"cherryservers://{empty}", names[empty].upper())
+
+
+@pytest.mark.parametrize("rubbish", ["cherryservers://", "cherryservers://x", "cherryservers://-1", "-1", "0", "1e3",
+                                     "cherryservers:///1000", "cherryservers://1000/x", "9" * 40, "\u0661\u0660"])
+def test_CHERRY_14_a_provider_id_that_is_none_is_nobodys(rubbish: str) -> None:
+    cloud = FakeCloud()
+    cloud.add(1)
+    instance = pool(cloud, node(cloud.all[1000].hostname, rubbish)).instances[0]
+    assert (instance.id, instance.node) == ("cherryservers://1000", "")
+
+
+def test_CHERRY_D16_a_name_that_two_servers_bear_says_nothing() -> None:
+    cloud = FakeCloud()
+    one, two = cloud.add(2)
+    cloud.change(one, hostname="twin")
+    cloud.change(two, hostname="twin")
+    assert [each.node for each in pool(cloud, node("twin", "")).instances] == ["", ""]
+    cloud.change(one, state="terminating")
+    assert by_handle(pool(cloud, node("twin", "")))[str(two)].node == "twin"
+
+
+def test_a_server_that_has_not_joined_is_told_with_the_name_its_node_will_have() -> None:
+    cloud = FakeCloud()
+    number, = cloud.add(1, state="pending")
+    assert pool(cloud).instances[0].node == cloud.all[number].hostname
+
+
+def test_CHERRY_D24_both_tags_make_a_member_and_a_label_makes_none() -> None:
+    cloud = FakeCloud()
+    mine, = cloud.add(1)
+    foreign, = cloud.add(1)
+    cloud.change(foreign, tags={"k8s-cluster": "theirs", "k8s-nodepool": POOL})
+    half, = cloud.add(1)
+    cloud.change(half, tags={"k8s-nodepool": POOL})
+    none, = cloud.add(1)
+    cloud.change(none, tags={})
+    nodes = [node(f"n{number}", f"cherryservers://{number}", pool=POOL) for number in (mine, foreign, half, none)]
+    group = pool(cloud, *nodes)
+    assert (group.target, [each.handle for each in group.instances]) == (1, [str(mine)])
+
+
+def test_CHERRY_D5_the_tags_of_the_readme_make_no_member() -> None:
+    cloud = FakeCloud()
+    number, = cloud.add(1)
+    cloud.change(number, tags={f"k8s-cluster-{CLUSTER}": "", f"k8s-nodepool-{POOL}": ""})
+    assert pool(cloud).instances == ()
+
+
+@pytest.mark.parametrize("label", [MASTER, "node-role.kubernetes.io/control-plane"])
+def test_CHERRY_D1_a_control_plane_with_the_tags_is_no_member(label: str) -> None:
+    cloud = FakeCloud()
+    worker, master = cloud.add(2)
+    nodes = node("w", f"cherryservers://{worker}"), node("m", f"cherryservers://{master}", **{label: ""})
+    observation = seen(cloud, *nodes)
+    assert [each.handle for each in observation.groups[0].instances] == [str(worker)]
+    assert observation.groups[0].target == 1
+    assert "control plane" in observation.gaps[0].detail
+
+
+def test_CHERRY_D17_a_server_we_deleted_counts_no_more_though_it_is_listed_as_active() -> None:
+    cloud = FakeCloud(stale=100)
+    numbers = cloud.add(3)
+    assert isinstance(drive(cloud, remove(3, numbers[0])), Done)
+    group = pool(cloud)
+    assert group.target == 2
+    assert by_handle(group)[str(numbers[0])].state is DELETING
+    cloud.time += 3601
+    assert pool(cloud).target == 3      # what is still there after an hour was not deleted after all
+
+
+def test_a_clock_that_went_back_makes_no_server_gone_for_ever() -> None:
+    cloud = FakeCloud(stale=100)
+    first, _ = cloud.add(2)
+    drive(cloud, remove(2, first))
+    cloud.time -= 86400
+    assert pool(cloud).target == 2
+
+
+def test_CHERRY_15_an_unknown_plan_stops_no_other_pool() -> None:
+    cloud = FakeCloud()
+    cloud.plans = {"e5_1620v4": Plan(slug="e5_1620v4")}
+    config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=gone\n'
+    cloud.add(1, "pool2")
+    one, two = provider(cloud, config=config).observe([]).groups
+    assert two.template is None
+    assert "gone" in two.template_error
+    assert (two.target, two.error, one.error) == (1, "", "")
+
+
+def test_plans_that_cannot_be_read_leave_the_sizes_known() -> None:
+    cloud = FakeCloud()
+    cloud.add(2)
+    cloud.trouble["plan"] = [Throttled("slowly")]
+    config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=other\n'
+    one, two = provider(cloud, config=config).observe([]).groups
+    assert (one.target, one.template) == (2, None)
+    assert "slowly" in one.template_error
+    assert "slowly" in two.template_error
+    assert cloud.calls == ["servers", "plan e5_1620v4"]
+
+
+def test_the_price_of_the_plan_is_the_groups() -> None:
+    assert pool(FakeCloud()).price == 0.1
+
+
+def test_CHERRY_D4_a_wrong_pool_carries_its_error_and_stops_no_other() -> None:
+    cloud = FakeCloud()
+    cloud.add(1, "pool2")
+    config = f'{CONFIG}[nodegroupdef "{POOL}"]\ncloudinit=%%%\n'
+    one, two = provider(cloud, config=config).observe([]).groups
+    assert "base64" in one.error
+    assert (two.error, two.target) == ("", 1)
+
+
+@pytest.mark.parametrize("error", [Unauthorized("no"), Transient("down"), Throttled("slowly")])
+def test_a_list_that_cannot_be_read_is_raised(error: Exception) -> None:
+    cloud = FakeCloud()
+    cloud.trouble["servers"] = [error]      # type: ignore[list-item]
+    with pytest.raises(type(error)):
+        provider(cloud).observe([])
+
+
+def test_definitions_that_are_wrong_for_all_are_raised() -> None:
+    with pytest.raises(InvalidRequest, match="api-server"):
+        provider(FakeCloud(), config=f"{CONFIG}api-server=x\n").observe([])
+
+
+def test_observing_writes_nothing() -> None:
+    cloud = FakeCloud()
+    cloud.add(2)
+    seen(cloud)
+    assert cloud.writes() == []
+    assert cloud.shelf.rows == {}
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_pool_that_the_policy_does_not_name_is_never_touched(kind: Kind) -> None:
+    cloud = FakeCloud()
+    number, = cloud.add(1, "stranger")
+    asked = operation(kind, "stranger", 1, 2 if kind is Kind.GROW else 0,
+                      remove(1, number).targets if kind in (Kind.REMOVE, Kind.DISCARD) else ())
+    outcome = provider(cloud).poll(asked)
+    assert getattr(outcome, "cls", "") == "InvalidRequest"
+    assert cloud.writes() == []

@@ -1,0 +1,56 @@
+"""Hostnames of new machines (cherryservers.md §1.4)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.providers.cherryservers.hostnames import hostname, letters_for
+from tests.unit.providers.cherryservers.papers import definition, refused
+
+DEFINITION = definition()
+
+
+def test_CHERRY_D3_without_a_pattern_the_readmes_default_is_used() -> None:
+    assert hostname(DEFINITION, "gndxdmmw") == "k8s-cluster2-pool3-gndxdmmw"
+
+
+def test_letters_are_eight_without_b_and_the_same_for_the_same_seed() -> None:
+    found = {letters_for(f"op-1/{n}") for n in range(2000)}
+    assert len(found) == 2000
+    assert {letter for letters in found for letter in letters} == set("acdefghijklmnopqrstuvwxyz")
+    assert {len(letters) for letters in found} == {8}
+    assert letters_for("op-1/7") == letters_for("op-1/7")
+
+
+def test_the_letters_of_a_seed_stay_for_ever() -> None:
+    """Machines are found again by them, also by a later version."""
+    assert letters_for("op-1/0") == "djrdjwup"
+
+
+@pytest.mark.parametrize(("pattern", "name"), [
+    ("{{.RandString8}}", "gndxdmmw"), ("w-{{ .RandString8 }}.{{.ClusterName}}.example", "w-gndxdmmw.cluster2.example"),
+    ("{{.NodeGroup -}} - {{- .RandString8}}", "pool3-gndxdmmw"),
+])
+def test_patterns_that_make_names(pattern: str, name: str) -> None:
+    assert hostname(msgspec.structs.replace(DEFINITION, hostname_pattern=pattern), "gndxdmmw") == name
+
+
+@pytest.mark.parametrize(("pattern", "problem"), [
+    ("k8s-{{.NodeGroup}}", "gives all machines one name"),
+    ("K8s-{{.RandString8}}", "which cannot be the name of a node"),
+    ("k8s_{{.RandString8}}", "which cannot be the name of a node"),
+    ("-{{.RandString8}}", "cannot be"), ("{{.RandString8}}.", "cannot be"), ("a..{{.RandString8}}", "cannot be"),
+    ("{{.RandString8}} x", "cannot be"), ("ä{{.RandString8}}", "cannot be"),
+    ("a" * 56 + "{{.RandString8}}", "at most 63"),
+    ("{{.Random}}", "there is no field Random"), ("{{.BootstrapTokenSecret}}-{{.RandString8}}", "there is no field"),
+])
+def test_patterns_that_make_no_name_are_refused_for_their_pool(pattern: str, problem: str) -> None:
+    message = refused(lambda: definition(f'hostname-pattern="{pattern}"'))
+    assert message.startswith("pool pool3: hostname-pattern")
+    assert problem in message
+
+
+def test_a_pool_whose_name_cannot_be_in_a_hostname_needs_a_pattern_of_its_own() -> None:
+    assert "k8s-cluster2-Pool_3-" in refused(lambda: definition(pool="Pool_3"))
+    assert definition("hostname-pattern=k8s-{{.RandString8}}", pool="Pool_3").pool == "Pool_3"

@@ -1,0 +1,46 @@
+"""The stock of a plan in a region (cherryservers.md §4, §12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.providers.cherryservers.plans import stock_of
+from chalicelib.providers.cherryservers.wire import AvailableRegion, Plan
+from chalicelib.providers.errors import OutOfStock
+from tests.unit.providers.cherryservers.wire_script import PLAN
+
+
+def plan(*regions: AvailableRegion, **more: Any) -> Plan:
+    return msgspec.structs.replace(msgspec.convert(PLAN, Plan), **{"available_regions": regions} | more)
+
+
+REGIONS = (AvailableRegion(id=1, slug="LT-Siauliai", name="Lithuania", stock_qty=4, spot_qty=1),
+           AvailableRegion(id=4, slug="US-Chicago", name="United States"))
+
+
+@pytest.mark.parametrize(("region", "spot", "stock"), [
+    ("LT-Siauliai", False, 4), ("LT-Siauliai", True, 1), ("Lithuania", False, 4), ("1", False, 4),
+    ("US-Chicago", False, 0), ("United States", True, 0),
+])
+def test_CHERRY_11_the_stock_is_found_by_slug_name_or_id(region: str, spot: bool, stock: int) -> None:
+    assert stock_of(plan(*REGIONS), region, spot=spot) == stock
+
+
+def test_a_slug_goes_before_a_name_that_is_the_same() -> None:
+    odd = AvailableRegion(id=9, slug="other", name="US-Chicago", stock_qty=7)
+    assert stock_of(plan(odd, *REGIONS), "US-Chicago") == 0
+
+
+def test_less_than_nothing_is_nothing() -> None:
+    assert stock_of(plan(AvailableRegion(slug="a", stock_qty=-3)), "a") == 0
+
+
+def test_a_region_where_the_plan_is_not_sold_is_told_with_those_where_it_is() -> None:
+    with pytest.raises(OutOfStock, match=r"plan amd-ryzen-9950x is not sold in region 'eu_nord_1'; it is sold in "
+                                         r"LT-Siauliai, US-Chicago"):
+        stock_of(plan(*REGIONS), "eu_nord_1")
+    with pytest.raises(OutOfStock, match="it is sold in no region"):
+        stock_of(plan(), "")

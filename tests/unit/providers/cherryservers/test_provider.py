@@ -1,0 +1,182 @@
+"""The protocol as the executor uses it: built from a policy, and right however often it is cut off."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import msgspec
+import pytest
+
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.group import InstanceState
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.cherryservers.provider import build
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    OutOfStock,
+    ProviderError,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
+from tests.unit.providers.cherryservers.fake_api import (
+    CONFIG,
+    DROPPED,
+    LOST,
+    POOL,
+    FakeCloud,
+    claimed,
+    grow,
+    operation,
+    provider,
+    remove,
+)
+
+
+def connection(**settings: str) -> Connection:
+    def read(name: str) -> str:
+        raise OutscalerError(f"{name}: no answer")
+
+    return Connection("ours", {"credentialsSecret": "cherry", "clusterName": "c", **settings},
+                      (GroupPolicy("cherryservers", POOL, 0, 5),), read, None, lambda: 0.0)
+
+
+def test_it_is_built_without_a_call_or_a_secret() -> None:
+    made: Provider = build(connection(cloudConfigSecret="config"))
+    assert made.name == "cherryservers"
+
+
+def test_settings_that_cannot_be_are_bad_input() -> None:
+    with pytest.raises(BadInput, match=r"providers\.cherryservers\.cloudConfig"):
+        build(connection())
+
+
+def test_definitions_that_cannot_be_read_just_now_may_be_read_later() -> None:
+    with pytest.raises(Transient, match="no answer"):
+        build(connection(cloudConfigSecret="config")).observe([])
+
+
+def test_definitions_that_are_wrong_fail_a_change_and_name_the_place() -> None:
+    made = build(connection(cloudConfig=f"{CONFIG}colour=red\n"))
+    outcome = made.grow(grow(0, 1))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "InvalidRequest"
+    assert "colour" in outcome.message
+
+
+@pytest.mark.parametrize("cls", [Transient, Throttled, Conflict])
+@pytest.mark.parametrize("kind", list(Kind))
+def test_what_may_pass_is_raised(cls: type[ProviderError], kind: Kind) -> None:
+    cloud = FakeCloud()
+    cloud.add(2)
+    cloud.trouble["servers"] = [cls("later")]
+    asked = operation(kind, POOL, 2, 3 if kind is Kind.GROW else 1, remove(2, 1000).targets)
+    with pytest.raises(cls):
+        provider(cloud).poll(claimed(asked))
+
+
+def test_what_will_not_pass_is_failed_with_class_and_code() -> None:
+    cloud = FakeCloud()
+    cloud.trouble["servers"] = [Unauthorized("no", code="401")]
+    assert provider(cloud).grow(claimed(grow(0, 1))) == Failed("Unauthorized", "no", "401")
+
+
+class _Chaos:
+    """An executor that dies and repeats itself, a vendor that loses orders and answers and whose lists lag."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.cloud = FakeCloud(lag=self.random.randint(0, 3), stale=self.random.randint(0, 3))
+        self.asked: Counter[str] = Counter()
+        self.named: set[int] = set()
+        self.old: list[Operation] = []
+
+    def run(self) -> None:
+        for turn in range(12):
+            self.cloud.stock = self.random.choice([None, None, 0, 1, 3])
+            whole = self._plan(turn)
+            if whole is not None:
+                self._carry_out(whole)
+                self.old.append(whole)
+            for server in list(self.cloud.all.values()):
+                status = self.random.choice(["deployed", "failed deployment"])
+                self.cloud.change(server.id, state="active", status=status)
+            self._check()
+
+    def _plan(self, turn: int) -> Operation | None:
+        group = provider(self.cloud).observe([]).groups[0]
+        failed = [int(each.handle) for each in group.instances
+                  if each.error and each.state is InstanceState.CREATING]
+        living = [int(each.handle) for each in group.instances if each.state is not InstanceState.DELETING]
+        if failed or (living and self.random.random() < 0.4):
+            some = self.random.sample(failed or living, self.random.randint(1, len(failed or living)))
+            self.named.update(some)
+            whole = remove(group.target, *some, kind=Kind.DISCARD if failed else Kind.REMOVE)
+            return msgspec.structs.replace(whole, id=f"remove-{turn}")
+        more = self.random.randint(1, 4)
+        if group.target + more > group.max:
+            return None
+        whole = msgspec.structs.replace(grow(group.target, group.target + more), id=f"grow-{turn}")
+        self.asked[whole.id] = more
+        return whole
+
+    def _fate(self) -> str | ProviderError:
+        fates: list[str | ProviderError] = ["", "", "", "", LOST, DROPPED, Throttled("429", retry_after=1.0),
+                                            InvalidRequest("400"), OutOfStock("400 stock")]
+        return self.random.choice(fates)
+
+    def _carry_out(self, whole: Operation) -> None:
+        current, first = claimed(whole), True
+        for _ in range(200):
+            self.cloud.fates = [self._fate() for _ in range(6)]
+            for method in ("servers", "delete", "plan"):
+                self.cloud.trouble[method] = [Transient("down")] if self.random.random() < 0.1 else []
+            outcome = self._step(current, first=first)
+            if self.random.random() < 0.25:
+                outcome = None              # dead before it was written down
+            if isinstance(outcome, Done | Failed):
+                self._ended(whole, outcome)
+                return
+            if isinstance(outcome, Pending):
+                current, first = msgspec.structs.replace(current, data=outcome.data, step=outcome.step), False
+                self.cloud.time += outcome.after
+            current = claimed(current)
+        raise AssertionError(f"{whole.id} did not come to an end")
+
+    def _step(self, current: Operation, *, first: bool) -> Outcome | None:
+        found = provider(self.cloud)
+        begin = found.grow if current.kind is Kind.GROW else found.remove
+        try:
+            return begin(current) if first else found.poll(current)
+        except (Transient, Throttled, Conflict):
+            return None
+
+    def _made(self, name: str) -> int:
+        bought = {each.hostname for each in self.cloud.orders if each.tags["outscaler-operation"] == name}
+        return sum(each.hostname in bought for each in self.cloud.all.values())
+
+    def _ended(self, whole: Operation, outcome: Done | Failed) -> None:
+        if whole.kind is Kind.GROW:
+            assert self._made(whole.id) == outcome.facts["created"]
+            assert isinstance(outcome, Failed) == (outcome.facts["created"] != self.asked[whole.id])
+        elif isinstance(outcome, Done):
+            assert set(self.cloud.all).isdisjoint(int(target.handle) for target in whole.targets)
+
+    def _check(self) -> None:
+        for name, count in self.asked.items():
+            assert self._made(name) <= count, "more was bought than was asked for"
+        hostnames = [each.hostname for each in self.cloud.all.values()]
+        assert len(hostnames) == len(set(hostnames)), "one machine was bought twice"
+        assert set(self.cloud.deleted) <= self.named, "a server was deleted that nobody named"
+        assert len(self.cloud.deleted) == len(set(self.cloud.deleted))
+        assert len(self.cloud.all) <= 10
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_CHERRY_8_never_more_than_asked_and_never_another_than_named(seed: int) -> None:
+    _Chaos(seed).run()

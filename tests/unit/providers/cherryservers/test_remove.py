@@ -1,0 +1,352 @@
+"""Removal: exactly the servers that were named, by their numbers, or none (cherryservers.md §5)."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.kube.errors import Unavailable
+from chalicelib.model.operation import Kind, Target
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    ProviderError,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
+from tests.unit.providers.cherryservers.fake_api import (
+    POOL,
+    FakeCloud,
+    FakeKube,
+    claimed,
+    continued,
+    drive,
+    operation,
+    provider,
+    remove,
+)
+
+TWO = f"2:5:{POOL}"     # at least two
+
+
+def world(size: int = 3, **more: int) -> FakeCloud:
+    cloud = FakeCloud(**more)
+    cloud.add(size)
+    return cloud
+
+
+def refused(cloud: FakeCloud, *targets: int | Target, least: int = 0) -> Failed:
+    """The failure of a removal that nothing was deleted for."""
+    outcome = provider(cloud, f"{least}:5:{POOL}").remove(claimed(remove(3, *targets)))
+    assert isinstance(outcome, Failed)
+    assert cloud.writes() == []
+    return outcome
+
+
+def test_CHERRY_12_a_server_is_deleted_by_its_number_in_one_call() -> None:
+    cloud = world()
+    outcome = provider(cloud).remove(claimed(remove(3, 1001)))
+    assert outcome == Done({"removed": 1, "group": POOL})
+    assert cloud.calls == ["servers", "delete 1001"]
+
+
+@pytest.mark.parametrize("instance", ["cherryservers://1001", "1001"])
+def test_CHERRY_12_the_provider_id_says_it_where_there_is_no_handle(instance: str) -> None:
+    cloud = world()
+    assert isinstance(provider(cloud).remove(claimed(remove(3, Target("n", instance)))), Done)
+    assert cloud.deleted == [1001]
+
+
+def test_CHERRY_D15_a_strange_provider_id_does_no_harm_where_the_handle_is_known() -> None:
+    cloud = world()
+    assert isinstance(provider(cloud).remove(claimed(remove(3, Target("n", "aws://1", "1001")))), Done)
+    assert cloud.deleted == [1001]
+
+
+def test_CHERRY_12_a_name_alone_leads_to_the_one_server_that_bears_it() -> None:
+    cloud = world()
+    asked = remove(3, Target(cloud.all[1001].hostname.upper(), ""))
+    assert isinstance(drive(cloud, asked), Done)
+    assert cloud.deleted == [1001]
+
+
+def test_what_a_name_meant_is_known_after_its_server_is_gone() -> None:
+    cloud = world()
+    asked = claimed(remove(3, Target(cloud.all[1001].hostname, "")))
+    known = continued(asked, provider(cloud).remove(asked))
+    assert cloud.deleted == []
+    for _ in range(3):          # dead before it was written down, twice
+        assert isinstance(provider(cloud).poll(known), Done)
+    assert cloud.deleted == [1001]
+
+
+def test_CHERRY_12_CHERRY_D16_two_servers_of_one_name_are_both_left() -> None:
+    cloud = world()
+    cloud.change(1000, hostname="twin")
+    cloud.change(1001, hostname="twin")
+    outcome = refused(cloud, Target("twin", ""))
+    assert outcome.cls == "InvalidRequest"
+    assert "1000, 1001" in outcome.message
+
+
+def test_CHERRY_12_CHERRY_D14_a_node_without_a_server_is_not_reported_as_deleted() -> None:
+    assert "no server bears that name" in refused(world(), Target("nobody", ""), 1000).message
+
+
+@pytest.mark.parametrize("target", [Target("n", "aws://1"), Target("n", "", "x-7"), Target("", "")])
+def test_CHERRY_D14_nor_is_a_target_that_names_no_server_of_ours(target: Target) -> None:
+    assert refused(world(), 1000, target).cls == "InvalidRequest"
+
+
+def test_CHERRY_12_404_and_a_server_that_is_gone_count_as_removed() -> None:
+    cloud = world(stale=5)
+    del cloud.all[1002]
+    assert isinstance(provider(cloud).remove(claimed(remove(3, 1002))), Done)
+    assert cloud.calls == ["servers", "server 1002"]
+    other = world()
+    other.trouble["delete"] = []
+    drive(other, remove(3, 1000))
+    assert isinstance(drive(other, remove(3, 1000)), Done)
+    assert other.deleted == [1000]
+
+
+def test_CHERRY_12_a_server_that_is_leaving_counts_as_removed() -> None:
+    cloud = world()
+    cloud.change(1000, state="terminating")
+    assert isinstance(provider(cloud).remove(claimed(remove(3, 1000))), Done)
+    assert cloud.writes() == []
+
+
+def test_CHERRY_12_a_server_of_another_pool_or_cluster_or_of_nobody_refuses_the_whole_removal() -> None:
+    cloud = world()
+    other, = cloud.add(1, "pool2")
+    foreign, bare = cloud.add(2)
+    cloud.change(foreign, tags={"k8s-cluster": "theirs", "k8s-nodepool": POOL})
+    cloud.change(bare, tags={})
+    for number in (other, foreign, bare):
+        assert "does not belong" in refused(cloud, 1000, number).message
+
+
+@pytest.mark.parametrize("answer", ["unlisted", "forbidden"])
+def test_CHERRY_12_a_server_of_another_project_refuses_it_as_well(answer: str) -> None:
+    cloud = world()
+    if answer == "forbidden":
+        cloud.trouble["server"] = [Unauthorized("403", code="403")]
+        outcome = provider(cloud).remove(claimed(remove(3, 1000, 77)))
+    else:
+        number, = cloud.add(1, "stranger")
+        hidden = cloud.all.pop(number)
+        cloud.server = lambda number: {number: hidden}[number]  # type: ignore[method-assign]
+        outcome = provider(cloud).remove(claimed(remove(3, 1000, number)))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "InvalidRequest"
+    assert cloud.writes() == []
+
+
+def test_a_member_that_the_list_does_not_show_yet_is_deleted() -> None:
+    cloud = world()
+    cloud._hidden[1001] = 5
+    assert isinstance(provider(cloud).remove(claimed(remove(3, 1001))), Done)
+    assert cloud.deleted == [1001]
+
+
+def test_CHERRY_12_below_the_minimum_is_refused() -> None:
+    cloud = world()
+    assert "below the minimum 2" in refused(cloud, 1000, 1001, least=2).message
+    assert isinstance(provider(cloud, TWO).remove(claimed(remove(3, 1000))), Done)
+
+
+def test_CHERRY_12_a_discarding_does_not_ask_for_the_minimum() -> None:
+    cloud = world()
+    outcome = provider(cloud, f"3:5:{POOL}").remove(claimed(remove(3, 1000, kind=Kind.DISCARD)))
+    assert isinstance(outcome, Done)
+
+
+def test_CHERRY_D17_a_second_removal_at_once_cannot_break_the_minimum() -> None:
+    """The list still shows the deleted server as active."""
+    cloud = world(stale=50)
+    assert isinstance(provider(cloud, TWO).remove(claimed(remove(3, 1000))), Done)
+    outcome = provider(cloud, TWO).remove(claimed(remove(3, 1001)))
+    assert isinstance(outcome, Failed)
+    assert "minimum" in outcome.message
+    assert cloud.deleted == [1000]
+
+
+def test_CHERRY_D12_a_terminating_server_is_no_part_of_what_is_left() -> None:
+    cloud = world(2)
+    cloud.add(1, state="terminating")
+    assert "1 would be below" in refused(cloud, 1000, least=2).message
+
+
+def test_a_control_plane_is_never_deleted_and_not_counted() -> None:
+    cloud = world()
+    kube = FakeKube(("m", "cherryservers://1002", {"node-role.kubernetes.io/control-plane": ""}))
+    outcome = provider(cloud, kube=kube).remove(claimed(remove(3, 1002)))
+    assert isinstance(outcome, Failed)
+    assert "control plane" in outcome.message
+    outcome = provider(cloud, TWO, kube=kube).remove(claimed(remove(3, 1000)))
+    assert isinstance(outcome, Failed)
+    assert "1 would be below the minimum 2" in outcome.message
+    assert cloud.writes() == []
+    assert "" not in kube.selectors         # not the whole cluster for it
+
+
+@pytest.mark.parametrize("seen", [("n", "cherryservers://1001"), ("n", "1001"), ("pool3-1001", ""), ("POOL3-1001", ""),
+                                  ("pool3-1001", "aws://1")])
+def test_one_that_has_joined_is_not_discarded_nor_is_any_other_with_it(seen: tuple[str, str]) -> None:
+    cloud = world()
+    outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(claimed(remove(3, 1000, 1001, kind=Kind.DISCARD)))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Conflict"
+    assert cloud.writes() == []
+
+
+@pytest.mark.parametrize("seen", [("n", "cherryservers://1002"), ("pool3-1001", "cherryservers://1002"), ("other", "")])
+def test_other_nodes_keep_nothing_from_being_discarded(seen: tuple[str, str]) -> None:
+    cloud = world()
+    outcome = provider(cloud, kube=FakeKube((*seen, {}))).remove(claimed(remove(3, 1001, kind=Kind.DISCARD)))
+    assert isinstance(outcome, Done)
+
+
+@pytest.mark.parametrize("kind", [Kind.REMOVE, Kind.DISCARD])
+def test_a_cluster_that_does_not_answer_deletes_nothing(kind: Kind) -> None:
+    cloud, kube = world(), FakeKube()
+    kube.error = Unavailable("no answer")
+    with pytest.raises(Transient):
+        provider(cloud, kube=kube).remove(claimed(remove(3, 1001, kind=kind)))
+    assert cloud.writes() == []
+
+
+def test_one_that_cannot_be_deleted_stops_no_other_and_is_named() -> None:
+    cloud = world(4)
+    cloud.trouble["delete"] = [InvalidRequest("DELETE: 400 it is locked", code="400")]
+    outcome = drive(cloud, remove(4, 1000, 1001, 1002))
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, outcome.code) == ("InvalidRequest", "400")
+    assert "pool3-1000 (1000): DELETE: 400 it is locked" in outcome.message
+    assert outcome.facts["removed"] == 2
+    assert cloud.deleted == [1001, 1002]
+
+
+def test_a_refusal_because_somebody_was_faster_is_no_failure() -> None:
+    cloud = world()
+    cloud.trouble["delete"] = [InvalidRequest("DELETE: 400 it is being deleted")]
+    cloud.server = lambda number: cloud.all[number].__class__(number, state="terminating")  # type: ignore[method-assign]
+    assert isinstance(provider(cloud).remove(claimed(remove(3, 1000))), Done)
+
+
+@pytest.mark.parametrize("error", [Transient("no answer"), Throttled("429", retry_after=9.0), Conflict("409")])
+def test_what_may_pass_is_raised_where_nothing_was_done_yet(error: ProviderError) -> None:
+    cloud = world()
+    cloud.trouble["delete"] = [error]
+    with pytest.raises(type(error)):
+        provider(cloud).remove(claimed(remove(3, 1000, 1001)))
+    assert isinstance(provider(cloud).remove(claimed(remove(3, 1000, 1001))), Done)
+
+
+def test_and_waited_for_where_something_was() -> None:
+    cloud = world(4)
+    asked = claimed(remove(4, 1000, 1001, 1002))
+    found = provider(cloud)
+    delete = cloud.delete
+
+    def stop(number: int) -> None:
+        if number == 1001:
+            raise Throttled("429", retry_after=9.0)
+        delete(number)
+
+    cloud.delete = stop     # type: ignore[method-assign]
+    outcome = found.remove(asked)
+    assert isinstance(outcome, Pending)
+    assert outcome.after == 9.0
+    cloud.delete = delete   # type: ignore[method-assign]
+    assert isinstance(provider(cloud).poll(continued(asked, outcome)), Done)
+    assert cloud.deleted == [1000, 1001, 1002]
+
+
+def test_a_token_that_is_refused_is_tried_once() -> None:
+    cloud = world(5)
+    cloud.trouble["delete"] = [Unauthorized("403", code="403")] * 5
+    outcome = provider(cloud).remove(claimed(remove(5, 1000, 1001, 1002)))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Unauthorized"
+    assert len(cloud.writes()) == 1
+
+
+def test_many_are_deleted_twenty_at_a_time() -> None:
+    cloud = world(50)
+    asked = claimed(remove(50, *range(1000, 1045)))
+    current, outcome, sizes = asked, provider(cloud).remove(asked), [20]
+    while isinstance(outcome, Pending):
+        before, current = len(cloud.deleted), continued(current, outcome)
+        outcome = provider(cloud).poll(current)
+        sizes.append(len(cloud.deleted) - before)
+    assert isinstance(outcome, Done)
+    assert sizes == [20, 20, 5]
+    assert outcome.facts["removed"] == 45
+
+
+def test_many_that_are_gone_are_asked_for_twenty_at_a_time() -> None:
+    cloud = world(45)
+    asked = claimed(remove(45, *range(1000, 1045)))
+    kept = {1044: cloud.all[1044]}
+    cloud.all = dict(kept)
+    current, outcome, asks = asked, provider(cloud).remove(asked), []
+    while isinstance(outcome, Pending):
+        asks.append(sum(call.startswith("server ") for call in cloud.calls))
+        current = continued(current, outcome)
+        outcome = provider(cloud).poll(current)
+    assert outcome == Done({"removed": 45, "group": POOL})
+    assert asks == [20, 40]
+    assert cloud.deleted == [1044]
+
+
+def test_a_failure_of_many_names_ten() -> None:
+    cloud = world(15)
+    cloud.trouble["delete"] = [InvalidRequest("no")] * 15
+    outcome = drive(cloud, remove(15, *range(1000, 1015)))
+    assert isinstance(outcome, Failed)
+    assert outcome.message.endswith("pool3-1009 (1009): no; and 5 more")
+
+
+def test_without_a_shelf_a_list_that_lags_deletes_once_more_and_no_other() -> None:
+    cloud = world(stale=50)
+    cloud.shelf.put = lambda *_: None  # type: ignore[method-assign]
+    assert isinstance(drive(cloud, remove(3, 1000)), Done)
+    assert isinstance(drive(cloud, remove(3, 1000)), Done)
+    assert cloud.deleted == [1000]
+    assert cloud.alive() == [1001, 1002]
+
+
+def test_CHERRY_D18_a_target_is_not_lowered_apart_from_its_machines() -> None:
+    cloud = world()
+    outcome = provider(cloud).shrink_target(operation(Kind.SHRINK, POOL, 3, 2))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "InvalidRequest"
+    assert "its size is the 3 servers it has" in outcome.message
+    assert provider(cloud).observe([]).groups[0].target == 3
+    assert cloud.writes() == []
+
+
+def test_CHERRY_D18_a_target_that_is_there_already_is_done() -> None:
+    assert isinstance(provider(world(2)).shrink_target(operation(Kind.SHRINK, POOL, 3, 2)), Done)
+    assert isinstance(provider(world(2)).poll(operation(Kind.SHRINK, POOL, 3, 2)), Done)
+
+
+@pytest.mark.parametrize(("from_size", "to_size"), [(2, 3), (3, 3), (3, -1)])
+def test_CHERRY_D18_only_a_smaller_size_is_a_shrinking(from_size: int, to_size: int) -> None:
+    outcome = provider(world(2)).shrink_target(operation(Kind.SHRINK, POOL, from_size, to_size))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "InvalidRequest"
+
+
+def test_a_release_says_whether_anything_can_still_be_saved() -> None:
+    cloud = world()
+    asked = remove(3, 1000, 1001)
+    assert provider(cloud).release(asked) is True
+    drive(cloud, remove(3, 1000))
+    assert provider(cloud).release(asked) is True
+    drive(cloud, remove(2, 1001))
+    assert provider(cloud).release(asked) is False
+    assert cloud.deleted == [1000, 1001]
