@@ -1,0 +1,138 @@
+"""What there is in an emulated Cherry Servers account: plans, regions, keys and servers.
+
+These are the records of the emulation; only the cloud (cloud.py) and tests that set a scene change them. How they look
+over the wire is told elsewhere (shapes.py). Times are epoch seconds of the given clock, numbers as the vendor has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+PENDING, PROVISIONING, ACTIVE, INACTIVE, TERMINATING = "pending", "provisioning", "active", "inactive", "terminating"
+DEPLOYING, DEPLOYED, FAILED, RESCUE = "deploying", "deployed", "failed deployment", "rescue mode"
+NEVER = float("inf")
+
+
+class Times(msgspec.Struct, frozen=True):
+    """How long things take, seconds: until an order is taken up, until a server of bare metal or a virtual one is
+    deployed, until a deployment has failed, and until a terminated server is gone."""
+
+    accept: float = 5.0
+    deploy: float = 480.0
+    virtual: float = 90.0
+    fail: float = 60.0
+    terminate: float = 45.0
+
+
+class Fate(msgspec.Struct, frozen=True):
+    """What becomes of a server that is asked for. refusal: of the order, as (HTTP status, text). fails: it is ordered
+    and its deployment fails; state: what it says of itself then. joins: whether it becomes a node of its cluster."""
+
+    refusal: tuple[int, str] | None = None
+    fails: bool = False
+    state: str = PENDING
+    joins: bool = True
+
+
+NO_STOCK = Fate((400, "Not enough stock for the requested plan in this region."))
+NO_CREDIT = Fate((402, "Your team has not enough credit to order this server."))
+QUOTA = Fate((400, "The limit of servers for this project is reached."))
+NOT_DEPLOYED = Fate(fails=True)
+NEVER_JOINS = Fate(joins=False)
+
+
+class Disk(msgspec.Struct, frozen=True):
+    """Storage of a plan: so many pieces of one size."""
+
+    count: int
+    name: str
+    size: float
+    unit: str = "GB"
+    type: str = "SSD"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A plan of the catalogue. memory in `unit`; prices in EUR per hour, spot 0.0 for none; regions by slug."""
+
+    id: int
+    slug: str
+    name: str
+    cores: int
+    memory: int
+    disks: tuple[Disk, ...]
+    hourly: float
+    spot: float = 0.0
+    regions: tuple[str, ...] = ("eu_nord_1",)
+    type: str = "baremetal"
+    sockets: int = 1
+    unit: str = "GB"
+    frequency: float = 3.5
+    cpu_name: str = "CPU"
+
+    @property
+    def virtual(self) -> bool:
+        """No machine of its own."""
+        return self.type != "baremetal"
+
+
+class Region(msgspec.Struct, frozen=True):
+    """A place where plans are to be had."""
+
+    id: int
+    slug: str
+    name: str
+    country: str
+    location: str
+
+
+class SshKey(msgspec.Struct, frozen=True):
+    """A public key of the account."""
+
+    id: int
+    label: str
+    key: str = "ssh-ed25519 AAAAEXAMPLE example"
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What was asked for when a server was created, as it came and understood. image: a slug, "" for none."""
+
+    plan: str
+    region: str
+    hostname: str = ""
+    image: str = ""
+    ssh_keys: tuple[int, ...] = ()
+    user_data: str = ""
+    tags: dict[str, str] = {}
+    spot: bool = False
+    os_partition_size: int = 0
+
+
+@dataclass(slots=True)
+class Server:
+    """A server. deployed: since when it is, or will be; listed: from when on lists show it; gone: when it is no more;
+    hidden: until when lists show it as it was before its deletion, which is `before`."""
+
+    id: int
+    project: int
+    order: Order
+    name: str
+    hostname: str
+    tags: dict[str, str]
+    created: float
+    state: str = PENDING
+    status: str = DEPLOYING
+    deployed: float = NEVER
+    listed: float = float("-inf")
+    gone: float = NEVER
+    hidden: float = float("-inf")
+    before: tuple[str, str] = ("", "")
+    fate: Fate = field(default_factory=Fate)
+    bgp: bool = False
+    volume: bool = False
+
+    @property
+    def leaving(self) -> bool:
+        """Its deletion has begun."""
+        return self.state == TERMINATING

@@ -1,0 +1,316 @@
+"""The emulated Cherry Servers by itself: what it does with time, stock, money, pages and odd requests
+(cherryservers.md §3 to §6)."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+import requests
+
+from infra.local.cherryservers.cloud import Cloud
+from infra.local.cherryservers.faults import RETRY_AFTER
+from infra.local.cherryservers.front import Token
+from infra.local.cherryservers.objects import NEVER_JOINS, NO_CREDIT, NO_STOCK, NOT_DEPLOYED, Fate, Times
+from infra.local.cherryservers.server import CherryServer
+from infra.local.controllers.clock import ManualClock
+from infra.local.vendor.faults import Fault
+from tests.contract.cherryservers.call import ORDER, SERVERS, START, TOKEN, Bed
+
+
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+def buy(bed: Bed, **changed: Any) -> int:
+    return int(bed.json("POST", SERVERS, {**ORDER, **changed})["id"])
+
+
+def said(bed: Bed, server: int) -> tuple[str, str]:
+    shown = bed.json("GET", f"/servers/{server}")
+    return shown["state"], shown["status"]
+
+
+def in_list(bed: Bed) -> dict[int, str]:
+    return {row["id"]: row["state"] for row in bed.json("GET", SERVERS)}
+
+
+# -- time
+
+def test_a_server_is_pending_then_provisioned_then_deployed(bed: Bed) -> None:
+    server, virtual = buy(bed), buy(bed, plan="cloud_vps_4", region="LT-Siauliai")
+    assert said(bed, server) == ("pending", "deploying")
+    bed.after(5.0)
+    assert said(bed, server) == ("provisioning", "deploying")
+    bed.after(30.0)
+    assert (said(bed, server), said(bed, virtual)) == (("provisioning", "deploying"), ("active", "deployed"))
+    bed.after(70.0)
+    assert said(bed, server) == ("active", "deployed")
+
+
+def test_a_terminated_server_is_listed_for_a_while_and_gone_then(bed: Bed) -> None:
+    server = bed.cloud.add_server("workers").id
+    assert bed.ask("DELETE", f"/servers/{server}").status == 204
+    assert in_list(bed) == {server: "terminating"}
+    assert bed.ask("DELETE", f"/servers/{server}").status == 204
+    bed.after(10.0)
+    assert in_list(bed) == {}
+    assert bed.refusal("GET", f"/servers/{server}") == (404, "Server not found.")
+    assert bed.refusal("DELETE", f"/servers/{server}")[0] == 404
+
+
+def test_what_is_terminated_while_it_is_deployed_is_never_active(bed: Bed) -> None:
+    server = buy(bed)
+    bed.ask("DELETE", f"/servers/{server}")
+    bed.after(9.0)
+    assert said(bed, server)[0] == "terminating"
+    bed.after(200.0)
+    assert in_list(bed) == {}
+
+
+@pytest.mark.parametrize("state", ["pending", "active", "inactive"])
+def test_a_deployment_fails_where_it_is_its_fate(bed: Bed, state: str) -> None:
+    bed.cloud.spoil("workers", Fate(fails=True, state=state))
+    first, second = buy(bed), buy(bed)
+    bed.after(20.0)
+    assert said(bed, first) == (state, "failed deployment")
+    bed.after(500.0)
+    assert (said(bed, first), said(bed, second)) == ((state, "failed deployment"), ("active", "deployed"))
+
+
+def test_lists_may_be_late_in_both_directions(bed: Bed) -> None:
+    bed.cloud.lag, bed.cloud.delete_lag = 30.0, 40.0
+    old, new = bed.cloud.add_server("workers").id, buy(bed)
+    assert in_list(bed) == {old: "active"}
+    assert said(bed, new)[0] == "pending"
+    bed.ask("DELETE", f"/servers/{old}")
+    bed.after(29.0)
+    assert (in_list(bed), bed.refusal("GET", f"/servers/{old}")[0]) == ({old: "active"}, 404)
+    bed.after(1.0)
+    assert in_list(bed) == {new: "provisioning", old: "active"}
+    bed.after(10.0)
+    assert in_list(bed) == {new: "provisioning"}
+
+
+# -- stock and money
+
+def test_stock_goes_with_orders_and_comes_back_with_deletions(bed: Bed) -> None:
+    bed.cloud.stock["e5_1620v4", "eu_nord_1"] = 2
+
+    def left() -> int:
+        regions = bed.json("GET", "/plans/e5_1620v4")["available_regions"]
+        return int(next(each["stock_qty"] for each in regions if each["slug"] == "eu_nord_1"))
+
+    first = buy(bed)
+    buy(bed)
+    assert left() == 0
+    status, text = bed.refusal("POST", SERVERS, ORDER)
+    assert (status, "stock" in text) == (400, True)
+    bed.ask("DELETE", f"/servers/{first}")
+    bed.after(10.0)
+    assert left() == 1
+    buy(bed)
+
+
+def test_spot_machines_have_a_stock_of_their_own_and_may_vanish(bed: Bed) -> None:
+    bed.cloud.spot_stock["e5_1620v4", "eu_nord_1"] = 1
+    server = buy(bed, spot_market=True)
+    assert bed.json("GET", f"/servers/{server}")["spot_instance"] is True
+    assert bed.refusal("POST", SERVERS, {**ORDER, "spot_market": 1})[0] == 400
+    buy(bed, spot_market=False)
+    bed.cloud.vanish(server)
+    assert bed.refusal("GET", f"/servers/{server}")[0] == 404
+
+
+def test_credit_and_quota_end(bed: Bed) -> None:
+    bed.cloud.credit = 1
+    buy(bed)
+    status, text = bed.refusal("POST", SERVERS, ORDER)
+    assert (status, "credit" in text) == (402, True)
+    bed.cloud.credit, bed.cloud.quota = None, 1
+    assert "limit" in bed.refusal("POST", SERVERS, ORDER)[1]
+
+
+def test_fates_are_for_the_pool_they_were_meant_for(bed: Bed) -> None:
+    bed.cloud.spoil("workers", NO_STOCK, 2)
+    buy(bed, tags={"k8s-nodepool": "others"})
+    assert [bed.refusal("POST", SERVERS, ORDER)[0] for _ in range(2)] == [400, 400]
+    buy(bed)
+    bed.cloud.spoil("", NO_CREDIT)
+    assert bed.refusal("POST", SERVERS, ORDER)[0] == 402
+
+
+@pytest.mark.parametrize(("changed", "status", "word"), [
+    ({"plan": "e9_none"}, 400, "Plan e9_none"), ({"plan": ""}, 400, "plan"),
+    ({"region": "mars"}, 400, "Region mars"), ({"plan": "amd-ryzen-9950x"}, 400, "not available in region"),
+    ({"image": "beos"}, 400, "Image beos"), ({"ssh_keys": [101, 999]}, 404, "SSH key 999"),
+    ({"ssh_keys": ["a1"]}, 400, "ssh_keys"), ({"tags": {"a": 1}}, 400, "tags"), ({"tags": ["a"]}, 400, "tags"),
+    ({"user_data": "not base64!"}, 400, "user_data"), ({"hostname": "-x_"}, 400, "hostname"),
+    ({"project_id": 10002}, 400, "project"), ({"os_partition_size": "big"}, 400, "os_partition_size"),
+])
+def test_orders_that_make_no_sense_are_refused_and_cost_nothing(
+        bed: Bed, changed: dict[str, Any], status: int, word: str) -> None:
+    found = bed.refusal("POST", SERVERS, {**ORDER, **changed})
+    assert found[0] == status
+    assert word in found[1]
+    assert not bed.cloud.servers
+    assert set(bed.cloud.stock.values()) == {500}
+
+
+def test_a_body_that_is_no_json_is_refused(bed: Bed) -> None:
+    for body in (b"{", b"[]", b"\xff"):
+        assert bed.refusal("POST", SERVERS, body)[0] == 400
+
+
+def test_ssh_keys_are_taken_as_numbers_and_as_texts(bed: Bed) -> None:
+    for keys in ([101], ["101"]):
+        server = bed.json("POST", SERVERS, {**ORDER, "ssh_keys": keys})
+        assert [each["id"] for each in server["ssh_keys"]] == [101]
+    assert bed.json("POST", SERVERS, {**ORDER, "ssh_keys": None})["ssh_keys"] == []
+
+
+def test_what_a_server_was_told_is_kept_for_tests_and_shown_to_nobody(bed: Bed) -> None:
+    text = base64.b64encode(b"#!/bin/bash\necho example-bootstrap\n").decode()
+    server = buy(bed, user_data=text, os_partition_size=60)
+    order = bed.cloud.servers[server].order
+    assert base64.b64decode(order.user_data) == b"#!/bin/bash\necho example-bootstrap\n"
+    assert order.os_partition_size == 60
+    assert json.loads(bed.front.bodies[-1])["user_data"] == text
+    assert text not in bed.ask("GET", f"/servers/{server}").body.decode()
+
+
+def test_a_hostname_may_be_taken_twice_unless_the_vendor_minds(bed: Bed) -> None:
+    assert buy(bed) != buy(bed)
+    bed.cloud.unique_hostnames = True
+    assert "in use" in bed.refusal("POST", SERVERS, ORDER)[1]
+
+
+# -- pages
+
+def test_limit_and_offset_cut_a_list_and_the_total_is_told(bed: Bed) -> None:
+    made = [bed.cloud.add_server("workers").id for _ in range(7)]
+    found: list[int] = []
+    for offset in (0, 3, 6, 9):
+        answer = bed.ask("GET", f"{SERVERS}?limit=3&offset={offset}")
+        assert answer.headers["X-Total-Count"] == "7"
+        found += [row["id"] for row in json.loads(answer.body)]
+    assert found == made
+    assert len(bed.json("GET", f"{SERVERS}?limit=0&offset=0")) == 7
+    assert bed.refusal("GET", f"{SERVERS}?limit=many")[0] == 400
+
+
+def test_a_cap_holds_with_and_without_a_limit(bed: Bed) -> None:
+    made = [bed.cloud.add_server("workers").id for _ in range(5)]
+    bed.front.actions.cap = 2
+    for query in ("", "?limit=100"):
+        answer = bed.ask("GET", SERVERS + query)
+        assert [row["id"] for row in json.loads(answer.body)] == made[:2]
+        assert answer.headers["X-Total-Count"] == "5"
+    bed.front.counts = False
+    assert bed.ask("GET", SERVERS).headers == {}
+
+
+def test_fields_and_status_narrow_an_answer(bed: Bed) -> None:
+    buy(bed)
+    bed.cloud.add_server("workers")
+    assert bed.json("GET", f"{SERVERS}?fields=id,state") == [
+        {"id": 1000, "state": "pending"}, {"id": 1001, "state": "active"}]
+    assert bed.json("GET", "/servers/1001?fields=state") == {"state": "active"}
+    assert [row["id"] for row in bed.json("GET", f"{SERVERS}?status[]=deployed")] == [1001]
+
+
+# -- who may, and how often
+
+def test_only_a_token_of_the_account_is_let_in(bed: Bed) -> None:
+    for token in ("", "CHERRY-EXAMPLE-OTHER"):
+        assert bed.refusal("GET", SERVERS, token=token)[0] == 401
+    bed.front.tokens["reader"] = Token(writes=False)
+    assert bed.ask("GET", SERVERS, token="reader").status == 200
+    assert bed.refusal("POST", SERVERS, ORDER, token="reader")[0] == 403
+    bed.front.tokens[TOKEN].active = False
+    assert bed.refusal("GET", SERVERS)[0] == 401
+
+
+def test_what_is_of_others_is_forbidden_and_what_is_not_is_missing(bed: Bed) -> None:
+    foreign = bed.cloud.add_server("workers", project=20002).id
+    assert bed.refusal("GET", "/projects/20002/servers")[0] == 403
+    assert [bed.refusal(method, f"/servers/{foreign}")[0] for method in ("GET", "DELETE")] == [403, 403]
+    for path in ("/projects/7/servers", "/servers/7", "/plans/none", "/regions/none", "/nowhere", "/ssh-keys/7"):
+        assert bed.refusal("GET", path)[0] == 404
+    assert bed.refusal("PATCH", SERVERS)[0] == 404
+    assert in_list(bed) == {}
+
+
+def test_the_fifth_request_in_a_second_is_too_many(bed: Bed) -> None:
+    bed.front.throttle.limit = (4, 1.0)
+    answers = []
+    for _ in range(5):
+        answers.append(bed.ask("GET", "/regions"))
+        bed.clock.advance(0.1)
+    assert [answer.status for answer in answers] == [200] * 4 + [429]
+    assert answers[-1].headers["Retry-After"] == "1"
+    bed.clock.advance(0.6)
+    assert bed.ask("GET", "/regions").status == 200
+    assert bed.refusal("GET", SERVERS, token="another")[0] == 401       # whoever is refused is not counted
+
+
+def test_errors_may_come_in_the_older_form(bed: Bed) -> None:
+    bed.front.wordy = True
+    assert json.loads(bed.ask("GET", "/servers/7").body) == {
+        "errors": ["Server not found."], "error": "Server not found."}
+
+
+# -- faults, and the wire
+
+def test_faults_are_met_before_anything_happens_or_after_it(bed: Bed) -> None:
+    bed.front.faults.next(Fault.THROTTLED_FOR, on="write")
+    assert bed.ask("POST", SERVERS, ORDER).headers["Retry-After"] == str(RETRY_AFTER)
+    bed.front.faults.next(Fault.HANGS_UP, on="create_server")
+    assert bed.ask("POST", SERVERS, ORDER).hang_up
+    assert not bed.cloud.servers
+    bed.front.faults.next(Fault.LOST_ANSWER, on="create_server")
+    assert bed.ask("POST", SERVERS, ORDER).hang_up
+    assert list(bed.cloud.servers) == [1000]
+    bed.front.faults.next(Fault.CUT_OFF, on="delete_server")
+    assert bed.ask("DELETE", "/servers/1000").hang_up           # an answer without a body cannot be cut
+    assert in_list(bed) == {1000: "terminating"}
+
+
+def test_the_log_tells_what_was_asked_and_never_the_token(bed: Bed) -> None:
+    buy(bed)
+    bed.ask("GET", f"{SERVERS}?limit=5")
+    bed.front.faults.next(Fault.SERVER_ERROR)
+    bed.ask("DELETE", "/servers/1000")
+    assert [call.line for call in bed.front.log] == [
+        f"POST {SERVERS} hostname=k8s-ours-workers-gndxdmmw k8s-cluster=ours k8s-nodepool=workers",
+        f"GET {SERVERS}?limit=5", "DELETE /servers/1000 hostname=k8s-ours-workers-gndxdmmw"]
+    assert [(call.status, call.writes) for call in bed.front.log] == [(201, True), (200, False), (500, True)]
+    assert TOKEN not in repr(bed.front.log)
+
+
+def test_over_the_wire_it_is_the_same() -> None:
+    cloud = Cloud(ManualClock(START), times=Times())
+    with CherryServer(cloud) as server:
+        server.add_token(TOKEN)
+        one = cloud.add_server("workers").id
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        found = requests.get(f"{server.root}{SERVERS}", headers=headers, timeout=10)
+        assert (found.headers["X-Total-Count"], found.headers["Content-Type"][:16]) == ("1", "application/json")
+        gone = requests.delete(f"{server.root}/servers/{one}", headers=headers, timeout=10)
+        assert (gone.status_code, gone.content) == (204, b"")
+        assert "Content-Type" not in gone.headers
+        server.front.redirect = "http://elsewhere.example.invalid/v1/plans"
+        away = requests.get(f"{server.root}/plans", headers=headers, timeout=10, allow_redirects=False)
+        assert (away.status_code, away.headers["Location"]) == (301, server.front.redirect)
+        assert [call.status for call in server.log] == [200, 204, 301]
+
+
+def test_a_fate_that_never_joins_is_deployed_like_any_other(bed: Bed) -> None:
+    bed.cloud.spoil("workers", NEVER_JOINS)
+    server = buy(bed)
+    bed.after(200.0)
+    assert said(bed, server) == ("active", "deployed")
+    assert NOT_DEPLOYED.fails

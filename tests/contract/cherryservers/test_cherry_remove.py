@@ -1,0 +1,174 @@
+"""Removing over the wire: by number, all or none, and no word of a list or a name taken for more than it is
+(cherryservers.md §5, §12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Done, Failed, Outcome
+from infra.local.vendor.faults import Fault
+from tests.contract.benches.cherryservers import CherryBench
+from tests.contract.cherryservers.scene import answer, drive, order, seen, target
+
+
+@pytest.fixture
+def bench() -> Iterator[CherryBench]:
+    with CherryBench() as made:
+        yield made
+
+
+def removal(bench: CherryBench, group: str, *targets: Target, kind: Kind = Kind.REMOVE, op: str = "one") -> Operation:
+    size = bench.target(group)
+    return order(bench, kind, group, size, size - len(targets), *targets, op=f"{op}-0123456789ab")
+
+
+def refused(bench: CherryBench, operation: Operation) -> Failed:
+    """The outcome, which must be a refusal; nothing was deleted."""
+    before, _ = list(bench.cloud.servers), bench.look()
+    outcome: Outcome = drive(bench, operation)
+    assert isinstance(outcome, Failed)
+    assert not [call for call in bench.look() if call.writes]
+    assert list(bench.cloud.servers) == before
+    return outcome
+
+
+def test_CHERRY_12_by_number_and_by_hostname_where_the_node_has_no_id_yet(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=4)
+    first, second, third, fourth = seen(bench, group).instances
+    targets = (Target(first.node, first.id, first.handle), Target(second.node, second.id), Target(third.node, ""))
+    assert isinstance(drive(bench, removal(bench, group, *targets)), Done)
+    assert bench.machines(group) == [fourth.handle]
+    assert [call.path for call in bench.look() if call.writes] == [
+        f"/servers/{each.handle}" for each in (first, second, third)]
+
+
+def test_CHERRY_12_one_that_is_gone_counts_as_removed(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=3)
+    first, second, third = seen(bench, group).instances
+    bench.cloud.vanish(int(first.handle))
+    assert isinstance(drive(bench, removal(bench, group, target(first), target(second))), Done)
+    assert bench.machines(group) == [third.handle]
+
+
+def test_CHERRY_12_one_that_goes_between_the_list_and_its_deletion_counts_as_removed(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=2)
+    first, _ = seen(bench, group).instances
+    bench.server.faults.next(Fault.NOT_FOUND, on="delete_server")
+    assert isinstance(drive(bench, removal(bench, group, target(first))), Done)
+
+
+def test_CHERRY_12_CHERRY_D14_a_node_without_a_server_is_refused_and_so_are_the_others(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=3)
+    first, *_ = seen(bench, group).instances
+    for stranger in (Target("nobody", ""), Target("a", "aws:///eu/i-1"), Target("", "")):
+        outcome = refused(bench, removal(bench, group, target(first), stranger))
+        assert outcome.cls == "InvalidRequest"
+
+
+@pytest.mark.parametrize("whose", ["pool", "cluster", "project", "nobody"])
+def test_CHERRY_12_CHERRY_D24_a_server_of_others_is_refused(bench: CherryBench, whose: str) -> None:
+    group = bench.add_group("g", size=2)
+    made: dict[str, tuple[str, dict[str, Any]]] = {
+        "pool": ("h", {}), "cluster": ("g", {"cluster": "b"}), "project": ("g", {"project": 20002}), "nobody": ("", {})}
+    pool, told = made[whose]
+    other = bench.cloud.add_server(pool, **told)
+    ours = seen(bench, group).instances[0]
+    stranger = Target(other.hostname, f"cherryservers://{other.id}", str(other.id))
+    outcome = refused(bench, removal(bench, group, target(ours), stranger))
+    assert outcome.cls == "InvalidRequest"
+    assert str(other.id) in outcome.message
+
+
+def test_CHERRY_12_CHERRY_D16_of_two_servers_with_one_hostname_none_goes_by_name(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=1)
+    twins = [bench.cloud.add_server("g", hostname="twin").id for _ in range(2)]
+    refused(bench, removal(bench, group, Target("twin", "")))
+    node = next(each for each in bench.nodes() if each.name == "twin")
+    assert isinstance(drive(bench, removal(bench, group, Target(node.name, node.provider_id), op="second")), Done)
+    assert [id_ for id_ in twins if not bench.cloud.servers[id_].leaving] == [twins[1]]
+
+
+def test_CHERRY_12_CHERRY_D17_below_the_minimum_nothing_goes_however_quickly_one_asks(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=4, least=2)
+    first, second, third, _ = seen(bench, group).instances
+    assert refused(bench, removal(bench, group, *(target(each) for each in (first, second, third)))).cls == (
+        "InvalidRequest")
+    assert isinstance(drive(bench, removal(bench, group, target(first), target(second), op="second")), Done)
+    refused(bench, removal(bench, group, target(third), op="third"))
+
+
+def test_CHERRY_D12_a_deleted_server_that_lists_still_show_as_active_is_counted_no_more(bench: CherryBench) -> None:
+    bench.cloud.delete_lag = 600.0
+    group = bench.add_group("g", size=3, least=2)
+    first, second, _ = seen(bench, group).instances
+    assert isinstance(drive(bench, removal(bench, group, target(first))), Done)
+    assert seen(bench, group).target == 2
+    refused(bench, removal(bench, group, target(second), op="second"))
+
+
+def test_CHERRY_D12_one_that_somebody_else_is_deleting_counts_for_no_minimum_and_no_growth(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=3, least=2, most=3)
+    bench.cloud.terminate(bench.cloud.members(group)[0])
+    _, second, _ = seen(bench, group).instances
+    assert refused(bench, removal(bench, group, target(second))).cls == "InvalidRequest"
+    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 2, 3)), Done)
+    assert len(bench.machines(group)) == 3
+
+
+def test_CHERRY_D15_a_provider_id_that_is_none_does_not_stop_a_handle(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=2)
+    first, second = seen(bench, group).instances
+    assert isinstance(drive(bench, removal(bench, group, Target(first.node, "", first.handle))), Done)
+    assert bench.machines(group) == [second.handle]
+
+
+def test_one_that_the_vendor_will_not_delete_is_named_and_the_others_go(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=3)
+    first, second, third = seen(bench, group).instances
+    bench.server.faults.next(Fault.OLD_TIME, on="delete_server")
+    outcome = drive(bench, removal(bench, group, target(first), target(second)))
+    assert isinstance(outcome, Failed)
+    assert first.node in outcome.message
+    assert second.node not in outcome.message
+    assert bench.machines(group) == [first.handle, third.handle]
+
+
+def test_a_server_of_the_control_plane_is_left_alone(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=2)
+    first, _ = seen(bench, group).instances
+    # A pool's script that makes control planes of its machines: the label is on the Node.
+    server = bench.cloud.servers[int(first.handle)]
+    bench.cloud.servers[server.id].order = bench.cloud.add_server("x", user_data=(
+        "LS1ub2RlLWxhYmVscz1ub2RlLXJvbGUua3ViZXJuZXRlcy5pby9jb250cm9sLXBsYW5lPXRydWU=")).order
+    assert len(seen(bench, group).instances) == 1
+    refused(bench, removal(bench, group, target(first)))
+
+
+def test_a_server_that_never_joined_is_discarded_and_one_that_has_is_not(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=2, least=2)
+    joined, _ = seen(bench, group).instances
+    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 2, 3)), Done)
+    new = next(each for each in seen(bench, group).instances if each.handle not in {"1000", "1001"})
+    assert refused(bench, removal(bench, group, target(joined), kind=Kind.DISCARD)).cls == "Conflict"
+    assert isinstance(drive(bench, removal(bench, group, target(new), kind=Kind.DISCARD, op="second")), Done)
+    assert bench.machines(group) == ["1000", "1001"]
+
+
+def test_thirty_servers_go_in_one_operation_at_no_more_than_four_calls_a_second(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=30, most=40)
+    victims = [target(each) for each in seen(bench, group).instances]
+    assert isinstance(drive(bench, removal(bench, group, *victims)), Done)
+    assert not bench.machines(group)
+    times = [call.at for call in bench.server.log]
+    assert max(sum(begin <= at < begin + 1.0 for at in times) for begin in times) <= 4
+
+
+def test_CHERRY_D18_a_target_is_not_lowered_where_that_would_take_a_server(bench: CherryBench) -> None:
+    group = bench.add_group("g", size=2)
+    assert isinstance(answer(bench, order(bench, Kind.SHRINK, group, 2, 1)), Failed)
+    assert isinstance(answer(bench, order(bench, Kind.SHRINK, group, 3, 2, op="second-0123456789")), Done)
+    assert len(bench.machines(group)) == 2

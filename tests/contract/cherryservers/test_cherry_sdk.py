@@ -1,0 +1,89 @@
+"""A client that nobody here wrote drives the emulator: the vendor's `cherry-python`, over TLS as it insists on.
+
+It is used for tests only and is loaded when one asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from infra.local.certificates import Authority
+from infra.local.cherryservers.cloud import PROJECT, TEAM, Cloud
+from infra.local.cherryservers.server import CherryServer
+from infra.local.controllers.clock import ManualClock
+from infra.local.vendor.faults import Fault
+from tests.contract.cherryservers.call import START, TOKEN
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[CherryServer, Path]]:
+    authority = Authority("of the emulated vendor")
+    trusted = tmp_path_factory.mktemp("trust") / "ca.pem"
+    trusted.write_bytes(authority.pem)
+    with CherryServer(Cloud(ManualClock(START)), tls=authority.server()) as server:
+        server.add_token(TOKEN)
+        server.throttle.limit = None
+        yield server, trusted
+
+
+@pytest.fixture
+def bed(served: tuple[CherryServer, Path], monkeypatch: pytest.MonkeyPatch) -> Any:
+    server, trusted = served
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(trusted))
+    client = import_module("cherry").Master(auth_token=TOKEN)
+    client.api_url = server.host
+    return SimpleNamespace(client=client, server=server, cloud=server.cloud)
+
+
+def test_the_vendor_client_finds_its_way_from_team_to_project_to_servers(bed: Any) -> None:
+    team, = bed.client.get_teams()
+    project, = bed.client.get_projects(team["id"])
+    assert (team["id"], project["id"]) == (TEAM, PROJECT)
+    ours = [bed.cloud.add_server("workers").id for _ in range(3)]
+    listed = bed.client.get_servers(project["id"])
+    assert [row["id"] for row in listed if row["tags"].get("k8s-nodepool") == "workers"][-3:] == ours
+    assert len(bed.client.get_servers(project["id"], limit=2, offset=1)) == 2
+    assert bed.client.get_servers(project["id"], fields="id")[0].keys() == {"id"}
+
+
+def test_the_vendor_client_reads_plans_images_and_keys(bed: Any) -> None:
+    plans = {plan["slug"]: plan for plan in bed.client.get_plans(TEAM)}
+    assert plans["amd-ryzen-9950x"]["specs"]["memory"]["total"] == 192
+    assert {each["unit"] for each in plans["e3_1240v3"]["pricing"]} == {"Hourly", "Spot hourly", "Monthly"}
+    assert plans["e3_1240v3"]["available_regions"][0]["stock_qty"] == 500
+    images = bed.client.get_images(plans["e3_1240v3"]["id"])
+    assert "ubuntu_24_04_64bit" in {each["slug"] for each in images}
+    assert [key["id"] for key in bed.client.get_ssh_keys()] == [101, 102]
+
+
+def test_the_vendor_client_creates_sees_and_terminates_a_server(bed: Any) -> None:
+    made = bed.client.create_server(PROJECT, "LT-Siauliai", 1095, hostname="by-the-client", image="ubuntu_24_04_64bit",
+                                    ssh_keys=["101"], tags={"team": "web"})
+    assert (made["hostname"], made["status"], made["plan"]["slug"]) == ("by-the-client", "deploying", "amd-ryzen-9950x")
+    bed.cloud.clock.advance(1000.0)
+    found = bed.client.get_server(made["id"])
+    assert (found["state"], found["status"], found["tags"]) == ("active", "deployed", {"team": "web"})
+    assert bed.client.terminate_server(made["id"]) is None
+    assert bed.client.get_server(made["id"])["state"] == "terminating"
+    bed.cloud.clock.advance(1000.0)
+    assert bed.client.get_server(made["id"]) == {"code": 404, "message": "Server not found."}
+
+
+def test_the_vendor_client_is_told_why_it_gets_none(bed: Any) -> None:
+    bed.cloud.stock["e5_1620v4", "eu_west_1"] = 0
+    said = bed.client.create_server(PROJECT, "eu_west_1", "e5_1620v4", hostname="none")
+    assert (said["code"], "stock" in said["message"]) == (400, True)
+
+
+@pytest.mark.parametrize(("fault", "status"), [
+    (Fault.UNAUTHORIZED, "401"), (Fault.FORBIDDEN, "403"), (Fault.THROTTLED_FOR, "429"), (Fault.SERVER_ERROR, "500")])
+def test_the_vendor_client_notices_faults(bed: Any, fault: Fault, status: str) -> None:
+    bed.server.faults.next(fault)
+    with pytest.raises(Exception, match=status):
+        bed.client.get_servers(PROJECT)
