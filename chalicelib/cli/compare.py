@@ -109,7 +109,8 @@ def _difference(pair: Pair) -> dict[str, Any]:
         "onlyFirst": sorted(placed[0] - placed[1]),
         "onlySecond": sorted(placed[1] - placed[0]),
     }
-    if any(policy.prices is not None for policy in pair.policies):
+    if any(policy.prices is not None for policy in pair.policies) or any(
+            group.price for group in pair.case.snapshot.groups):
         costs = [cost(pair.case, policy, plan) for policy, plan in zip(pair.policies, plans, strict=True)]
         answer["cost"] = [round(each.added, 6) for each in costs]
         answer["saved"] = [round(each.saved, 6) for each in costs]
@@ -142,7 +143,7 @@ def _change(group: dict[str, Any], at: int) -> str:
 
 
 def cost(case: Case, policy: Policy, plan: Plan) -> Cost:
-    """What a plan's changes cost per hour, by the policy's prices."""
+    """What a plan's changes cost per hour, by the policy's prices or, where those are silent, the providers'."""
     from chalicelib.plan.choose.prices import node_price
     from chalicelib.plan.world import observe
 
@@ -150,11 +151,13 @@ def cost(case: Case, policy: Policy, plan: Plan) -> Cost:
     nodes = {node.name: node for node in case.snapshot.nodes}
     unknown: list[str] = []
     sums = {"added": 0.0, "saved": 0.0}
+    asked = {name: facts.group.price for name, facts in world.groups.items()}
     templates = {name: facts.template.node for name, facts in world.groups.items() if facts.template is not None}
-    moves = [("added", up.group, templates.get(up.group), up.to_size - up.from_size) for up in plan.scale_ups]
-    moves += [("saved", removal.node, nodes.get(removal.node), 1) for removal in plan.removals]
-    for kind, name, node, count in moves:
-        price = None if node is None or policy.prices is None else node_price(node, policy.prices)
+    moves = [("added", up.group, up.group, templates.get(up.group), up.to_size - up.from_size)
+             for up in plan.scale_ups]
+    moves += [("saved", removal.node, removal.group, nodes.get(removal.node), 1) for removal in plan.removals]
+    for kind, name, group, node, count in moves:
+        price = None if node is None else node_price(node, policy.prices, asked.get(group, 0.0))
         if price is None:
             unknown.append(name)
         else:

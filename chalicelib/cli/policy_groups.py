@@ -1,11 +1,11 @@
 """A policy's bounds over groups that come from a file, as a provider lays them over its own.
 
-A saved cluster does not know which provider its groups will have, so a group is found by its id alone.
+A saved cluster does not know which provider its groups will have, so a group is found by its id alone, or by another name that it is saved with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -27,11 +27,17 @@ def with_bounds(
     """
     by_id = {group.id: group for group in wanted}
     saved = {group.id for group in snapshot.groups}
+    known = saved.union(*(group.aliases for group in snapshot.groups))
     for name in by_id:
-        if name not in saved:
+        if name not in known:
             warn(f"{place}: spec.nodeGroups: {name} is no group of this snapshot; {_those_there(sorted(saved))}")
-    groups = tuple(_bounded(group, by_id.get(group.id), place) for group in snapshot.groups)
+    groups = tuple(_bounded(group, _entry_of(group, by_id), place) for group in snapshot.groups)
     return msgspec.structs.replace(snapshot, groups=groups)
+
+
+def _entry_of(group: NodeGroup, by_id: Mapping[str, GroupPolicy]) -> GroupPolicy | None:
+    """By its id, else by one of its other names."""
+    return next((by_id[name] for name in (group.id, *group.aliases) if name in by_id), None)
 
 
 def _bounded(group: NodeGroup, policy: GroupPolicy | None, place: str) -> NodeGroup:

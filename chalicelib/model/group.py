@@ -69,4 +69,6 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
     options: GroupOptions = GroupOptions()
     priority: int = 0
+    aliases: tuple[str, ...] = ()   # further names that people know it by; a policy and a priority list may use them
+    price: float = 0.0          # what one node costs per hour as the provider says; 0: it does not say
     scale_down_held: str = ""   # why the provider forbids removals just now (a rollout), empty where it does not

@@ -359,7 +359,7 @@ class Floor:
 
     def recount(self, cls: int, row: int, count: int) -> None:
         """Pods of a class counted on a row, or no more (negative), for others' rules; their room is not touched."""
-        if self.counting.add(np.array([row]), cls, np.array([count])):
+        if self.counting.add_one(row, cls, count):
             self.rows.forget()
 
 

@@ -84,7 +84,8 @@ class Search:
 
         limit, prices = self.world.options.max_binpacking_time, self.world.policy.prices
         able = [facts.template.node for facts in self.candidates.able if facts.template is not None]
-        bought = None if prices is None else purchases(
+        priced = prices is not None or any(facts.group.price > 0 for facts in self.candidates.able)
+        bought = None if not priced else purchases(
             {ask.cls: ask.count for ask in asks}, self.candidates, self.floor, self.ledger, prices,
             lambda: self.watch.over(limit), self.grown,
             [Shared(amounts, most) for amounts, most in self.ledger.shared(able)])
@@ -105,9 +106,9 @@ class Search:
 
     def price(self) -> float:
         """What the new nodes cost per hour; groups without a price count nothing."""
-        prices = self.world.policy.prices
-        return 0.0 if prices is None else sum(
-            nodes * (node_price(self.candidates.shapes[group].template.node, prices) or 0.0)
+        prices, groups = self.world.policy.prices, self.world.groups
+        return sum(
+            nodes * (node_price(self.candidates.shapes[group].template.node, prices, groups[group].group.price) or 0.0)
             for group, nodes in sorted(self.grown.items()))
 
     def options(self, asks: Sequence[Ask]) -> list[Option]:

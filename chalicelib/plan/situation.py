@@ -11,4 +11,6 @@ def situation_of(world: World, seed: int) -> Situation:
     return Situation(
         seed=seed, cluster_nodes=len(world.snapshot.nodes), prices=world.policy.prices,
         priorities=world.snapshot.priorities,
-        group_priorities={facts.id: facts.group.priority for facts in world.groups.values()})
+        group_priorities={facts.id: facts.group.priority for facts in world.groups.values()},
+        group_prices={facts.id: facts.group.price for facts in world.groups.values() if facts.group.price},
+        group_aliases={facts.id: facts.group.aliases for facts in world.groups.values() if facts.group.aliases})

@@ -14,7 +14,7 @@ import msgspec
 
 from chalicelib.model.policy import Window
 from chalicelib.policy.options import Read, check_options, check_prices
-from chalicelib.policy.providers import PROVIDERS
+from chalicelib.policy.providers import PROVIDERS, without_prices
 from chalicelib.policy.report import Path, Report
 
 ACCESS_WAYS = {"kubeconfig_secret": "kubeconfigSecret", "kubeconfig_file": "kubeconfigFile",
@@ -177,7 +177,8 @@ def _prices(draft: Draft, report: Report) -> None:
     given: dict[str, Any] | None = draft.spec.get("prices")
     if not report.has_problem_under(path):
         chain = draft.options.in_force.get("expander", ())
-        check_prices(chain, priced=given is not None, path=(*SPEC, "options"), report=report)
+        check_prices(chain, listed=given is not None, unpriced=without_prices(draft.providers or ()),
+                     path=(*SPEC, "options"), report=report)
         if given is not None and not (given.get("instance_types") or given.keys() & {"cpu", "memory"}):
             report.problem(path, "does not say what a node costs",
                            "add cpu and memory, what a core and a GiB cost per hour, or instanceTypes")

@@ -66,8 +66,10 @@ In any one currency, such as `prices: {instanceTypes: {m5.large: 0.096}, cpu: 0.
 
 A node costs what its instance type costs (label `node.kubernetes.io/instance-type`); if that is not listed, its
 capacity by the rates. Of cpu and memory one may be left out and then costs nothing; a node with GPUs has no price
-without gpu. A group without a price is not chosen by price or least-cost. Pods are weighed by the rates too; where only
-instanceTypes are given, by rates made of the listed types: a GiB counts as an eighth of a core, a GPU as ten cores.\
+without gpu. Where the list says nothing about a node, what its provider asks for it counts, if the provider says so;
+nothing is converted, so the list is then written in that provider's currency. A group without a price is not chosen by
+price or least-cost. Pods are weighed by the rates too; where there are none, by rates made of the listed types and of
+the providers' prices: a GiB counts as an eighth of a core, a GPU as ten cores.\
 """
 
 _BRAKE_NOTE = """\
@@ -110,8 +112,9 @@ Expanders: {', '.join(AVAILABLE_EXPANDERS)}. A chain names each once, and
 nothing after random; each keeps the best of what the one before it left. Among options that are equal to the end, the
 one that meets most soft preferences is taken; then random draws a lot, or the lowest group id is taken. least-cost is
 ours: it looks for the cheapest mix of groups for all pending pods at once; where it finds none in time, the next in the
-chain decides, or least-waste. price and least-cost need spec.prices. grpc is refused: it asks a server of yours, and no
-other choice could stand for its answer.
+chain decides, or least-waste. price and least-cost need spec.prices, or a provider that says what its nodes cost:
+{', '.join(table.name for table in PROVIDERS.values() if table.prices)}. grpc is refused: it asks a server of yours, and
+no other choice could stand for its answer.
 
 The priority expander reads the ConfigMap `cluster-autoscaler-priority-expander` in the namespace that the option
 namespace names. Its key `priorities` is a YAML mapping of whole numbers to lists of regular expressions, as upstream's.

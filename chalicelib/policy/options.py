@@ -178,13 +178,21 @@ def _dynamic_resources(found: Read, path: Path, report: Report) -> None:
                        "take the line out")
 
 
-def check_prices(chain: Sequence[str], *, priced: bool, path: Path, report: Report) -> None:
-    """Expanders that count money need to know what things cost. priced: whether there are spec.prices."""
-    wanting = [name for name in dict.fromkeys(chain) if name in PRICED_EXPANDERS]
-    if wanting and not priced:
-        report.problem((*path, "expander"), f"{' and '.join(wanting)} cannot work without prices",
+def check_prices(
+    chain: Sequence[str], *, listed: bool, unpriced: Sequence[str] | None, path: Path, report: Report
+) -> None:
+    """Expanders that count money need to know what things cost. listed: whether there are spec.prices; unpriced: the
+    policy's providers that do not say what their nodes cost, None where none does."""
+    wanting = " and ".join(name for name in dict.fromkeys(chain) if name in PRICED_EXPANDERS)
+    if not wanting or listed:
+        return
+    if unpriced is None:
+        report.problem((*path, "expander"), f"{wanting} cannot work without prices",
                        "add spec.prices, such as prices: {cpu: 0.03, memory: 0.004, gpu: 0.9} or "
                        "prices: {instanceTypes: {m5.large: 0.096}}")
+    elif unpriced:
+        report.warn((*path, "expander"), f"the groups of {', '.join(unpriced)} have no price and are not chosen by "
+                    f"{wanting}; add spec.prices for them")
 
 
 _CHECKS = (_expander_chain, _scheduler_names, _backoff_bounds, _balancing_labels, _gpu_types, _drain_priority,

@@ -13,6 +13,7 @@ import msgspec
 from chalicelib.model.policy import Policy
 from chalicelib.policy.options import Read, attribute, check_options, check_prices, find_row, tell
 from chalicelib.policy.parsers import UNSET
+from chalicelib.policy.providers import without_prices
 from chalicelib.policy.report import Report
 from chalicelib.policy.yaml_marks import Node, Scalar, read
 
@@ -45,7 +46,9 @@ def with_options(
     options = msgspec.structs.replace(policy.options, **in_force)
     check_options(Read(_as_read(policy)), (), before)
     check_options(Read({**_as_read(policy), **in_force}), (), report)
-    check_prices(options.expander, priced=policy.prices is not None, path=(), report=report)
+    for chain, told in ((policy.options.expander, before), (options.expander, report)):
+        check_prices(chain, listed=policy.prices is not None, unpriced=without_prices(policy.providers), path=(),
+                     report=told)
     report.check()
     for text in report.warnings():
         if warn is not None and text not in before.warnings():      # the policy's own were told when it was read

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.alicloud import ALICLOUD, GROUP_ID
+from chalicelib.policy.cherryservers import CHERRYSERVERS, EXAMPLE, POOL
+from chalicelib.policy.exoscale import EXOSCALE
 from chalicelib.policy.parsers import DNS_LABEL, SECRET, UNSET, Kind, choice, scalar, text, wrong
 from chalicelib.policy.provider_kinds import DURATION_TEXT, YES_OR_NO, amount, lines_of
 from chalicelib.policy.report import Path, Report, closest, quote
@@ -27,13 +30,15 @@ _DNS_NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 
 
 class ProviderTable(msgspec.Struct, frozen=True):
-    """One provider. available: this version can act on it; section None: any settings, as text."""
+    """One provider. available: this version can act on it; section None: any settings, as text. prices: it says what
+    a node of its groups costs, so that nobody has to write it down."""
 
     name: str
     available: bool
     section: Section | None = None
     group_id: str = ""          # the form of its ids, where it has one
     group_example: str = ""
+    prices: bool = False
 
 
 def _labels(value: str) -> str:
@@ -140,11 +145,12 @@ PROVIDERS = {
     for table in (
         ProviderTable("alicloud", available=True, section=ALICLOUD, group_id=GROUP_ID,
                       group_example="asg-bp18p2yfxow2dloq0001"),
-        ProviderTable("cherryservers", available=False),
+        ProviderTable("cherryservers", available=True, section=CHERRYSERVERS, group_id=POOL, group_example=EXAMPLE,
+                      prices=True),
         ProviderTable("clusterapi", available=True, section=_CLUSTER_API,
                       group_id=r"(MachineDeployment|MachineSet|MachinePool)/[^/]+/[^/]+\Z",
                       group_example="MachineDeployment/default/workers"),
-        ProviderTable("exoscale", available=False),
+        ProviderTable("exoscale", available=True, section=EXOSCALE),
         ProviderTable("huaweicloud", available=False),
     )
 }
@@ -190,6 +196,12 @@ def _read_free(node: Node | None, path: Path, report: Report) -> dict[str, str]:
         if got is not UNSET:
             found[key] = got
     return found
+
+
+def without_prices(names: Iterable[str]) -> tuple[str, ...] | None:
+    """Those of these providers that do not say what their nodes cost; None where none of them does."""
+    silent = {name: name not in PROVIDERS or not PROVIDERS[name].prices for name in names}
+    return None if all(silent.values()) else tuple(name for name, says_nothing in silent.items() if says_nothing)
 
 
 def provider_name(value: str) -> str:

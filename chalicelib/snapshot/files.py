@@ -51,6 +51,7 @@ class _Group(msgspec.Struct, forbid_unknown_fields=True):
     size: int = 0
     provider: str = _PROVIDER
     priority: int = 0
+    price: float = 0.0
     zeroOrMax: bool = False  # noqa: N815 - the document's own word
     nodes: tuple[str, ...] = ()
     nodeLabels: dict[str, str] = {}  # noqa: N815 - the document's own word
@@ -170,6 +171,8 @@ def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> Node
     if spec.min < 0 or spec.max < spec.min:
         problem = f"{spec.max} is below min {spec.min}" if spec.min >= 0 else f"min {spec.min} is negative"
         raise BadInput(f"{place}.max", problem, "bounds are whole numbers with 0 <= min <= max")
+    if spec.price < 0:
+        raise BadInput(f"{place}.price", f"{spec.price:g} is negative", "write what a node costs per hour")
     mine = [node for nodes in members.values() for node in nodes if _is_member(node, spec)]
     if spec.size < 0 or (spec.size > 0 and not mine):
         known = ", ".join(sorted(name for name in members if name)) or "none"
@@ -183,5 +186,5 @@ def _group(raw: msgspec.Raw, place: str, members: dict[str, list[Node]]) -> Node
         id=spec.id, provider=spec.provider, min=spec.min, max=spec.max, target=spec.size, priority=spec.priority,
         instances=tuple(Instance(id=node.provider_id, handle=node.provider_id, node=node.name) for node in mine),
         template=template, template_error="" if template else "the manifest gives no template",
-        options=GroupOptions(zero_or_max=spec.zeroOrMax),
+        options=GroupOptions(zero_or_max=spec.zeroOrMax), price=spec.price,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, tanh
 
-from chalicelib.model.policy import Prices
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.choose.prices import Rates, has_gpu, node_price, pod_rates, unpriced
@@ -25,9 +24,10 @@ _ABSENT_FACTOR = 2.0
 
 def keep(options: Sequence[Option], situation: Situation) -> Kept:
     """The options with the smallest score; one without a price is out, with a NO_PRICE note. Perhaps none is left."""
-    prices = situation.prices
-    rates = pod_rates(prices, [option.template for option in options]) if prices is not None else None
-    scores = [_priced(option, prices, rates, situation) for option in options]
+    prices, own = situation.prices, [situation.group_prices.get(option.group, 0.0) for option in options]
+    rates = pod_rates(prices, [option.template for option in options], own)
+    scores = [_priced(option, node_price(option.template, prices, price), rates, situation)
+              for option, price in zip(options, own, strict=True)]
     notes = tuple(Reason.of(Code.NO_PRICE, group=option.group, detail=unpriced(option.template, prices))
                   for option, score in zip(options, scores, strict=True) if score is None)
     least = min((score for score in scores if score is not None), default=inf)
@@ -50,8 +50,7 @@ def score(option: Option, price: float, rates: Rates, situation: Situation) -> f
     return _unfitness(option, situation) * ratio * (_ABSENT_FACTOR if option.group in situation.absent else 1.0)
 
 
-def _priced(option: Option, prices: Prices | None, rates: Rates | None, situation: Situation) -> float | None:
-    price = node_price(option.template, prices) if prices is not None else None
+def _priced(option: Option, price: float | None, rates: Rates | None, situation: Situation) -> float | None:
     return None if price is None or rates is None else score(option, price, rates, situation)
 
 

@@ -6,7 +6,7 @@ the policy's nodeGroups. A ConfigMap that is there and wrong filters nothing: a 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from chalicelib.model.reason import Code, Reason
@@ -22,7 +22,7 @@ _LOWEST = -1        # upstream's search begins here: what lies below never wins
 def keep(options: Sequence[Option], situation: Situation) -> Kept:
     """The options of the highest priority, all of them where nothing says otherwise."""
     if situation.priorities is not None:
-        return _by_config(options, situation.priorities)
+        return _by_config(options, situation.priorities, situation.group_aliases)
     given = situation.group_priorities
     if not any(given.values()):
         return list(options), ()
@@ -30,16 +30,21 @@ def keep(options: Sequence[Option], situation: Situation) -> Kept:
     return [option for option in options if given.get(option.group, 0) == highest], ()
 
 
-def _by_config(options: Sequence[Option], config: PriorityConfig) -> Kept:
+def _by_config(options: Sequence[Option], config: PriorityConfig, aliases: Mapping[str, tuple[str, ...]]) -> Kept:
     if config.problem:
         return list(options), (Reason.of(Code.PRIORITY_CONFIG_INVALID, detail=config.problem),)
-    found = [priority_of(config.rules, option.group) for option in options]
+    found = [_highest(config.rules, (option.group, *aliases.get(option.group, ()))) for option in options]
     highest = max((priority for priority in found if priority is not None), default=_LOWEST - 1)
     if highest < _LOWEST:
         return list(options), (Reason.of(Code.PRIORITY_NO_MATCH),)
     notes = tuple(Reason.of(Code.PRIORITY_NOT_MATCHED, group=option.group)
                   for option, priority in zip(options, found, strict=True) if priority is None)
     return [option for option, priority in zip(options, found, strict=True) if priority == highest], notes
+
+
+def _highest(rules: Rules, names: Sequence[str]) -> int | None:
+    """Of a group by all its names: people write the one that they see (exoscale.md §2)."""
+    return max((found for name in names if (found := priority_of(rules, name)) is not None), default=None)
 
 
 @lru_cache(maxsize=4096)

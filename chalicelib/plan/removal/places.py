@@ -155,7 +155,7 @@ class Places:
         start = kind.at if kind.in_turn else 0
         for at in range(start, min(start + _PEEKS, len(kind.listed))):
             row = kind.listed[at]
-            if is_open[row] and allowed[row] and all(free[row, column] >= amount for column, amount in needs):
+            if is_open[row] and allowed[row] and _holds(free, row, needs):
                 kind.at = at
                 return row
         fits = (is_open & allowed)[kind.rows]
@@ -175,11 +175,18 @@ class Places:
         neighbours, start = self.neighbours, kind.at if kind.in_turn else 0
         for at in range(start, min(start + _PEEKS, len(kind.listed))):
             row = kind.listed[at]
-            if (is_open[row] and allowed[row] and all(free[row, column] >= amount for column, amount in needs)
-                    and neighbours.allows(cls, row)):
+            if is_open[row] and allowed[row] and _holds(free, row, needs) and neighbours.allows(cls, row):
                 return row
         fits = (is_open & allowed & neighbours.mask(cls))[kind.rows]
         for column, amount in needs:
             fits &= free[kind.rows, column] >= amount
         at = int(fits.argmax())
         return kind.listed[at] if fits[at] else None
+
+
+def _holds(free: Ints, row: int, needs: tuple[tuple[int, int], ...]) -> bool:
+    """Whether a row has that much room; a loop, since it is asked more often than anything else here."""
+    for column, amount in needs:
+        if free.item(row, column) < amount:
+            return False
+    return True

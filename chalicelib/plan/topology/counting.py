@@ -30,6 +30,7 @@ class Counting:
         self._rows, self._classes, self._dying = rows[order], classes[order], dying[order]
         self._count = count
         self._log: dict[int, list[tuple[Ints, Ints]]] = {}
+        self._moved: dict[int, dict[int, int]] = {}     # class -> row -> pods, of those counted one row at a time
         self._counters: dict[tuple[Members, bool], Counter] = {}
         self._of: dict[int, list[Counter]] = {}
 
@@ -51,6 +52,8 @@ class Counting:
             np.add.at(vector, rows[~self._dying[start:end]] if settled else rows, 1)
             for where, counts in self._log.get(cls, ()):
                 vector[where] += counts
+            for row, count in self._moved.get(cls, {}).items():
+                vector[row] += count
         return vector
 
     def add(self, rows: Ints, cls: int, counts: Ints) -> bool:
@@ -60,6 +63,15 @@ class Counting:
         counters = self._of.get(cls, ())
         for counter in counters:
             counter.rows[rows] += counts
+        return bool(counters)
+
+    def add_one(self, row: int, cls: int, count: int) -> bool:
+        """The same for one row: removals that are tried and taken back ask it by the thousand."""
+        moved = self._moved.setdefault(cls, {})
+        moved[row] = moved.get(row, 0) + count
+        counters = self._of.get(cls, ())
+        for counter in counters:
+            counter.rows[row] += count
         return bool(counters)
 
     def followers(self, cls: int) -> Sequence[Counter]:
@@ -76,5 +88,7 @@ class Counting:
         """Only the first rows again; everything placed on others must have been taken off."""
         self._count = count
         self._log = {cls: [entry for entry in entries if entry[0].max() < count] for cls, entries in self._log.items()}
+        self._moved = {cls: {row: pods for row, pods in moved.items() if row < count}
+                       for cls, moved in self._moved.items()}
         for counter in self._counters.values():
             counter.rows = counter.rows[:count]

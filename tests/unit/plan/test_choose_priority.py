@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from chalicelib.model.reason import Code, Reason
@@ -89,3 +90,12 @@ def test_notes_of_the_chain_come_out_of_it() -> None:
     best, notes = choose(options(LARGE, XLARGE), ["priority", "least-waste"], config(X8))
     assert best is not None
     assert (best.group, notes) == (LARGE, unmatched(XLARGE))
+
+
+def test_EXO_a_group_is_meant_by_any_of_its_names() -> None:
+    pool, other = "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59", "b2000000-0000-4000-8000-000000000001"
+    world = msgspec.structs.replace(config("10: ['^prod/web$']\n20: ['^batch$']\n30: ['^9eccd769']"),
+                                    group_aliases={pool: ("prod/web", "web"), other: ("prod/batch", "batch")})
+    assert kept(world, pool, other) == ([other], ())
+    by_nodepool = msgspec.structs.replace(world, group_aliases={**world.group_aliases, pool: ("9eccd769-a282", "web")})
+    assert kept(by_nodepool, pool, other) == ([pool], ())

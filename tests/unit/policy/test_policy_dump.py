@@ -63,7 +63,7 @@ access = st.one_of(
     st.builds(KubernetesAccess, in_cluster_kubeconfig_secret=secrets, context=st.one_of(st.just(""), words)),
 )
 groups = st.lists(
-    st.builds(GroupPolicy, provider=st.just("exoscale"), id=words, min=st.none() | st.integers(0, 5),
+    st.builds(GroupPolicy, provider=st.just("huaweicloud"), id=words, min=st.none() | st.integers(0, 5),
               max=st.none() | st.integers(5, 9), priority=st.integers(-9, 9)),
     max_size=3, unique_by=lambda group: group.id,
 ).map(tuple)
@@ -93,7 +93,8 @@ policies = st.builds(
     Policy, max_disruption=disruption, maintenance_windows=windows,
     name=words, mode=st.sampled_from(Mode), scan_interval=st.integers(5, 3600).map(float), kubernetes=access,
     providers=st.fixed_dictionaries(
-        {"exoscale": st.dictionaries(st.sampled_from(["zone", "region"]), words)}, optional={"clusterapi": settings_of}
+        {"huaweicloud": st.dictionaries(st.sampled_from(["zone", "region"]), words)},
+        optional={"clusterapi": settings_of},
     ),
     node_groups=groups, options=options, prices=prices,
     webhook=st.one_of(st.just(Webhook()), st.builds(

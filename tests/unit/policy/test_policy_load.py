@@ -58,11 +58,14 @@ def test_the_architectures_example_lands_in_the_model() -> None:
 
 
 def test_what_the_architectures_example_names_of_later_versions_is_told_in_warnings() -> None:
-    assert warnings(ARCHITECTURE) == (
-        ("policy.yaml:9: spec.providers.exoscale: provider exoscale: not available in this version, "
-         "its groups will be reported as unreadable"),
-        "policy.yaml:13: spec.rules: rules are not in force in this version",
-    )
+    assert warnings(ARCHITECTURE) == ("policy.yaml:13: spec.rules: rules are not in force in this version",)
+
+
+def test_a_provider_of_a_later_version_may_be_written_down_and_is_told_in_a_warning() -> None:
+    later = ARCHITECTURE.replace("exoscale", "huaweicloud").replace("zone: ch-gva-2", "region: eu-west-101")
+    assert warnings(later)[0] == (
+        "policy.yaml:9: spec.providers.huaweicloud: provider huaweicloud: not available in this version, "
+        "its groups will be reported as unreadable")
 
 
 @needs_shared
@@ -166,13 +169,13 @@ def test_yamls_traps_do_not_bite() -> None:
     policy = read(
         "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: no}\n"
         "spec:\n  mode: off\n  kubernetes: {eksCluster: on}\n"
-        "  providers: {exoscale: {zone: 012, port: 12:30, on: yes, day: 2026-11-21, big: 1_000, hex: 0x1F}}\n"
+        "  providers: {huaweicloud: {zone: 012, port: 12:30, on: yes, day: 2026-11-21, big: 1_000, hex: 0x1F}}\n"
         "  options: {coresTotal: 12:30}\n"
     )
     assert policy.name == "no"
     assert policy.mode is Mode.OFF
     assert policy.kubernetes.eks_cluster == "on"
-    assert policy.providers["exoscale"] == {
+    assert policy.providers["huaweicloud"] == {
         "zone": "012", "port": "12:30", "on": "yes", "day": "2026-11-21", "big": "1_000", "hex": "0x1F"
     }
     assert policy.options.cores_total == (12, 30)

@@ -123,6 +123,23 @@ def test_an_expander_that_counts_money_needs_a_policy_with_prices(chain: str) ->
     assert override(priced, [f"expander={chain}"]).options.expander == tuple(chain.strip("[]").split(", "))
 
 
+@pytest.mark.parametrize("chain", ["price", "[least-cost, least-waste]"])
+def test_an_expander_that_counts_money_is_content_with_a_provider_that_names_prices(chain: str) -> None:
+    told: list[str] = []
+    priced = Policy(name="a", providers={"cherryservers": {}})
+    assert override(priced, [f"expander={chain}"], warn=told.append).options.expander[0] in chain
+    assert told == []
+    mixed = Policy(name="a", providers={"alicloud": {}, "cherryservers": {}})
+    override(mixed, [f"expander={chain}"], warn=told.append)
+    assert len(told) == 1
+    assert "the groups of alicloud have no price and are not chosen by" in told[0]
+    told.clear()
+    override(msgspec.structs.replace(mixed, prices=Prices(cpu=1.0)), [f"expander={chain}"], warn=told.append)
+    asked = msgspec.structs.replace(mixed, options=override(mixed, [f"expander={chain}"]).options)
+    override(asked, ["maxNodesTotal=9"], warn=told.append)
+    assert told == [], "what the policy itself says has been told when it was read"
+
+
 def test_wrong_settings_come_all_at_once() -> None:
     with pytest.raises(BadInputs) as refused:
         override(Policy(name="a"), ["maxNodesTotal", "maxNodesTotal=x", "scale-down-enabled=true", "expander=grpc"])

@@ -161,10 +161,11 @@ THE_PROVIDERS: list[Case] = [
      "is negative", "200m"),
     (with_providers("{clusterapi: {syncMachineLabels: ['(']}}"),
      "p.yaml:5: spec.providers.clusterapi.syncMachineLabels[0]", "is not a regular expression", "mend it"),
-    (with_providers("{exoscale: {apiKey: b}}"), "p.yaml:5: spec.providers.exoscale.apiKey",
+    (with_providers("{huaweicloud: {apiKey: b}}"), "p.yaml:5: spec.providers.huaweicloud.apiKey",
      "looks like a secret itself",
      "Secrets Manager"),
-    (with_providers("{exoscale: {zone: [a]}}"), "p.yaml:5: spec.providers.exoscale.zone", "is a list", "write text"),
+    (with_providers("{huaweicloud: {zone: [a]}}"), "p.yaml:5: spec.providers.huaweicloud.zone", "is a list",
+     "write text"),
 ]
 
 THE_GROUPS: list[Case] = [

@@ -43,6 +43,13 @@ def _read(folder: Path) -> Snapshot:
     return read(folder, node_groups=None, cluster="c", taken_at=0.0)
 
 
+def test_a_manifest_may_say_what_a_groups_nodes_cost(tmp_path: Path) -> None:
+    assert _read(_write(tmp_path, [_node()], [_group(price=0.25)])).groups[0].price == 0.25
+    assert _read(_write(tmp_path, [_node()])).groups[0].price == 0.0
+    with pytest.raises(BadInput, match=r"nodeGroups\[0\]\.price: -1 is negative; write what a node costs per hour"):
+        _read(_write(tmp_path, [_node()], [_group(price=-1)]))
+
+
 def test_lists_single_objects_and_gzip_are_all_read(tmp_path: Path) -> None:
     _write(tmp_path, [_node(), _pod()])
     (tmp_path / "one.json").write_text(json.dumps(_pod("q")))

@@ -30,7 +30,7 @@ class Purchase(msgspec.Struct, frozen=True):
     pods: dict[int, int]
 
 
-def purchases(counts: Mapping[int, int], candidates: Candidates, floor: Floor, ledger: Ledger, prices: Prices,
+def purchases(counts: Mapping[int, int], candidates: Candidates, floor: Floor, ledger: Ledger, prices: Prices | None,
               stop: Stop, grown: Mapping[str, int], limits: Sequence[Shared]) -> list[Purchase] | None:
     """The cheapest mix of new nodes for pods that wait. None: no answer, the next expander decides.
 
@@ -38,7 +38,7 @@ def purchases(counts: Mapping[int, int], candidates: Candidates, floor: Floor, l
     amounts per able group.
     """
     able = candidates.able
-    offers = [Offer(facts.id, candidates.shapes[facts.id].free, _price(facts.template.node, prices),
+    offers = [Offer(facts.id, candidates.shapes[facts.id].free, _price(facts.template.node, prices, facts.group.price),
                     0 if facts.group.options.zero_or_max else ledger.allowance(facts, grown.get(facts.id, 0)).nodes)
               for facts in able if facts.template is not None]
     classes = [cls for cls in counts if floor.needs(cls) is None and not floor.classes[cls].ports
@@ -52,6 +52,6 @@ def purchases(counts: Mapping[int, int], candidates: Candidates, floor: Floor, l
             for one in bought]
 
 
-def _price(node: Node, prices: Prices) -> float:
-    price = node_price(node, prices)
+def _price(node: Node, prices: Prices | None, own: float) -> float:
+    price = node_price(node, prices, own)
     return float("inf") if price is None else price

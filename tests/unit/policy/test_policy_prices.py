@@ -1,0 +1,45 @@
+"""Expanders that count money and providers that name prices: what a document needs, and what is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.load import load
+from chalicelib.policy.providers import PROVIDERS, without_prices
+from tests.unit.policy.paper import HEAD
+
+CHERRY = "    cherryservers: {credentialsSecret: a/b, cloudConfigSecret: c/d, clusterName: a, nodes: ['0:1:p']}\n"
+ALICLOUD = "    alicloud: {credentialsSecret: a/b, region: cn-hangzhou, nodes: ['0:1:asg-bp18p2yfxow2dloq0001']}\n"
+
+
+def document(*providers: str, more: str = "") -> str:
+    return (f"{HEAD}spec:\n  mode: active\n  kubernetes: {{eksCluster: a}}\n  providers:\n{''.join(providers)}"
+            f"  options: {{expander: [price, least-waste]}}\n{more}")
+
+
+def test_a_provider_that_names_prices_is_enough_for_price() -> None:
+    policy, warnings = load(document(CHERRY), place="p.yaml")
+    assert policy.options.expander == ("price", "least-waste")
+    assert warnings == ()
+
+
+def test_groups_that_will_have_no_price_are_told_before_it_is_too_late() -> None:
+    _, warnings = load(document(ALICLOUD, CHERRY), place="p.yaml")
+    assert [text for text in warnings if "no price" in text] == [
+        ("p.yaml:10: spec.options.expander: the groups of alicloud have no price and are not chosen by price; "
+         "add spec.prices for them")]
+    assert load(document(ALICLOUD, CHERRY, more="  prices: {cpu: 0.03, memory: 0.004}\n"), place="p.yaml")[1] == ()
+
+
+def test_without_either_it_is_refused_as_ever() -> None:
+    with pytest.raises(BadInput, match="price cannot work without prices; add spec"):
+        load(document(ALICLOUD), place="p.yaml")
+
+
+def test_which_providers_say_nothing() -> None:
+    assert PROVIDERS["cherryservers"].prices
+    assert without_prices(()) is None
+    assert without_prices(("alicloud", "wibble")) is None
+    assert without_prices(("alicloud", "cherryservers", "wibble")) == ("alicloud", "wibble")
+    assert without_prices(("cherryservers",)) == ()
