@@ -61,7 +61,8 @@ class BurstWatcher:
             self._ledger.bought[name] += made
             self._say("provider", f"activity {activity.id}: {count(made, 'instance')} of {name} in service")
         if missing := activity.wanted - made:
-            self._ledger.refused[name] += missing
             code = activity.problems[0].code if activity.problems else "no reason"
+            self._ledger.refused[name] += missing
+            self._ledger.why[name] = code
             self._say("provider", f"activity {activity.id} {activity.status.lower()}: {missing} of {name} not made, "
                                   f"{code}")

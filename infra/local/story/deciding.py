@@ -19,8 +19,8 @@ from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
 from infra.local.lambda_events import Json
 from infra.local.live.processes import Result
-from infra.local.story.ledger import Ledger
-from infra.local.story.scene import BURST, DELAY_AFTER_ADD, FORECAST, SPARE, UNNEEDED_TIME
+from infra.local.story.ledger import AT_ONCE, Ledger
+from infra.local.story.scene import DELAY_AFTER_ADD, FORECAST, SECOND, UNNEEDED_TIME
 from infra.local.story.telling import Say, count, names, span
 
 TIMERS_EVERY = 60.0     # virtual seconds between two lines about timers
@@ -178,8 +178,7 @@ class Narrator:
     def _tell_plan(self, plan: Plan) -> None:
         if not self._ledger.why_not:
             self._tell_why_not(plan)
-        if not self._ledger.second_choice:
-            self._tell_second_choice(plan)
+        self._tell_second_choices(plan)
         unneeded = frozenset(plan.unneeded)
         if fresh := unneeded - self._unneeded:
             self._say("outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs")
@@ -191,15 +190,16 @@ class Narrator:
             self._say("time", f"cooldown: {count(len(waits), 'node')} could go by now, but for another {span(left)} "
                               f"none may: {waits[0]['which']}")
 
-    def _tell_second_choice(self, plan: Plan) -> None:
-        """The first decision that knows of the missing stock, and what else it decided."""
-        missing = [each for each in plan.groups if each.backoff and self.short(each.group) == BURST]
-        if not missing or missing[0].backoff is None:
-            return
+    def _tell_second_choices(self, plan: Plan) -> None:
+        """The first decision that knows that something cannot be had, and what else it decided."""
         grown = [self.short(each.group) for each in plan.scale_ups]
-        self._ledger.second_choice = "bought at once" if SPARE in grown else "not bought at once"
-        self._say("outscaler", f"plan: {BURST}: {explain.sentence(missing[0].backoff)}; the same pass grows "
-                               f"{names(grown) or 'nothing'}")
+        for each in plan.groups:
+            first = self.short(each.group)
+            if each.backoff is None or first not in SECOND or first in self._ledger.second_choice:
+                continue
+            self._ledger.second_choice[first] = AT_ONCE if SECOND[first] in grown else "not bought at once"
+            self._say("outscaler", f"plan: {first}: {explain.sentence(each.backoff)}; the same pass grows "
+                                   f"{names(grown) or 'nothing'}")
 
     def _tell_why_not(self, plan: Plan) -> None:
         """Why the pod that fits nowhere fits nowhere: once."""

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from infra.local.controllers import seed
 from infra.local.live.emulation import Emulation
 from infra.local.story import scene
+from infra.local.story.clouds import Clouds
 from infra.local.story.deciding import Narrator
 from infra.local.story.ledger import Ledger
 from infra.local.story.telling import Account, span
 from infra.local.story.watching import Watcher
 
-ACT, ACT_BURST = "act_clusterapi", "act_alicloud"
+ACT, ACT_BURST, ACT_SKS, ACT_METAL = "act_clusterapi", "act_alicloud", "act_exoscale", "act_cherryservers"
 LOOK_EVERY = 0.15       # seconds of the wall
 NARRATE_EVERY = 0.4     # …: asking the table costs more
 
@@ -21,7 +22,7 @@ NARRATE_EVERY = 0.4     # …: asking the table costs more
 @dataclass(frozen=True)
 class Stage:
     """Everything that a chapter plays with. elapsed: (virtual, wall) seconds; kills: how often an act function dies;
-    wall_limit: seconds after which the story is given up. scaling_groups: Alibaba Cloud's, id -> name."""
+    wall_limit: seconds after which the story is given up. clouds: those beside Cluster API."""
 
     emulation: Emulation
     account: Account
@@ -31,7 +32,7 @@ class Stage:
     elapsed: Callable[[], tuple[float, float]]
     kills: int
     wall_limit: float
-    scaling_groups: Mapping[str, str]
+    clouds: Clouds
 
 
 @dataclass(frozen=True)
@@ -92,18 +93,20 @@ def chapters() -> tuple[Chapter, ...]:
     """The story."""
     return (
         Chapter("A small cluster",
-                "Two node groups of Cluster API, system (1 to 2 nodes) and workers (1 to 8), and two scaling groups "
-                "of Alibaba Cloud for bursts, burst-g7 and burst-c7 (0 to 3 each), which are empty. Some pods.",
+                "Two node groups of Cluster API, system (1 to 2 nodes) and workers (1 to 8). Empty so far: for bursts "
+                "two scaling groups of Alibaba Cloud, burst-g7 and burst-c7 (0 to 3 each); for rendering a Nodepool of "
+                "Exoscale and a pool of Cherry Servers, render-sks and render-metal (0 to 3 each). Some pods.",
                 _start, _started, 400.0),
         Chapter("Outscaler is told about it",
                 "A policy is put in force. From now on the functions look every 20 seconds, and when the webhook "
                 "rings.",
                 _apply, _looked, 300.0),
         Chapter("The sale begins",
-                "shop-front, cart and reports are scaled up; forecast asks for 64 CPUs, which nobody has. burst-g7 is "
-                "the first choice for reports, and out of stock. The functions that call the providers are killed "
-                "right after they bought, before they can write down that they did.",
-                _sale, _all_run, 1200.0),
+                "shop-front, cart, reports and render are scaled up; forecast asks for 64 CPUs, which nobody has. "
+                "burst-g7 is the first choice for reports, and out of stock; render-sks is that for render, and the "
+                "quota is used up. One server of render-metal never joins the cluster. The functions that call the "
+                "providers are killed right after they bought, before they can write down that they did.",
+                _sale, _all_run, 1500.0),
         Chapter("The sale is over",
                 "Most pods go, and most nodes are unneeded. None is removed before it has been so for 2 minutes, nor "
                 "before 3 minutes have passed since the last growth.",
@@ -133,8 +136,7 @@ def _started(stage: Stage) -> bool:
 
 
 def _apply(stage: Stage) -> None:
-    text = scene.policy(stage.scaling_groups, stage.emulation.alicloud.settings())
-    version = stage.emulation.apply_policy(text)
+    version = stage.emulation.apply_policy(stage.clouds.policy())
     stage.account.say("you", f"outscaler apply: policy of cluster {scene.CLUSTER}, version {version}, mode active")
     stage.emulation.begin()
 
@@ -146,8 +148,9 @@ def _looked(stage: Stage) -> bool:
 def _sale(stage: Stage) -> None:
     stage.watcher.counting = True
     stage.ledger.pending_at = stage.ledger.answered_at = None
-    # The first call to Alibaba Cloud is for what is out of stock; it is the second that buys.
-    deaths = ((ACT, "grow:called"), (ACT_BURST, "2*grow:called"))
+    # The first call to Alibaba Cloud is for what is out of stock; it is the second that buys. At Cherry Servers the
+    # first call only announces; the second one orders.
+    deaths = ((ACT, "grow:called"), (ACT_BURST, "2*grow:called"), (ACT_METAL, "2*grow:called"))
     stage.emulation.functions.deaths.update({function: [place] for function, place in deaths[:stage.kills]})
     _scale(stage, scene.BUSY)
 
@@ -179,4 +182,4 @@ def _small_again(stage: Stage) -> bool:
     return sizes == SMALLEST and not (stage.narrator.memory.operations or other or pending)
 
 
-SMALLEST = {scene.BURST: 0, scene.SPARE: 0, scene.SYSTEM: 1, scene.WORKERS: 1}
+SMALLEST = {scene.BURST: 0, scene.SPARE: 0, scene.SKS: 0, scene.METAL: 0, scene.SYSTEM: 1, scene.WORKERS: 1}

@@ -7,16 +7,15 @@ nothing of what the functions think (deciding.py tells that).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import Protocol
 
-from infra.local.alicloud.cloud import Cloud
 from infra.local.controllers.capi import fields
 from infra.local.controllers.writes import is_true
 from infra.local.kube.objects import KubeObject, dig
 from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
-from infra.local.story.bursting import BurstWatcher
 from infra.local.story.ledger import Ledger
 from infra.local.story.scene import AGENT
 from infra.local.story.telling import Say, count, names
@@ -26,15 +25,26 @@ TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 Elapsed = Callable[[], tuple[float, float]]
 
 
+class Side(Protocol):
+    """Another cloud's machines, watched."""
+
+    def look(self) -> None:
+        """Tell what is new since the last look."""
+
+    def sizes(self) -> dict[str, int]:
+        """Group -> machines that are wanted."""
+
+
 class Watcher:
     """look() tells what is new since the last look. first: called before a call at the provider is told, so that what
-    led to it is told before. counting: machines and nodes are put into the ledger; guarding: budgets are watched."""
+    led to it is told before. sides: the other clouds. counting: machines and nodes are put
+    into the ledger; guarding: budgets are watched."""
 
     def __init__(self, kube: ObjectStore, server: ApiServer, ledger: Ledger, say: Say, elapsed: Elapsed,
-                 first: Callable[[], None], cloud: Cloud, scaling_groups: Mapping[str, str]) -> None:
+                 first: Callable[[], None]) -> None:
         self._kube, self._server, self._ledger, self._say, self._elapsed = kube, server, ledger, say, elapsed
         self._first = first
-        self._burst = BurstWatcher(cloud, scaling_groups, ledger, say, first, self._answered)
+        self.sides: Sequence[Side] = ()
         self.counting = self.guarding = False
         self._events = kube.subscribe("events")
         self._nodes = kube.subscribe("nodes")
@@ -47,7 +57,8 @@ class Watcher:
         self._see_groups()
         self._see_scheduling()
         self._see_machines()
-        self._burst.look()
+        for side in self.sides:
+            side.look()
         self._see_nodes()
         self._see_requests()
         self._see_budgets()
@@ -61,11 +72,12 @@ class Watcher:
             if before != after:
                 self._ledger.asked.append((name, before, after))
                 if after > before:
-                    self._answered()
+                    self.answered()
                 self._first()
                 self._say("provider", f"Cluster API was asked for another size of {name}: {before} ► {after}")
 
-    def _answered(self) -> None:
+    def answered(self) -> None:
+        """Something is bought."""
         if self._ledger.pending_at and not self._ledger.answered_at:
             self._ledger.answered_at = self._elapsed()
 
@@ -169,7 +181,9 @@ class Watcher:
                         if is_true(node, "Ready"))
         asked = {group["metadata"]["name"]: group["spec"]["replicas"]
                  for group in self._kube.list("machinedeployments", group=fields.GROUP)}
-        return {name: (size, ready[name]) for name, size in {**asked, **self._burst.sizes()}.items()}
+        for side in self.sides:
+            asked |= side.sizes()
+        return {name: (size, ready[name]) for name, size in asked.items()}
 
 
 def _group(machine: KubeObject) -> str:
