@@ -6,11 +6,16 @@ machines join is not waited for here: that is the scale-up request's business (s
 
 from __future__ import annotations
 
+import msgspec
+
 from chalicelib.execute.recipe import Recipe
-from chalicelib.execute.vendor import ask
+from chalicelib.execute.vendor import VENDOR_STEP, ask
 from chalicelib.execute.world import World
 from chalicelib.model.operation import Operation
-from chalicelib.model.outcome import Outcome
+from chalicelib.model.outcome import Outcome, Pending
+
+ANNOUNCED = "announce"
+"""The step of a provider's Pending that has asked the vendor for nothing."""
 
 
 def request(operation: Operation, world: World, now: float) -> Outcome:
@@ -18,7 +23,7 @@ def request(operation: Operation, world: World, now: float) -> Outcome:
     del now
     outcome = ask(world.provider.grow, operation)
     world.checkpoint("grow:called")
-    return outcome
+    return _announced(outcome)
 
 
 def poll(operation: Operation, world: World, now: float) -> Outcome:
@@ -26,6 +31,14 @@ def poll(operation: Operation, world: World, now: float) -> Outcome:
     del now
     outcome = ask(world.provider.poll, operation)
     world.checkpoint("grow:polled")
+    return _announced(outcome)
+
+
+def _announced(outcome: Outcome) -> Outcome:
+    """A provider that must write down first what it is about to ask for (ANNOUNCED) has asked for nothing so far: the
+    request is still to come, and does not come if the cluster is switched off in between."""
+    if isinstance(outcome, Pending) and outcome.data.get(VENDOR_STEP) == ANNOUNCED:
+        return msgspec.structs.replace(outcome, step="request")
     return outcome
 
 

@@ -48,6 +48,9 @@ class Provider(Protocol):
         Sequence for a repeated call (crash, duplicate message): ask first; a target that is already to_size is Done.
         A target that is neither from_size nor to_size is Failed with cls Conflict and nothing is changed. Refused
         before any write if to_size is above the group's maximum (Failed, InvalidRequest).
+
+        Where the vendor's requests cannot be told from their repetition, the first call may return Pending with step
+        `announce`: nothing was asked for, and data says what the next call will ask for. That is a call of grow again.
         """
 
     def remove(self, operation: Operation) -> Outcome:

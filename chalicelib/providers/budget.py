@@ -30,10 +30,17 @@ class Budget:
     """Calls of one product in one region with one account, for one pass.
 
     account: a short text for whose limit it is, never a secret; asked for at the first call (raises ProviderError).
+    burst: seconds' worth of calls at once; lot: calls booked at a time, and the least that a burst is. A vendor whose
+    limit is so many calls in every second gets burst 0 and lot 1: calls in even distances, for a bucket that may be
+    emptied at once and fills up meanwhile lets twice as many through in its first second.
     """
 
-    def __init__(self, means: Means, key: Callable[[], str], rate: float, patience: Patience) -> None:
+    def __init__(
+        self, means: Means, key: Callable[[], str], rate: float, patience: Patience, *, burst: float = BURST,
+        lot: int = LOT,
+    ) -> None:
         self._means, self._key, self._rate, self._patience = means, key, rate, patience
+        self._burst, self._lot = burst, lot
         self._booked, self._expected = 0, 0
         self._held: Pace | None = None
 
@@ -44,7 +51,7 @@ class Budget:
     def take(self) -> None:
         """One call may be made now. Raises Throttled where that would take longer than there is patience for."""
         if not self._booked:
-            self._booked = self._draw(max(LOT, self._expected))
+            self._booked = self._draw(max(self._lot, self._expected))
             self._expected = 0
         self._booked -= 1
 
@@ -71,5 +78,5 @@ class Budget:
 
     def _pace(self) -> Pace:
         if self._held is None:
-            self._held = Pace(self._key(), self._rate, max(LOT, round(self._rate * BURST)))
+            self._held = Pace(self._key(), self._rate, max(self._lot, round(self._rate * self._burst)))
         return self._held

@@ -12,12 +12,13 @@ from typing import Generic, TypeVar
 from chalicelib.model.secret import Secret
 from chalicelib.providers.budget import Budget
 from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
-from chalicelib.providers.http import Answer, Call, Http, Limits
+from chalicelib.providers.http import Answer, Call, Http, Limits, retry_after
 from chalicelib.providers.means import Means
 from chalicelib.providers.secret_source import SecretSource
 
 C = TypeVar("C")
 
+_TOO_MANY = 429
 LIMITS = Limits(connect=3.0, read=10.0, total=20.0, attempts=3)
 
 
@@ -36,6 +37,7 @@ class Rest(Generic[C]):
         self._source, self._sign, self._secrets, self._explain = source, sign, secrets, explain
         self._budget, self._means, self._now, self._limits = budget, means, now, limits
         self._http: Http | None = None
+        self._owns_budget = True        # whether the call under way is of the thread that the budget belongs to
 
     def twin(self) -> Rest[C]:
         """The same API over connections of its own, for another thread. It books nothing: who sends through it has
@@ -43,6 +45,12 @@ class Rest(Generic[C]):
         been read."""
         return Rest(self._source, sign=self._sign, secrets=self._secrets, explain=self._explain, budget=self._budget,
                     means=self._means, now=self._now, limits=self._limits)
+
+    def close(self) -> None:
+        """Let go of the connections, where there are any; the next call makes new ones."""
+        if self._http is not None:
+            self._http.close()
+            self._http = None
 
     def expect(self, calls: int) -> None:
         """So many calls will follow soon (budget.py)."""
@@ -69,6 +77,7 @@ class Rest(Generic[C]):
         self._budget.refused(seconds)
 
     def _once(self, call: Call, *, booked: bool) -> Answer:
+        self._owns_budget = not booked
         if not booked:
             self.book()
         if self._http is None:
@@ -77,8 +86,8 @@ class Rest(Generic[C]):
         try:
             return self._http.send(call)
         except Throttled as error:
-            if not booked:
-                self.refused(error.retry_after)
+            if not booked and not error.retry_after:
+                self.refused(0.0)       # a pause that was named is kept since its answer came
             raise self._clean(error) from None
         except ProviderError as error:
             raise self._clean(error) from None
@@ -87,8 +96,14 @@ class Rest(Generic[C]):
         return self._sign(call, self._source.current())
 
     def _cleanly(self, answer: Answer) -> ProviderError | None:
-        """Cleaned before the transport shortens it: half a secret could not be found any more."""
+        """Cleaned before the transport shortens it: half a secret could not be found any more. A pause that the vendor
+        names is everybody's from now on; the transport keeps it, too, if it is short."""
         error = self._explain(answer)
+        throttled = (error is None and answer.status == _TOO_MANY) or isinstance(error, Throttled)
+        if throttled and self._owns_budget:
+            asked = retry_after(answer.headers.get("retry-after", ""), self._now())
+            if asked := asked or (error.retry_after if error is not None else 0.0):
+                self.refused(asked)
         return None if error is None else self._clean(error)
 
     def _clean(self, error: ProviderError) -> ProviderError:

@@ -56,10 +56,12 @@ class Bench(Protocol):
         discovery    groups are named in the policy; a provider that was told none is not built, and says so (BadInput)
         shrink       no target that can be lowered apart from its machines
         discard      a machine cannot fail to join
+        zero         a group keeps one machine at least
 
     differs: the error class that a Trouble comes to where it is by the vendor's contract another than the suite says,
     by `<trouble's value> read` or `<trouble's value> write`: `{"404 read": "InvalidRequest"}`.
-    repeatable: changes carry the vendor's own token for idempotency, so that sending one again at once is safe."""
+    repeatable: growths carry the vendor's own token for idempotency, or name the size that is wanted, so that sending
+    one again at once is safe."""
 
     name: str
     lacks: dict[str, str]

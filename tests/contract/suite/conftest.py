@@ -19,11 +19,15 @@ BENCHES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType({
     "memory": ("memory", "MemoryBench", {}),
     "clusterapi": ("clusterapi", "ClusterApiBench", {}),
     "alicloud": ("alicloud", "AlicloudBench", {}),
+    "cherryservers": ("cherryservers", "CherryBench", {}),
+    "exoscale": ("exoscale", "ExoscaleBench", {}),
 })
 #: The same vendors used in another way, for the modules in VARIED only: it is the vendor that makes tests dear.
 VARIANTS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType({
     "clusterapi-apart": ("clusterapi", "ClusterApiBench", {"apart": True}),
     "alicloud-undesired": ("alicloud", "AlicloudBench", {"desired": False, "prefix": "alicloud://"}),
+    "cherryservers-late": ("cherryservers", "CherryBench", {"prefix": "", "cap": 3, "delete_lag": 20.0}),
+    "exoscale-standalone": ("exoscale", "ExoscaleBench", {"standalone": True}),
 })
 VARIED = ("test_suite_observe", "test_suite_grow", "test_suite_remove", "test_suite_random")
 

@@ -80,11 +80,12 @@ def test_a_growth_that_cannot_be_told_has_its_class_and_is_asked_for_once(yard: 
     order = yard.growth(group, 3)
     yard.bench.trouble(kind, on="write", times=-1)
     yard.bench.calls()
-    answer = yard.ask(lambda provider: provider.grow(order))
+    answer, order = yard.begin(order)
     writes = yard.bench.writes()
     assert class_of(answer) == expected
     assert 1 <= len(writes) <= (1 if kind in UNSURE and not yard.bench.repeatable else TRIES)
-    assert yard.bench.target(group) in (1, 3)
+    # Machines that are ordered one by one may be there in part; a size is there or not.
+    assert yard.bench.target(group) in ((1, 3) if yard.bench.repeatable else (1, 2, 3))
     yard.bench.calm()
     yard.bench.settle(60.0)
     assert isinstance(yard.run(order), Done)

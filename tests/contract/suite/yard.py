@@ -93,11 +93,21 @@ class Yard:
         except ProviderError as error:
             return error
 
+    def begin(self, operation: Operation) -> tuple[Outcome | ProviderError, Operation]:
+        """The first call that may tell the vendor something, and the operation as the table has it then. A provider
+        may only announce at first, for the table, what it will ask for: a Pending that need not wait."""
+        answer = self.ask(lambda provider: provider.grow(operation))
+        if isinstance(answer, Pending) and not answer.after:
+            operation = _next(msgspec.structs.replace(operation, step=answer.step, data=answer.data))
+            answer = self.ask(lambda provider: provider.poll(operation))
+        return answer, _next(operation)
+
     def run(self, operation: Operation, *, dies: int = 0) -> Outcome:
         """All steps by the executor, a fresh provider for each, while virtual time passes. dies: so many times a
         function ends right after it has told the vendor something, and another begins with what the table had."""
         now = self.bench.now()
         for _ in range(STEPS):
+            operation = _next(operation)
             world = World(self.provider(), self._cluster(), Options(), checkpoint=_dying(dies))
             try:
                 outcome = run_step(operation, world, now)
@@ -145,6 +155,11 @@ class Yard:
         """Let the vendor finish; the machines there are then."""
         self.bench.settle()
         return self.bench.machines(group)
+
+
+def _next(operation: Operation) -> Operation:
+    """As the next attempt claims it, also after one that died."""
+    return msgspec.structs.replace(operation, attempt=operation.attempt + 1)
 
 
 def _dying(times: int) -> Callable[[str], None]:

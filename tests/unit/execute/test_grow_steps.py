@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+import dataclasses
+from typing import cast
+
+import msgspec
 import pytest
 
+from chalicelib.execute.grow import ANNOUNCED
+from chalicelib.execute.run import give_up, run_step
 from chalicelib.execute.vendor import OWN
-from chalicelib.model.operation import Kind, Target
-from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.plan.patience import PROVISION
 from chalicelib.providers import errors
+from chalicelib.providers.base import Provider
 from infra.local.fake_provider import Purchase
 from tests.unit.execute.story import START, Story, grow, make
 
@@ -183,3 +190,37 @@ def test_what_is_kept_in_a_growth_comes_back_from_every_vendor() -> None:
     story.group(1)
     operation = story.play_until(grow(1, 2, data={PROVISION: "2700.0"}), "poll")
     assert operation.data[PROVISION] == "2700.0"
+
+
+class _Announcing:
+    """A provider that announces, then orders: what grow is called with decides."""
+
+    def __init__(self) -> None:
+        self.ordered: list[str] = []
+
+    def grow(self, operation: Operation) -> Outcome:
+        if "lot" not in operation.data:
+            return Pending(0.0, ANNOUNCED, {"lot": "0"})
+        self.ordered.append(operation.id)
+        return Pending(5.0, "create", {"made": "0"})
+
+    def poll(self, operation: Operation) -> Outcome:
+        return Done({"made": operation.data["made"]})
+
+
+def _after(operation: Operation, outcome: Outcome) -> Operation:
+    assert isinstance(outcome, Pending)
+    return msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+
+
+def test_what_was_only_announced_is_called_off_and_what_was_ordered_is_seen_through() -> None:
+    provider = _Announcing()
+    story = Story()
+    world = dataclasses.replace(story.world(), provider=cast(Provider, provider))
+    announced = _after(grow(0, 1), run_step(grow(0, 1), world, START))
+    called_off = give_up(announced, world, START, "SwitchedOff", "the mode is off")
+    assert (called_off, provider.ordered) == (Failed("SwitchedOff", "the mode is off"), [])
+
+    ordered = _after(announced, run_step(announced, world, START))
+    assert provider.ordered == ["grow-1"]
+    assert give_up(ordered, world, START, "SwitchedOff", "the mode is off") == Done({"made": "0"})
