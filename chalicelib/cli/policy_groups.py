@@ -1,6 +1,7 @@
 """A policy's bounds over groups that come from a file, as a provider lays them over its own.
 
-A saved cluster does not know which provider its groups will have, so a group is found by its id alone, or by another name that it is saved with.
+A saved cluster does not know which provider its groups will have, so a group is found by its id alone, or by another
+name that it is saved with.
 """
 
 from __future__ import annotations

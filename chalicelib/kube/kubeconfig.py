@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -97,7 +98,7 @@ def _document(text: str, place: str) -> Mapping[str, Any]:
         raise BadInput(place, "is empty", remedy)
     where = ""
     try:
-        document = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader, in C where there is one
+        document = _parsed(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
@@ -105,6 +106,12 @@ def _document(text: str, place: str) -> Mapping[str, Any]:
     if not isinstance(document, dict):  # the parser's own words may quote a secret
         raise BadInput(place, f"is not a YAML mapping{where}", remedy)
     return document
+
+
+@lru_cache(maxsize=16)      # a warm process connects for every message, and the text is the same for weeks
+def _parsed(text: str) -> object:
+    """The document (READ ONLY). Raises yaml.YAMLError."""
+    return yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe loader, in C where there is one
 
 
 def _context(document: Mapping[str, Any], wanted: str, place: str) -> tuple[str, Mapping[str, Any]]:

@@ -150,7 +150,7 @@ PROVIDERS = {
         ProviderTable("clusterapi", available=True, section=_CLUSTER_API,
                       group_id=r"(MachineDeployment|MachineSet|MachinePool)/[^/]+/[^/]+\Z",
                       group_example="MachineDeployment/default/workers"),
-        ProviderTable("exoscale", available=True, section=EXOSCALE),
+        ProviderTable("exoscale", available=True, section=EXOSCALE, group_example="prod/web"),
         ProviderTable("huaweicloud", available=False),
     )
 }

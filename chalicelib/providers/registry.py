@@ -41,6 +41,20 @@ def _exoscale(connection: Connection) -> Provider:
 _AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType(
     {"alicloud": _alicloud, "cherryservers": _cherryservers, "clusterapi": _clusterapi, "exoscale": _exoscale}
 )
+
+
+def _cherryservers_definitions(connection: Connection) -> tuple[BadInput, ...]:
+    from chalicelib.providers.cherryservers.definitions import mistakes as found
+    from chalicelib.providers.cherryservers.settings import read_settings
+
+    return found(read_settings(connection.settings, connection.groups))
+
+
+# What a provider can be built with and would not work with all the same: it stops no other pool at work, and is a
+# mistake while somebody looks.
+_LOOKED_AT: Mapping[str, Callable[[Connection], tuple[BadInput, ...]]] = MappingProxyType(
+    {"cherryservers": _cherryservers_definitions}
+)
 _PLANNED = frozenset({"huaweicloud"})
 
 
@@ -68,6 +82,7 @@ def mistakes(policy: Policy) -> tuple[BadInput, ...]:
                                 policy.kubernetes)
         try:
             build(name, connection)
+            found.extend(_LOOKED_AT[name](connection) if name in _LOOKED_AT else ())
         except BadInputs as several:
             found.extend(several.problems)
         except BadInput as mistake:

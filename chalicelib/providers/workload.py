@@ -1,6 +1,7 @@
-"""The one question that this provider has for the cluster itself: which machines have become nodes by now.
+"""What providers ask the cluster itself while a change is made: which machines have become nodes by now.
 
-Its errors are a reason to wait: who cannot see the nodes must not discard a machine that may be one.
+A pass has listed the nodes and hands them over; a change comes minutes later and asks for itself. Errors are a reason
+to wait: who cannot see the nodes must not give up a machine that may be one.
 """
 
 from __future__ import annotations
@@ -12,11 +13,25 @@ from chalicelib.providers.errors import Transient
 from chalicelib.providers.kube_api import KubeLists
 
 
+class Seen(msgspec.Struct, frozen=True):
+    """A node as it is now; provider_id is empty until a cloud controller has been there."""
+
+    name: str
+    provider_id: str = ""
+    labels: dict[str, str] = {}
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    name: str = ""
+    labels: dict[str, str] | None = None
+
+
 class _Spec(msgspec.Struct, frozen=True):
     provider_id: str | None = msgspec.field(default=None, name="providerID")
 
 
 class _Node(msgspec.Struct, frozen=True):
+    metadata: _Meta = _Meta()
     spec: _Spec = _Spec()
 
 
@@ -24,15 +39,21 @@ class _List(msgspec.Struct, frozen=True):
     items: list[_Node] | None = None
 
 
-def provider_ids(kube: KubeLists) -> frozenset[str]:
-    """The provider ids of the cluster's nodes as of now; raises Transient where they cannot be read."""
-    found: set[str] = set()
+def nodes(kube: KubeLists, selector: str = "") -> tuple[Seen, ...]:
+    """The cluster's nodes as of now, all or those of a label selector; raises Transient where they cannot be read."""
+    found: list[Seen] = []
     try:
-        for page in kube.list_pages("/api/v1/nodes"):
+        for page in kube.list_pages("/api/v1/nodes", query={"labelSelector": selector} if selector else None):
             if page.first:
                 found.clear()
             items = msgspec.json.decode(page.body, type=_List).items or ()
-            found.update(node.spec.provider_id for node in items if node.spec.provider_id)
+            found += [Seen(each.metadata.name, each.spec.provider_id or "", each.metadata.labels or {})
+                      for each in items]
     except (OutscalerError, msgspec.MsgspecError, UnicodeError) as error:
         raise Transient(f"the cluster's nodes could not be read: {error}") from None
-    return frozenset(found)
+    return tuple(found)
+
+
+def provider_ids(kube: KubeLists) -> frozenset[str]:
+    """The provider ids of the cluster's nodes as of now; raises Transient where they cannot be read."""
+    return frozenset(node.provider_id for node in nodes(kube)) - {""}

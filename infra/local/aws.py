@@ -9,13 +9,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.request import Request, urlopen
 
 from botocore.session import Session, get_session
 
 from chalicelib.store.tables import definition, time_to_live
-from infra.local.aws_server import Server
+
+if TYPE_CHECKING:
+    from infra.local.aws_server import Server
 
 REGION = "us-east-1"
 
@@ -66,7 +68,10 @@ class LocalAws:
     """One emulated account. Use as a context manager, or start and stop."""
 
     def __init__(self, port: int = 0) -> None:
-        self._server = Server(port=port)
+        # Here, because moto is a third of a second that a mere client need not wait.
+        from infra.local.aws_server import Server
+
+        self._server: Server = Server(port=port)
         self.endpoint = ""
 
     def start(self) -> str:

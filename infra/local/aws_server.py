@@ -11,7 +11,7 @@ import threading
 from collections.abc import Iterable
 from http import HTTPStatus
 from io import BytesIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.exceptions import ClientDisconnected
@@ -22,6 +22,20 @@ from infra.local.aws_rows import TARGET, Answer, Rows, WireRequest
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+class Dispatcher(DomainDispatcherApplication):
+    """moto's, which reads a directory and tries hundreds of patterns for every request; the answers stay the same."""
+
+    def __init__(self) -> None:
+        super().__init__(create_backend_app)
+        self._backends: dict[str | None, Any] = {}
+
+    def get_backend_for_host(self, host: str | None) -> Any:
+        """See DomainDispatcherApplication."""
+        if host not in self._backends:
+            self._backends[host] = super().get_backend_for_host(host)
+        return self._backends[host]
 
 
 class QuietHandler(MotoRequestHandler):
@@ -91,7 +105,7 @@ class Server:
 
     def start(self) -> str:
         """Serve from a thread; the URL."""
-        app = only_whole_requests(one_at_a_time(_with_rows(DomainDispatcherApplication(create_backend_app))))
+        app = only_whole_requests(one_at_a_time(_with_rows(Dispatcher())))
         self._server = make_server(self._host, self._port, app, threaded=True, request_handler=QuietHandler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="local-aws", daemon=True)
         self._thread.start()

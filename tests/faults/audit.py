@@ -12,10 +12,9 @@ The state is taken before and after each changing request, in the same thread: w
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -91,16 +90,16 @@ class Audit:
 
     def watch(self, method: str, target: str, body: bytes) -> Watch:
         """Before the request is carried out."""
-        split = urlsplit(target)
-        parts = split.path.strip("/").split("/")
+        path, _, asked = target.partition("?")
+        parts = path.strip("/").split("/")
         node = pod = None
         if method == "PATCH" and parts[:3] == ["api", "v1", "nodes"]:
             node = self._kube.peek("nodes", parts[3])
         if parts[-1] == "eviction":
             pod = self._kube.peek("pods", parts[5], parts[3])
         sizes = {} if method == "GET" else self._sizes()
-        query = parse_qs(split.query) if split.path == _PODS else {}
-        return Watch(method, split.path, query, body, sizes, node, pod)
+        query = parse_qs(asked) if path == _PODS else {}
+        return Watch(method, path, query, body, sizes, node, pod)
 
     def saw(self, watch: Watch, made: Response) -> None:
         """After it; `made` may be an answer that nobody gets."""
@@ -124,7 +123,7 @@ class Audit:
     def _looked(self, watch: Watch, made: Response) -> None:
         """A list of the pods of one node, or the node."""
         if watch.path.startswith("/api/v1/nodes/") and made.status == 200:
-            node = json.loads(made.body)
+            node = msgspec.json.decode(made.body)
             self._note_taint(node["metadata"]["name"], node)
         if watch.path == _PODS and made.status == 200:
             now = self._clock()
@@ -134,7 +133,7 @@ class Audit:
         for selector in watch.query.get("fieldSelector", ()):
             name = next((part[14:] for part in selector.split(",") if part.startswith("spec.nodeName=")), "")
             if name and watch.path == _PODS and made.status == 200:
-                uids = frozenset(each["metadata"]["uid"] for each in json.loads(made.body)["items"])
+                uids = frozenset(each["metadata"]["uid"] for each in msgspec.json.decode(made.body)["items"])
                 self.seen[name] = (self._clock(), uids)
 
     def _note_taint(self, name: str, node: KubeObject) -> None:

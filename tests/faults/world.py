@@ -27,6 +27,7 @@ from infra.local.kube.api import Api
 from infra.local.kube.request import Response
 from infra.local.lambda_events import Json
 from infra.local.mortality import Life
+from infra.local.services import QuickServices
 from infra.local.world import LocalWorld
 from tests.faults.audit import Audit
 from tests.faults.gate import Doors, Gate, Process
@@ -51,6 +52,11 @@ class FaultWorld(LocalWorld):
         self.queues.tamper = self.weather.tamper
         self._watched = WatchedApi(self.server.api, self)
         self.server.api = cast(Api, self._watched)
+
+    @property
+    def changes(self) -> int:
+        """How often the table may have changed so far."""
+        return cast(QuickServices, self.services).tables.changes
 
     def tell(self, text: str) -> None:
         """One line of the story."""

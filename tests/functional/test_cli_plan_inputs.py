@@ -278,13 +278,13 @@ def test_a_server_that_does_not_answer_is_named(tmp_path: Path, capsys: Said) ->
 
 def test_a_provider_of_a_later_version_is_a_gap_and_the_pass_goes_on(tmp_path: Path, capsys: Said) -> None:
     document = tmp_path / "policy.yaml"
-    document.write_text(ARCHITECTURE)
+    document.write_text(ARCHITECTURE.replace("exoscale", "huaweicloud"))
     with running() as server:
         file = kubeconfig(tmp_path, server.url, "token-of-admin")
         code, out, told = run(capsys, "--kubeconfig", file, "--policy", document)
     assert code == 0, told
-    (gap,) = [gap for gap in json.loads(out)["gaps"] if gap["kind"] == "provider/exoscale"]
-    assert "'exoscale' is not available in this version" in gap["detail"]
+    (gap,) = [gap for gap in json.loads(out)["gaps"] if gap["kind"] == "provider/huaweicloud"]
+    assert "'huaweicloud' is not available in this version" in gap["detail"]
     assert json.loads(out)["groups"] == []
 
 

@@ -19,7 +19,8 @@ class Situation(msgspec.Struct, frozen=True):
     """cluster_nodes: nodes in the cluster, the price expander's measure of how large new ones should be.
     priorities: None where the cluster has no such ConfigMap; then group_priorities count (group id -> priority, 0 if
     not there). group_prices: what a node of a group costs per hour by its provider (group id -> price; not there: it
-    does not say). group_aliases: further names of a group (group id -> names). absent: groups that would have to be created first."""
+    does not say). group_aliases: further names of a group (group id -> names). absent: groups that would have to be
+    created first."""
 
     seed: int = 0
     cluster_nodes: int = 0

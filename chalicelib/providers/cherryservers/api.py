@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from chalicelib.model.secret import Secret
+from chalicelib.providers.cherryservers.codes import denied
 from chalicelib.providers.cherryservers.lenient import read_list, read_one
 from chalicelib.providers.cherryservers.pages import TOTAL, read_all, total_of
 from chalicelib.providers.cherryservers.wire import CreateServer, Plan, Server
@@ -79,7 +80,8 @@ class Api:
 
     def delete(self, number: int) -> None:
         """Give a server back by its id, asked once; NotFound where it is gone. Repeating it does no harm."""
-        self._rest.send(Call("DELETE", f"{self._root}/servers/{number}"))
+        if error := denied(self._rest.send(Call("DELETE", f"{self._root}/servers/{number}"))):
+            raise error
 
     def plan(self, slug: str, *, fresh: bool = False) -> Plan | None:
         """The plan by its slug, None where the vendor has none; at most an hour old, or asked now where its stock

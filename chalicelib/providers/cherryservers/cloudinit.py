@@ -35,6 +35,12 @@ def check(definition: Definition) -> None:
     _filled(definition, template, "x" * 6, "x" * 16)
 
 
+def labels_pool(definition: Definition) -> bool:
+    """Whether the script seems to give a machine the label `pool` that a template promises; True where there is none to
+    look into (the image may do it). Raises BadInput as check does."""
+    return not definition.cloudinit or b"pool=" in _decoded(definition)
+
+
 def user_data(definition: Definition, token: Token | None) -> str:
     """What goes with the request for a machine, in base64 (standard alphabet, padded, one line); "" without a script.
 

@@ -19,6 +19,7 @@ from chalicelib.providers.errors import (
     Throttled,
     Transient,
     Unauthorized,
+    Unknown,
 )
 from chalicelib.providers.http import Answer
 from chalicelib.providers.statuses import class_for
@@ -65,6 +66,18 @@ def error_for(answer: Answer) -> ProviderError:
     if not text and 300 <= answer.status < 400:
         text = "it points elsewhere, where the token is not sent"
     return cls(f"{answer.call}: {answer.status} {text}".rstrip(), code=str(answer.status))
+
+
+def denied(answer: Answer) -> ProviderError | None:
+    """The error of a success whose body is an error; None for a real one. The vendor's words are not in it: what it
+    echoes of the token is taken out of real errors only."""
+    try:
+        refusal = read_one(answer, Refusal)
+    except ProviderError:
+        return None
+    if refusal.code < 400 and not (refusal.error or refusal.errors):
+        return None
+    return Unknown(f"{answer.call}: {answer.status}, but its body is an error", code=str(refusal.code or ""))
 
 
 def _said(answer: Answer) -> str:

@@ -17,7 +17,7 @@ from chalicelib.providers.cherryservers.hostnames import DEFAULT_PATTERN, hostna
 from chalicelib.providers.cherryservers.sections import Said, Written, from_gcfg, from_mapping
 from chalicelib.providers.cherryservers.settings import DEFAULT, PLACE, Settings, cluster_name
 
-__all__ = ["Definition", "Definitions", "read_definitions"]
+__all__ = ["Definition", "Definitions", "mistakes", "read_definitions"]
 
 _LARGEST = 2**31 - 1
 _MOST_CORES, _MOST_GIGABYTES = 4096, 1_000_000
@@ -45,6 +45,25 @@ def read_definitions(settings: Settings, read_secret: Callable[[str], str]) -> D
                        'add [nodegroupdef "default"] (or [Global], or default under nodeGroupDefs) with project-id, '
                        "region, plan and os")
     return Definitions(sections, default, _project(default, settings), settings)
+
+
+def mistakes(settings: Settings) -> tuple[BadInput, ...]:
+    """What would stop a pool, or all of them, in definitions that stand in the policy itself, to be told while somebody
+    looks. Those in a secret are not read."""
+    if settings.definitions.secret:
+        return ()
+    try:
+        definitions = read_definitions(settings, str)
+    except BadInput as mistake:
+        return (mistake,)
+    found: dict[str, BadInput] = {}        # what pools inherit is told once
+    for bounds in settings.groups:
+        try:
+            definitions.of(bounds.name)
+        except BadInput as mistake:
+            place = mistake.place if mistake.place.startswith(PLACE) else f"{PLACE}: {mistake.place}"
+            found.setdefault(str(mistake), BadInput(place, mistake.problem, mistake.remedy))
+    return tuple(found.values())
 
 
 class Definitions:

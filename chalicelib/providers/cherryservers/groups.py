@@ -12,6 +12,7 @@ from chalicelib.model.group import GroupOptions, Instance, InstanceState, NodeGr
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import Gap
 from chalicelib.providers.base import Observation
+from chalicelib.providers.cherryservers.cloudinit import labels_pool
 from chalicelib.providers.cherryservers.context import Context
 from chalicelib.providers.cherryservers.definitions import Definition
 from chalicelib.providers.cherryservers.matching import Matching
@@ -68,6 +69,10 @@ class _Plans:
         return (self._found[slug], "") if slug in self._found else (None, self._problem)
 
 
+_NO_LABEL = ("its cloud-init does not set the label pool, which a new node is expected to have: pods that choose by it "
+             "would get a machine that they cannot use; give the kubelet --node-labels=pool={{.NodeGroup}}")
+
+
 class _Maker:
     """Makes one group after the other; collects the gaps."""
 
@@ -91,6 +96,8 @@ class _Maker:
         made = None if unread else make_template(definition, plan, self._context.settings.reserve)
         for warning in made.warnings if made is not None else ():
             self._once(bounds.name, warning)
+        if not labels_pool(definition):
+            self._once(bounds.name, _NO_LABEL)
         return NodeGroup(
             id=bounds.name, provider=PROVIDER, min=bounds.min, max=bounds.max,
             target=sum(each.state is not InstanceState.DELETING for each in instances), instances=instances,

@@ -98,8 +98,7 @@ class _Growth:
         try:
             roll = self._look()
             self._put_right(roll)
-            lot = self._to_send(roll)
-            script = script_for(self._context, self._order) if lot else None
+            lot, script = self._ready(roll)
         except (Throttled, Transient) as error:
             return self._later(error)
         if script is not None:
@@ -120,6 +119,20 @@ class _Growth:
             progress = msgspec.structs.replace(progress, lot=(), unsure=tuple(sorted(unsure)))
         self._progress = progress
         return roll
+
+    def _ready(self, roll: Roll) -> tuple[list[int], Script | None]:
+        """What is to be sent now, and the script for it; None where nothing is. What keeps the rest from being ordered
+        does not end a growth that has bought something: that is looked for first."""
+        try:
+            lot = self._to_send(roll)
+            return lot, script_for(self._context, self._order) if lot else None
+        except (Throttled, Transient):
+            raise
+        except ProviderError as error:
+            if not (self._progress.made or self._progress.unsure):
+                raise
+            self._progress = self._progress.refuse(self._progress.open(self._order.count), error)
+            return [], None
 
     def _to_send(self, roll: Roll) -> list[int]:
         """What was announced and can be had; what cannot is refused."""

@@ -44,5 +44,6 @@ def hostname(definition: Definition, letters: str) -> str:
     name = pattern.fill(values).decode("utf-8", "replace")
     if len(name) > _LONGEST or not _NAME.match(name):
         raise BadInput(place, f"gives {name[:100]!r}, which cannot be the name of a node",
-                       f"make a name of small letters, digits and inner dashes of it, at most {_LONGEST} in all")
+                       f"give the pool a pattern of its own, like k8s-a-{{{{.{_RANDOM}}}}}, that makes small letters, "
+                       f"digits and inner dashes, at most {_LONGEST} in all")
     return name

@@ -34,8 +34,8 @@ class Why(msgspec.Struct, frozen=True, omit_defaults=True):
 class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     """Machines by their numbers.
 
-    lot: what the next call may send. made: bought, and the ids. unsure: sent, and nobody knows. again: how often each was
-    sent after that. refused: never coming; why: the most telling reason. looks: how often one has looked in vain;
+    lot: what the next call may send. made: bought, and the ids. unsure: sent, and nobody knows. again: how often each
+    was sent after that. refused: never coming; why: the most telling reason. looks: how often one has looked in vain;
     tries: how often in a row the vendor could not be asked before anything was sent.
     """
 

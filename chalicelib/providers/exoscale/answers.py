@@ -2,7 +2,8 @@
 
 Lists that are empty are left out of an answer (exoscale.md §3), so an answer of another kind would pass for an empty
 list, and machines that are not in a list count as gone. Therefore an answer without the list that holds anything else
-is no answer. A value null is a value left out. A thing whose lesser fields cannot be read keeps those that matter.
+is no answer. A value null is a value left out. A thing whose lesser fields cannot be read keeps those that matter, and
+a pool of a list that says nonsense stays in it without a size, so that it stops no other.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 from chalicelib.providers.errors import ProviderError, Transient, Unknown
 from chalicelib.providers.exoscale.ids import is_id
 from chalicelib.providers.exoscale.wire import (
+    NO_SIZE,
     Instance,
     InstancePool,
     InstanceType,
@@ -36,11 +38,12 @@ _ESSENTIAL: dict[type[Any], tuple[str, ...]] = {
     InstancePool: ("id", "name", "state", "size", "instances", "manager", "instance-type", "disk-size"),
     Nodepool: ("id", "name", "state", "size", "instance-pool", "instance-type", "disk-size"),
 }
+_SIZED = frozenset({InstancePool, Nodepool})
 
 
 def read_list(answer: Answer, field: str, kind: type[T]) -> tuple[T, ...]:
     """A list of things, each with an id; empty for `{}`. Raises Unknown for another shape, Transient for no JSON."""
-    return tuple(_thing(answer, each, kind) for each in _listed(answer, _object(answer), field))
+    return tuple(_one_of_many(answer, each, kind) for each in _listed(answer, _object(answer), field))
 
 
 def read_clusters(answer: Answer) -> tuple[SksCluster, ...]:
@@ -51,7 +54,7 @@ def read_clusters(answer: Answer) -> tuple[SksCluster, ...]:
         if not isinstance(pools, list):
             raise _odd(answer, "nodepools is no list")
         cluster = _thing(answer, each, SksCluster)
-        nodepools = tuple(_thing(answer, pool, Nodepool) for pool in pools)
+        nodepools = tuple(_one_of_many(answer, pool, Nodepool) for pool in pools)
         found.append(msgspec.structs.replace(cluster, nodepools=nodepools))
     return tuple(found)
 
@@ -106,8 +109,8 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _listed(answer: Answer, body: dict[str, Any], field: str) -> list[Any]:
-    if body and field not in body:
-        raise _odd(answer, f"it has no {field}, but {_names(body)}")
+    if body and (field not in body or "id" in body):      # a pool has `instances`, too, and is no list of machines
+        raise _odd(answer, f"it is no list of {field}, it has {_names(body)}")
     items = body.get(field, [])
     if not isinstance(items, list):
         raise _odd(answer, f"{field} is no list")
@@ -131,6 +134,23 @@ def _thing(answer: Answer, said: Any, kind: type[T]) -> T:
             0 <= number <= _LARGEST for number in (thing.cpus, thing.memory, thing.gpus)):
         raise _odd(answer, f"{said['id']} has resources that cannot be")
     return thing
+
+
+def _one_of_many(answer: Answer, said: Any, kind: type[T]) -> T:
+    """The same; a pool that cannot be understood has what can be read of it, and the size NO_SIZE."""
+    try:
+        return _thing(answer, said, kind)
+    except Unknown:
+        if kind not in _SIZED or not isinstance(said, dict) or not is_id(str(said.get("id", ""))):
+            raise
+    good = {"id": said["id"]}
+    for field in _ESSENTIAL[kind]:
+        try:
+            msgspec.convert(good | {field: said[field]}, kind)
+        except (KeyError, msgspec.ValidationError):
+            continue
+        good[field] = said[field]
+    return msgspec.convert(good | {"size": NO_SIZE}, kind)
 
 
 def _converted(answer: Answer, said: dict[str, Any], kind: type[T]) -> T:

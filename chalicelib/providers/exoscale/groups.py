@@ -71,11 +71,11 @@ class _Maker:
             self.warn(site.id, warning)
         lost = missing(site, occupied(site, self._zone))
         return NodeGroup(
-            id=site.id, provider=PROVIDER, min=within.min, max=within.max, target=site.target,
+            id=site.id, provider=PROVIDER, min=within.min, max=within.max, target=max(0, site.target),
             instances=(*classify(site, self._zone, self._names),
                        *(placeholders(site, lost, quota=self._room.full()) if lost else ())),
             template=template.node, template_error=template.problem,
-            error=chosen.error or site.off or within.error,
+            error=chosen.error or site.off or site.skipped or within.error,
             priority=chosen.bounds.priority if chosen.bounds is not None else 0, aliases=site.aliases,
         )
 

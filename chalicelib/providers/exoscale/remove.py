@@ -41,10 +41,22 @@ from chalicelib.providers.exoscale.targets import Targets, lives, members, read_
 from chalicelib.providers.exoscale.wire import Work
 
 EVICTED = "evicted"     # key of the data: the eviction has been accepted
+# Seconds until a removal asks again for its turn. The vendor evicts for one at a time, a plan removes several of a pool,
+# and the executor comes back a few times only: who asked sooner would be given up, drained, while others are at it.
+TURN = 90.0
 
 
 def remove(context: Context, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Nothing was written if a target is not the pool's."""
+    try:
+        return _step(context, operation)
+    except Conflict as error:
+        if operation.kind is Kind.REMOVE and not error.retry_after:
+            raise Conflict(error.message, code=error.code, request_id=error.request_id, retry_after=TURN) from None
+        raise
+
+
+def _step(context: Context, operation: Operation) -> Outcome:
     targets = read_targets(operation)
     work = known_work(context, operation)
     if is_pending(work):

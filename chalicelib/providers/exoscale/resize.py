@@ -56,7 +56,10 @@ def grow(context: Context, operation: Operation) -> Outcome:
     context.check_idle(site)
     if bounds is None or bounds.max is None:
         _within_quota(context, operation, site)
-    return begun(context.scale(site, operation.to_size))
+    try:
+        return begun(context.scale(site, operation.to_size))
+    except InvalidRequest as error:
+        raise _for_want_of_quota(context, operation, site, error) from None
 
 
 def poll_growth(context: Context, operation: Operation) -> Outcome:
@@ -86,10 +89,14 @@ def _look(operation: Operation, site: Site, work: Work | None) -> Outcome:
     looks = counted(operation.data, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
         return Pending(pause(operation).after, STEP, {**operation.data, LOOKS: str(looks)}, told)
+    if size not in {operation.from_size, operation.to_size}:
+        return other_size(operation, site)
+    if work is not None and (work.state == "timeout" or size != operation.to_size):
+        # Nobody else has moved the size back: the vendor says that it is over and has made nothing of it. As a Conflict
+        # it would be tried for ever, and no other group would get the pods.
+        return failure(site.title, work, _facts(operation, site))
     if size != operation.to_size:
         return other_size(operation, site)
-    if work is not None and work.state == "timeout":
-        return failure(site.title, work, _facts(operation, site))
     return Done({**_facts(operation, site), "note": told})
 
 
@@ -104,6 +111,18 @@ def _facts(operation: Operation, site: Site) -> dict[str, str | int]:
     made = max(0, min(len(site.members), operation.to_size) - operation.from_size)
     known = operation.data.get(WORK, "")
     return {"from": operation.from_size, "to": operation.to_size, "created": made, **({WORK: known} if known else {})}
+
+
+def _for_want_of_quota(context: Context, operation: Operation, site: Site, error: InvalidRequest) -> ProviderError:
+    """How the vendor says that the quota is used up is not documented: a refusal while it is, is taken for it (§3)."""
+    try:
+        quota = context.api.quota_now()
+    except ProviderError:
+        return error
+    if quota.limit == NO_LIMIT or operation.to_size - site.target <= quota.limit - quota.usage:
+        return error
+    return QuotaExceeded(f"{error.message}; of the account's quota of {quota.limit} instances {quota.usage} are in use",
+                         code=error.code, request_id=error.request_id)
 
 
 def _within_quota(context: Context, operation: Operation, site: Site) -> None:

@@ -3,8 +3,10 @@
     a pool that the policy names, one that has a node of the cluster, and, where groups may be empty, every Nodepool of
     the SKS cluster that has one
 
-A name means one pool or none: a bare name means our own cluster's Nodepools as soon as it is known which that is, and
-what then still means two is a mistake that is told and never guessed at. Pools of nobody we know are left alone.
+A name means one pool or none. A bare name means a Nodepool of our own SKS cluster only, once it is known which that is
+by a node, by sksCluster or by an entry that names it: another cluster's Nodepool of that name has machines that are no
+nodes of ours, and those would be discarded. What still means two is told and never guessed at. Pools of nobody we know
+are left alone.
 """
 
 from __future__ import annotations
@@ -51,6 +53,9 @@ class _Chooser:
         self.chosen: dict[str, Chosen] = {}
         self.warned: list[Warned] = []
         self._home = self._clusters_of_ours()
+        self._known = self._home or frozenset(
+            site.cluster.id for entry in settings.groups for site in self._exact.get(entry.name, ())
+            if site.cluster is not None)
 
     def _clusters_of_ours(self) -> frozenset[str]:
         wanted = self._settings.sks_cluster
@@ -94,8 +99,7 @@ class _Chooser:
     def _meant(self, name: str) -> Sequence[Site]:
         if name in self._exact:
             return self._exact[name]
-        found = [site for site in self._bare.get(name, ())
-                 if site.cluster is None or not self._home or site.cluster.id in self._home]
+        found = [site for site in self._bare.get(name, ()) if site.cluster is None or site.cluster.id in self._known]
         ours = [site for site in found if site.id in self._owners
                 or (site.cluster is not None and site.cluster.id in self._home)]
         return ours or found
@@ -106,7 +110,10 @@ class _Chooser:
         ending = any(name == site.name or name in site.exact for site in self._zone.sites if site.ending)
         rows = (
             (ending, "; the one that was is being deleted"),
-            (bool(foreign), f"; another SKS cluster has one, to mean it write {''.join(foreign[:1])}/{name}"),
+            (bool(foreign and self._known),
+             f"; another SKS cluster has one, to mean it write {''.join(foreign[:1])}/{name}"),
+            (bool(foreign), f" and is known to be ours, for this cluster has no node of an SKS cluster; write "
+                            f"{' or '.join(f'{each}/{name}' for each in sorted(foreign))}, or set sksCluster"),
             (bool(self._zone.no_clusters), f" ({self._zone.no_clusters})"),
         )
         return text + next((more for applies, more in rows if applies), "; correct the name, or take it out")

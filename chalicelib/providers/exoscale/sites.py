@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from chalicelib.providers.exoscale.states import ENDING, NODEPOOL_BUSY, POOL_BUSY, SETTLED, SUSPENDED
-from chalicelib.providers.exoscale.wire import InstancePool, Nodepool, SksCluster
+from chalicelib.providers.exoscale.states import ENDING, NODEPOOL_BUSY, OTHERS, POOL_BUSY, SETTLED, SUSPENDED
+from chalicelib.providers.exoscale.wire import NO_SIZE, InstancePool, Nodepool, SksCluster
 
 _SKS = "sks-nodepool"
 
@@ -87,6 +87,14 @@ class Site(msgspec.Struct, frozen=True):
         return f"{self.title} still has {len(self.members)} machines and the size {self.target}" if surplus else ""
 
     @property
+    def skipped(self) -> str:
+        """Why a pass leaves it alone, for pods that waited for it would wait as long as somebody else's change takes;
+        "" where it does not."""
+        nodepool = self.nodepool.state if self.nodepool is not None else ""
+        return f"{self.title} is being changed ({self.states}), which this program did not ask for" \
+            if {self.pool.state, nodepool} & OTHERS else ""
+
+    @property
     def settled(self) -> bool:
         """Whether nothing is being made or deleted, as far as is known. An unheard-of state is neither busy nor
         settled: the vendor may be asked for a change, and nothing is concluded from what is missing."""
@@ -100,6 +108,8 @@ class Site(msgspec.Struct, frozen=True):
     @property
     def off(self) -> str:
         """Why it takes no growth; "" where it does (§6, 7)."""
+        if NO_SIZE in {self.pool.size, self.target}:
+            return f"{self.title} is described by the vendor in a way that cannot be understood; nothing is done with it"
         if self.pool.state == SUSPENDED:
             return f"{self.title} is suspended by the vendor; see why in the portal, mend it and resume the pool"
         if self.is_sks and self.nodepool is None:

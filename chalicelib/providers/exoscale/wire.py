@@ -5,6 +5,10 @@ from __future__ import annotations
 import msgspec
 
 
+NO_SIZE = -1
+"""Stands for the size of a pool whose description in a list cannot be understood (answers.py)."""
+
+
 class Ref(msgspec.Struct, frozen=True):
     """Another thing by its id."""
 

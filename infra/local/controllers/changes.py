@@ -17,20 +17,16 @@ class Changes:
 
     def any(self) -> bool:
         """Whether one of them was written since the last call, by whomever."""
-        if self._store.version == self._looked:
+        version = self._store.version
+        if version == self._looked:
             return False
-        self._looked = self._store.version
-        found = False
-        for index, where in enumerate(self._watched):
-            found |= self._moved(index, *where)
+        self._looked, found = version, False
+        for index, (plural, group) in enumerate(self._watched):
+            latest, since = self._store.latest(plural, group), self._seen[index]
+            if latest >= 0:     # it is served
+                self._seen[index] = version
+                found = found or since < latest or since < 0
         return found
-
-    def _moved(self, index: int, plural: str, group: str) -> bool:
-        if self._store.resources.find(plural, group) is None:
-            return False
-        since = self._seen[index]
-        self._seen[index] = self._store.version
-        return since < 0 or self._store.written(plural, since, group)
 
 
 class Moved:

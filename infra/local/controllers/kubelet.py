@@ -59,6 +59,9 @@ class Kubelets:
     def __init__(self, store: ObjectStore, clock: Callable[[], float], times: KubeletTimes | None = None) -> None:
         self._store, self._clock, self._times = store, clock, times or KubeletTimes()
         self._silent: set[str] = set()
+        # Objects between which time alone does nothing, until they are other objects; a Node with its last heartbeat.
+        self._up: dict[str, tuple[KubeObject, float]] = {}
+        self._calm: dict[int, KubeObject] = {}
 
     def silence(self, node: str) -> None:
         """The node's kubelet stops reporting: the node becomes unreachable and its pods no longer start or stop."""
@@ -73,20 +76,40 @@ class Kubelets:
         now = self._clock()
         ready: set[str] = set()
         known: set[str] = set()
+        before, self._up = self._up, {}
         for node in self._store.list("nodes"):
             name = node["metadata"]["name"]
             known.add(name)
+            if name not in self._silent and self._is_up(node, before.get(name), now):
+                ready.add(name)
+                continue
             self._tend_node(node, now)
             if name not in self._silent and is_true(self._store.peek("nodes", name) or node, "Ready"):
                 ready.add(name)
+        calm, self._calm = self._calm, {}
         for pod in self._store.list("pods"):
             where = pod["spec"].get("nodeName")
             if where and where not in known:
                 erase(self._store, "pods", pod, grace=0)
+            elif id(pod) in calm or _is_calm(pod):      # calm holds its pods, so the number is no other's
+                self._calm[id(pod)] = pod
             elif where and where not in self._silent:
                 self._tend_pod(pod, now, ready=where in ready)
 
     # -- nodes
+
+    def _is_up(self, node: KubeObject, before: tuple[KubeObject, float] | None, now: float) -> bool:
+        """Whether the node is ready and no report is due: nothing to do."""
+        if before is None or before[0] is not node:
+            held = held_condition(node, "Ready")
+            last = held.get("lastHeartbeatTime") if held and held.get("status") == "True" else None
+            if not last:
+                return False
+            before = node, parse_time(last)
+        if now - before[1] >= self._times.heartbeat:
+            return False
+        self._up[node["metadata"]["name"]] = before
+        return True
 
     def _tend_node(self, node: KubeObject, now: float) -> None:
         name = node["metadata"]["name"]
@@ -156,6 +179,14 @@ class Kubelets:
 
     def _write_pod(self, pod: KubeObject, status: KubeObject) -> None:
         write(self._store, "pods", {**pod, "status": {**(pod.get("status") or {}), **status}})
+
+
+def _is_calm(pod: KubeObject) -> bool:
+    """Whether time alone does nothing to the pod, as long as its node is there."""
+    meta, phase = pod["metadata"], dig(pod, "status", "phase")
+    if "deletionTimestamp" in meta or phase in {None, "Pending"}:
+        return False
+    return phase != "Running" or RUN_SECONDS not in (meta.get("annotations") or {})
 
 
 def _container(container: KubeObject, now: float, uid: str, *, running: bool) -> KubeObject:

@@ -55,7 +55,11 @@ def erase(store: ObjectStore, plural: str, obj: KubeObject, group: str = "", gra
 
 def controller_of(obj: Json) -> KubeObject | None:
     """The owner reference that controls the object, or None."""
-    return next((ref for ref in obj["metadata"].get("ownerReferences") or () if ref.get("controller")), None)
+    for ref in obj["metadata"].get("ownerReferences") or ():    # a loop: asked too often for a generator
+        if ref.get("controller"):
+            found: KubeObject = ref
+            return found
+    return None
 
 
 def owned_by(owner: Json) -> list[KubeObject]:
@@ -77,7 +81,10 @@ def by_controller(objects: Sequence[KubeObject]) -> dict[str, list[KubeObject]]:
 
 def is_true(obj: Json, condition: str) -> bool:
     """Whether status.conditions has that type with status True."""
-    return any(each.get("type") == condition and each.get("status") == "True" for each in conditions_of(obj))
+    for each in conditions_of(obj):     # noqa: SIM110 - asked too often for a generator
+        if each.get("type") == condition and each.get("status") == "True":
+            return True
+    return False
 
 
 def condition(type_: str, *, value: bool | str, reason: str = "", message: str = "") -> KubeObject:

@@ -18,6 +18,7 @@ from infra.local.dynamodb.writes import carry_out, keep, prepare
 
 MOST_KEYS = 100                       # of one BatchGetItem
 LARGEST_BATCH = 16 * 1024 * 1024      # bytes of its answer
+_READS = frozenset({"GetItem", "BatchGetItem", "Query", "Scan", "DescribeTable", "DescribeTimeToLive"})
 _LAST = chr(0x10FFFF)
 
 Json = dict[str, Any]
@@ -37,6 +38,7 @@ class Tables:
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}
         self._lock = threading.RLock()
+        self.changes = 0        # requests so far that may have changed something
         self._operations: Mapping[str, Callable[[Json], Json]] = {
             "GetItem": self._get, "BatchGetItem": self._batch_get, "Query": self._query, "Scan": self._scan,
             "PutItem": lambda request: self._write("Put", request),
@@ -52,11 +54,14 @@ class Tables:
         if left:
             raise NotImplementedError(f"{operation}: {', '.join(sorted(left))} is not emulated (infra/local/dynamodb)")
         with self._lock:
+            if operation not in _READS:
+                self.changes += 1
             return self._operations[operation](request)
 
     def expire(self, now: float) -> int:
         """Time to live: take away every row whose time was up by now (epoch seconds); how many."""
         with self._lock:
+            self.changes += 1
             gone = [(table, key) for table in self._tables.values() for key, item in table.rows.all()
                     if "N" in (until := item.get(table.time_to_live, {})) and float(until["N"]) <= now]
             for table, key in gone:

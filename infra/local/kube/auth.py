@@ -100,6 +100,7 @@ class Authority:
     def __init__(self, users: Iterable[User], rbac: Mapping[str, Iterable[Rule]]) -> None:
         self._users = {user.name: user for user in users}
         self._rules = {name: tuple(rules) for name, rules in rbac.items()}
+        self._known: dict[str, User] = {}       # header -> user; the users stay as they are
 
     def user(self, name: str) -> User:
         """The user of that name; KeyError when there is none."""
@@ -116,10 +117,12 @@ class Authority:
             known = self._users.get(certificate.name)
             groups = (*certificate.groups, *(known.groups if known else ()), AUTHENTICATED)
             return User(certificate.name, groups=groups)
+        if authorization in self._known:
+            return self._known[authorization]
         scheme, _, token = authorization.partition(" ")
         for user in self._users.values():
             if user.token and scheme.lower() == "bearer" and hmac.compare_digest(user.token, token.strip()):
-                return User(user.name, groups=(*user.groups, AUTHENTICATED))
+                return self._known.setdefault(authorization, User(user.name, groups=(*user.groups, AUTHENTICATED)))
         raise status.ApiError(401, "Unauthorized", "Unauthorized")
 
     def rules(self, user: User) -> tuple[Rule, ...]:

@@ -52,6 +52,7 @@ class Collection:
     def __init__(self, history: int) -> None:
         self.objects: dict[Key, KubeObject] = {}
         self._keys: list[Key] = []
+        self._all: list[KubeObject] | None = None       # in key order, until the next write
         self._log: list[Event] = []
         self._history = history
         self._floor = 0  # events up to this version may have been forgotten
@@ -62,6 +63,20 @@ class Collection:
             return list(self._keys)
         start = bisect_left(self._keys, (namespace, ""))
         return self._keys[start : bisect_left(self._keys, (namespace + "\0", ""))]
+
+    def listed(self, namespace: str | None = None) -> list[KubeObject]:
+        """The objects in key order, of one namespace or (None or "") of all; the list is the caller's own."""
+        if namespace:
+            return [self.objects[key] for key in self.keys(namespace)]
+        if self._all is None:
+            self._all = [*map(self.objects.__getitem__, self._keys)]
+        return self._all[:]
+
+    @property
+    def latest(self) -> int:
+        """The version of the last write, or up to which there may have been some that are no longer kept."""
+        log = self._log     # looked at without the store's lock
+        return max(self._floor, log[-1].version) if log else self._floor
 
     def put(self, version: int, key: Key, obj: KubeObject) -> None:
         """Stores an object, new or in place of the one there."""
@@ -78,6 +93,7 @@ class Collection:
         self._record(Event(version, "DELETED", last, previous))
 
     def _record(self, event: Event) -> None:
+        self._all = None
         self._log.append(event)
         if len(self._log) > 2 * self._history:
             self._floor = self._log[-self._history - 1].version
@@ -89,7 +105,7 @@ class Collection:
 
     def written(self, version: int) -> bool:
         """Whether there were writes after `version`, or there may have been: they are no longer kept."""
-        return version < self._floor or bool(self._log and self._log[-1].version > version)
+        return version < self.latest
 
     def since(self, version: int) -> list[Event]:
         """The writes after `version`; 410 when some are no longer kept."""

@@ -159,6 +159,7 @@ class Registry:
     def __init__(self) -> None:
         self._by_name: dict[tuple[str, str], Resource] = {}
         self._served: frozenset[tuple[str, str]] = frozenset()
+        self._groups: dict[str, tuple[str, ...]] = {}
 
     @classmethod
     def builtin(cls) -> Registry:
@@ -181,6 +182,11 @@ class Registry:
     def _count(self) -> None:
         self._served = frozenset((resource.group, version.name) for resource in list(self._by_name.values())
                                  for version in resource.versions)
+        found: dict[str, dict[str, None]] = {}
+        for resource in list(self._by_name.values()):
+            if resource.group:
+                found.setdefault(resource.group, {}).update(dict.fromkeys(v.name for v in resource.versions))
+        self._groups = {group: tuple(versions) for group, versions in found.items()}
 
     def find(self, plural: str, group: str) -> Resource | None:
         """The resource of that name, None when it is not served."""
@@ -195,11 +201,7 @@ class Registry:
 
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Group -> its versions, preferred first; without the core group."""
-        found: dict[str, dict[str, None]] = {}
-        for resource in list(self._by_name.values()):
-            if resource.group:
-                found.setdefault(resource.group, {}).update(dict.fromkeys(v.name for v in resource.versions))
-        return {group: tuple(versions) for group, versions in found.items()}
+        return dict(self._groups)
 
     def serves(self, group: str, version: str) -> bool:
         """Whether there is anything in this group and version."""

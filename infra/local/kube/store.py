@@ -85,8 +85,7 @@ class ObjectStore:
     def list(self, plural: str, namespace: str | None = None, group: str = "") -> Objects:
         """All objects, in key order. READ ONLY: the stored objects themselves. None or "": all namespaces."""
         with self._lock:
-            held = self._held(plural, group)
-            return [*map(held.objects.__getitem__, held.keys(namespace))]
+            return self._held(plural, group).listed(namespace)
 
     def get(self, plural: str, name: str, namespace: str = "", group: str = "") -> KubeObject | None:
         """A copy of the object, or None."""
@@ -132,6 +131,13 @@ class ObjectStore:
         """Whether a resource was written after version `since`, or may have been: not all such writes are kept."""
         with self._lock:
             return self._held(plural, group).written(since)
+
+    def latest(self, plural: str, group: str = "") -> int:
+        """The version of the last write to a resource, 0 when there was none, -1 when it is not served."""
+        if self.resources.find(plural, group) is None:
+            return -1
+        held = self._collections.get((group, plural))   # without the lock, as in `version`
+        return held.latest if held is not None else 0
 
     def subscribe(self, plural: str, group: str = "", *, since: int | None = None) -> Subscription:
         """A cursor that starts at version `since`, or now."""

@@ -44,6 +44,7 @@ class Narrator:
         self._seen: set[str] = set()
         self._known: dict[str, Operation] = {}
         self._interrupted: set[str] = set()
+        self._wanted: dict[tuple[str, str], int] = {}       # (plan, group) -> machines that it grows by
         self._unneeded: frozenset[str] = frozenset()
         self._timers_told, self._woken_told, self._cooldown_told = 0.0, False, False
         self.memory = Memory()
@@ -168,6 +169,9 @@ class Narrator:
     def _tell_end(self, entry: JournalEntry) -> None:
         facts, state = entry.facts, str(entry.facts.get("state", ""))
         self._ledger.ended[state] += 1
+        if entry.operation not in self._known and facts.get("kind") == Kind.GROW.value:
+            # It began and ended between two looks.
+            self._ledger.planned[self.short(entry.group)] += self._wanted.get((entry.plan, entry.group), 0)
         target = facts.get("targets", self.short(entry.group))
         why = f": {facts['message']}" if "message" in facts else ""
         again = ("; it had asked the provider first: done already, nothing is bought again"
@@ -176,6 +180,7 @@ class Narrator:
                                f"{span(float(facts.get('seconds', 0)))} after it was planned{why}{again}")
 
     def _tell_plan(self, plan: Plan) -> None:
+        self._wanted |= {(plan.id, each.group): each.to_size - each.from_size for each in plan.scale_ups}
         if not self._ledger.why_not:
             self._tell_why_not(plan)
         self._tell_second_choices(plan)

@@ -22,6 +22,7 @@ ANY = Operation("o", "prod", "p", "g", Kind.GROW, "plan", 0.0)
 
 
 ALICLOUD = {"region": "cn-hangzhou", "nodes": "0:5:asg-1", "credentialsSecret": "key"}
+EXOSCALE = {"zone": "ch-gva-2", "credentialsSecret": "key"}
 
 
 def connection(kube: object | None = None, **settings: str) -> Connection:
@@ -29,13 +30,15 @@ def connection(kube: object | None = None, **settings: str) -> Connection:
 
 
 def test_a_provider_is_built_by_its_name() -> None:
-    assert names() == ("alicloud", "clusterapi")
+    assert names() == ("alicloud", "cherryservers", "clusterapi", "exoscale")
     assert build("clusterapi", connection(kube=object())).name == "clusterapi"
     assert build("alicloud", connection(**ALICLOUD)).name == "alicloud"
+    assert build("exoscale", connection(**EXOSCALE)).name == "exoscale"
 
 
 @pytest.mark.parametrize(
-    ("name", "problem"), [("exoscale", "not available in this version"), ("aws", "is no provider"), ("", "no provider")]
+    ("name", "problem"),
+    [("huaweicloud", "not available in this version"), ("aws", "is no provider"), ("", "no provider")],
 )
 def test_a_name_that_cannot_be_built_is_refused_with_those_that_can(name: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
@@ -54,17 +57,20 @@ def test_settings_and_connection_are_checked_before_anything_is_asked() -> None:
         build("alicloud", connection(region="cn-hangzhou", credentialsSecret="key"))
 
 
-def test_alicloud_is_built_without_asking_anybody() -> None:
+@pytest.mark.parametrize(("name", "settings"), [("alicloud", ALICLOUD), ("exoscale", EXOSCALE)])
+def test_a_vendors_provider_is_built_without_asking_anybody(name: str, settings: dict[str, str]) -> None:
     def read_secret(name: str) -> str:
         raise AssertionError(name)
 
-    assert build("alicloud", Connection("test", ALICLOUD, (), read_secret, None, lambda: 0.0)).name == "alicloud"
+    assert build(name, Connection("test", settings, (), read_secret, None, lambda: 0.0)).name == name
 
 
-def test_alicloud_loads_no_package_of_the_vendor() -> None:
+@pytest.mark.parametrize("name", ["alicloud", "exoscale"])
+def test_a_vendors_provider_loads_no_package_of_the_vendor(name: str) -> None:
     code = (
-        "import sys, chalicelib.providers.alicloud.provider; "
-        "print([m for m in sys.modules if m.startswith(('alibabacloud', 'Tea', 'boto', 'chalicelib.providers.c'))])"
+        f"import sys, chalicelib.providers.{name}.provider; "
+        "print([m for m in sys.modules"
+        " if m.startswith(('alibabacloud', 'Tea', 'boto', 'exoscale', 'chalicelib.providers.c'))])"
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
@@ -79,7 +85,8 @@ def test_a_policys_providers_get_their_own_settings_and_groups() -> None:
 
 
 @pytest.mark.parametrize(("name", "settings", "why"), [
-    ("exoscale", {}, "provider exoscale: providers.exoscale: 'exoscale' is not available in this version"),
+    ("huaweicloud", {}, "provider huaweicloud: providers.huaweicloud: 'huaweicloud' is not available in this version"),
+    ("exoscale", {}, "provider exoscale: providers.exoscale.zone: is missing"),
     ("clusterapi", {"autoDiscovery": "asg:x"}, "provider clusterapi: .*autoDiscovery"),
     ("alicloud", {}, "provider alicloud: providers.alicloud.region: is missing"),
 ])

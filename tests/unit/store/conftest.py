@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from infra.local.aws import LocalAws, client, create_table, environment
+from infra.local.aws_direct import DirectWay
 from infra.local.aws_faults import Faults
 from infra.local.controllers.clock import ManualClock
 from infra.local.dynamodb.client import MemoryClient
@@ -29,8 +30,8 @@ def connected(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "memory":
         yield MemoryClient(Tables(), checked=True)
     elif request.param == "moto":
-        with LocalAws() as aws:
-            yield client("dynamodb", aws.endpoint)
+        with LocalAws() as aws:     # and no socket on the way to it, which takes longer than moto (test_local_aws.py)
+            yield DirectWay().take(client("dynamodb", aws.endpoint))
     else:
         yield client("dynamodb", request.param)
 

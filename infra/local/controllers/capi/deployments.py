@@ -26,14 +26,16 @@ def default_replicas(deployment: KubeObject) -> int:
     return 1 if low is None or high is None else low
 
 
+_OURS = frozenset({fields.TEMPLATE_HASH, fields.DEPLOYMENT_NAME, fields.CLUSTER_NAME})
+
+
 def _template(obj: KubeObject) -> KubeObject:
-    """The template as its author wrote it, without what makes a rollout distinguishable."""
-    template: KubeObject = clone(obj["spec"]["template"])
-    labels = template.setdefault("metadata", {}).setdefault("labels", {})
-    for key in (fields.TEMPLATE_HASH, fields.DEPLOYMENT_NAME, fields.CLUSTER_NAME):
-        labels.pop(key, None)
-    template["metadata"].pop("annotations", None)
-    return template
+    """The template (READ ONLY) as its author wrote it, without what makes a rollout distinguishable."""
+    template: KubeObject = obj["spec"]["template"]
+    meta = template.get("metadata") or {}
+    labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in _OURS}
+    kept = {key: value for key, value in meta.items() if key != "annotations"}
+    return {**template, "metadata": {**kept, "labels": labels}}
 
 
 def _revision(machine_set: KubeObject) -> int:
@@ -62,6 +64,8 @@ class MachineDeployments:
 
     def _complete(self, deployment: KubeObject) -> bool:
         """Replicas, selector and labels as the webhooks default them; False when something was missing."""
+        if _is_complete(deployment):
+            return True         # nearly always, and a copy is dear
         whole = clone(deployment)
         spec, name = whole["spec"], whole["metadata"]["name"]
         if spec.get("replicas") is None:
@@ -148,6 +152,16 @@ class MachineDeployments:
         conditions = with_conditions(deployment, self._clock(), fields.availability(deployment, ready, "Available"))
         write_status(self._store, "machinedeployments", deployment,
                      {**status, "phase": phase, "conditions": conditions}, fields.GROUP)
+
+
+def _is_complete(deployment: KubeObject) -> bool:
+    """Whether _complete would find nothing to add; where in doubt, False."""
+    spec, meta = deployment["spec"], deployment["metadata"]
+    name, cluster = meta["name"], spec["clusterName"]
+    holders = (dig(spec, "selector", "matchLabels"), dig(spec, "template", "metadata", "labels"))
+    return (spec.get("replicas") is not None and fields.CLUSTER_NAME in (meta.get("labels") or ())
+            and all(isinstance(each, dict) and each.get(fields.CLUSTER_NAME) == cluster
+                    and each.get(fields.DEPLOYMENT_NAME) == name for each in holders))
 
 
 def _size_of(machine_set: KubeObject) -> SetSize:

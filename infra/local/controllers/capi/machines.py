@@ -46,16 +46,27 @@ class Machines:
                  classes: Mapping[str, MachineClass], reserve: Amounts) -> None:
         self._store, self._workload, self._clock, self._times = store, workload, clock, times
         self._classes, self._reserve = classes, reserve
+        # (namespace, name) -> a Machine and its Node between which nothing is to do until one of them is another object
+        self._rest: dict[tuple[str, str], tuple[KubeObject, KubeObject | None]] = {}
 
     def step(self) -> None:
         """Move every Machine on as far as time allows."""
         now = self._clock()
         paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
+        before, self._rest = self._rest, {}
         for machine in listed(self._store, "machines", fields.GROUP):
-            if "deletionTimestamp" in machine["metadata"]:
+            meta = machine["metadata"]
+            key = (meta["namespace"], meta["name"])
+            rests = before.get(key)
+            if rests is not None and rests[0] is machine and self._node_of(machine) is rests[1]:
+                self._rest[key] = rests
+            elif "deletionTimestamp" in meta:
                 self._delete(machine, now)
             elif not fields.is_paused(machine, paused):
                 self._bring_up(machine, now)
+
+    def _node_of(self, machine: KubeObject) -> KubeObject | None:
+        return self._workload.peek("nodes", fields.node_name(machine))
 
     def _bring_up(self, machine: KubeObject, now: float) -> None:
         fault = fields.marks(machine).get(fields.FAULT, "")
@@ -122,10 +133,12 @@ class Machines:
         return promised(fields.marks(found) if found else {}, offered or {})
 
     def _watch(self, machine: KubeObject, now: float) -> None:
-        node = self._workload.peek("nodes", fields.node_name(machine))
+        node = self._node_of(machine)
         ready = node is not None and is_true(node, "Ready")
         if is_true(machine, "Ready") != ready:
             self._put_status(machine, {"conditions": self._conditions(machine, now, infrastructure=True, ready=ready)})
+        elif fields.marks(machine).get(fields.FAULT) not in fields.FAILURES:      # such a fault comes with time
+            self._rest[(machine["metadata"]["namespace"], machine["metadata"]["name"])] = (machine, node)
 
     def _delete(self, machine: KubeObject, now: float) -> None:
         """The Node is cordoned at once and goes with the Machine."""

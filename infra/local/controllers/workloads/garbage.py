@@ -57,6 +57,8 @@ class Garbage:
         cursor = self._cursors.get((plural, group))
         try:
             if cursor is not None:
+                if self._store.latest(plural, group) <= cursor.version:
+                    return set()
                 return {e.object["metadata"]["uid"] for e in cursor.poll() if e.type == "DELETED"}
         except ApiError:            # more happened than the log keeps: from now on, then
             pass

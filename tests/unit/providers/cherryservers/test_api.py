@@ -152,6 +152,20 @@ def test_CHERRY_D9_a_deletion_needs_no_content_type() -> None:
             open_to(server.url).delete(1000)
 
 
+@pytest.mark.parametrize("body", [{"code": 400, "message": "the server is locked"}, {"error": "locked"},
+                                  {"errors": ["locked"]}], ids=str)
+def test_a_deletion_that_is_refused_in_so_many_words_is_none_whatever_its_status(body: dict[str, object]) -> None:
+    """A server that was noted as deleted does not count for an hour."""
+    with HttpScript([Reply(200, body)]) as server, pytest.raises(Unknown, match="body is an error"):
+        open_to(server.url).delete(1000)
+
+
+def test_a_deletion_that_is_answered_with_the_server_is_one() -> None:
+    for reply in (Reply(200, ROW), Reply(202, b"accepted"), Reply(200, [])):
+        with HttpScript([reply]) as server:
+            open_to(server.url).delete(1000)
+
+
 def test_a_server_that_is_gone_is_not_found_and_a_foreign_one_is_refused() -> None:
     replies = [refusal(404, "Server not found"), refusal(404, "region limit"), refusal(403, "Not yours")]
     with HttpScript(replies) as server:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.model.policy import Policy
 from chalicelib.model.secret import SecretUnavailable
+from chalicelib.providers import registry
 from chalicelib.providers.cherryservers.definitions import Definition
 from tests.unit.providers.cherryservers.papers import (
     HEAD,
@@ -199,3 +201,32 @@ def test_the_mapping_needs_a_default_too() -> None:
 
 def test_settings_that_were_read_have_everything_the_definitions_need() -> None:
     assert settings("x").definitions.text == "x"
+
+
+@pytest.mark.parametrize(("config", "place", "problem"), [
+    (f"{WHOLE}api-server=203.0.113.10:6443\n", "cloudConfig: line 7", "there is no key api-server"),
+    (f"{WHOLE}cloudinit=%%%\n", "cherryservers: pool pool3: cloudinit", "is not base64"),
+    (f"{WHOLE}cloudinit={encoded('{{.Token}}')}\n", "pool pool3: cloudinit: line 1, column 1", "no field Token"),
+    (f"{WHOLE}cloudinit={encoded(SCRIPT)}\n", "cherryservers.bootstrapTokenSecret", "pool3 asks for a bootstrap token"),
+    (f"{WHOLE}ssh-key-ids=a1\n", "cloudConfig: line 7", "ssh-key-ids: number 1 is 'a1'"),
+    (WHOLE.replace("plan=", ";"), "cloudConfig: [nodegroupdef", "pool pool3 has no plan"),
+    ("", "cherryservers.cloudConfig", "is missing"),
+    ("[Global]\n", "cherryservers.cloudConfig", "empty default"),
+], ids=lambda text: text[-24:].strip())
+def test_who_checks_a_policy_is_told_what_is_wrong_with_definitions_that_stand_in_it(
+        config: str, place: str, problem: str) -> None:
+    """One mistake, also where several pools inherit it from one line. The provider is built all the same: at work it
+    stops no pool but its own (D4)."""
+    given = {"credentialsSecret": "key", "clusterName": "c", "nodes": "0:5:pool3", "cloudConfig": config}
+    (mistake,) = registry.mistakes(Policy("prod", providers={"cherryservers": given}))
+    assert place in mistake.place
+    assert problem in str(mistake)
+
+
+def test_definitions_in_a_secret_are_not_read_where_a_policy_is_checked() -> None:
+    given = {"credentialsSecret": "key", "clusterName": "c", "nodes": "0:5:pool3", "cloudConfigSecret": "far away"}
+    assert registry.mistakes(Policy("prod", providers={"cherryservers": given})) == ()
+    right = {**given, "cloudConfigSecret": "", "cloudConfig": WHOLE}
+    assert registry.mistakes(Policy("prod", providers={"cherryservers": right})) == ()
+    twice = {**right, "nodes": "0:5:pool3\n0:5:pool2", "cloudConfig": f"{WHOLE}ssh-key-ids=a1\n"}
+    assert len(registry.mistakes(Policy("prod", providers={"cherryservers": twice}))) == 1

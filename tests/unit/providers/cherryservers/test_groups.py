@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
@@ -236,6 +238,19 @@ def test_plans_that_cannot_be_read_leave_the_sizes_known() -> None:
 
 def test_the_price_of_the_plan_is_the_groups() -> None:
     assert pool(FakeCloud()).price == 0.1
+
+
+@pytest.mark.parametrize(("script", "told"), [
+    (b"kubeadm join {{.APIServerEndpoint}}", True),
+    (b"echo --node-labels=pool={{.NodeGroup}} > /etc/default/kubelet; kubeadm join", False),
+    (b"", False),
+])
+def test_CHERRY_D6_a_script_that_does_not_label_its_machines_is_told(script: bytes, told: bool) -> None:
+    text = base64.b64encode(script).decode()
+    config = f"{CONFIG}api-server-endpoint=203.0.113.10:6443\n" + (f"cloudinit={text}\n" if script else "")
+    observed = provider(FakeCloud(), config=config).observe([])
+    assert [gap.name for gap in observed.gaps if "--node-labels=pool=" in gap.detail] == [POOL] * told
+    assert all(group.template is not None for group in observed.groups)
 
 
 def test_CHERRY_D4_a_wrong_pool_carries_its_error_and_stops_no_other() -> None:

@@ -12,6 +12,8 @@ from chalicelib.providers.errors import (
     ProviderError,
     Throttled,
     Transient,
+    Unauthorized,
+    Unknown,
 )
 from tests.unit.providers.cherryservers.fake_api import (
     CLUSTER,
@@ -297,3 +299,23 @@ def test_a_machine_that_was_renamed_after_it_was_bought_is_found_at_once() -> No
     bought = continued(announced, provider(cloud).poll(announced))
     cloud.change(1000, hostname="renamed")
     assert provider(cloud).poll(bought) == Done({"from": 0, "to": 2, "created": 2, "asked": 2})
+
+
+@pytest.mark.parametrize("error", [Unauthorized("403", code="403"), Unknown("no plan")])
+def test_what_was_bought_before_a_refusal_is_still_looked_for(error: ProviderError) -> None:
+    """Over before the list shows what it bought, a growth would leave the pool smaller than it is, and more would be
+    bought."""
+    cloud = world(0, lag=4)
+    config = f"0:60:{POOL}"
+    asked = claimed(grow(0, 30))
+    first = continued(asked, provider(cloud, config).grow(asked))
+    second = continued(first, provider(cloud, config).poll(first))
+    cloud.trouble["plan"] = [error]
+    current, outcome = second, provider(cloud, config).poll(second)
+    while isinstance(outcome, Pending):
+        current = continued(current, outcome)
+        outcome = provider(cloud, config).poll(current)
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, outcome.facts["created"]) == (error.cls, 20)
+    assert provider(cloud, config).observe([]).groups[0].target == 20
+    assert len(cloud.posts()) == 20

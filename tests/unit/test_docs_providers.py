@@ -1,0 +1,240 @@
+"""The pages of Exoscale and Cherry Servers say what the code does: settings, states, errors, defects, examples."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chalicelib.model.node import Node
+from chalicelib.model.policy import Policy, Prices
+from chalicelib.plan.choose.prices import node_price
+from chalicelib.policy.cherryservers import CHERRYSERVERS
+from chalicelib.policy.exoscale import EXOSCALE
+from chalicelib.policy.load import load
+from chalicelib.policy.schema import Section
+from chalicelib.providers import errors
+from chalicelib.providers.cherryservers import account, cloudinit, gone, grow, remove, token_slots
+from chalicelib.providers.cherryservers import codes as cherry_codes
+from chalicelib.providers.cherryservers import settings as cherry
+from chalicelib.providers.cherryservers import states as cherry_states
+from chalicelib.providers.cherryservers.definitions import Definitions, read_definitions
+from chalicelib.providers.cherryservers.hostnames import DEFAULT_PATTERN
+from chalicelib.providers.cherryservers.sections import CLOUD_INIT, KEYS, from_gcfg
+from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.exoscale import codes as exo_codes
+from chalicelib.providers.exoscale import follow, reading, states
+from chalicelib.providers.exoscale import settings as exo
+from chalicelib.providers.http import Answer
+from tests.unit.test_docs import DECISIONS, ROOT, rows
+
+PAGES = ROOT / "docs" / "providers"
+EXO, CHERRY = PAGES / "exoscale.md", PAGES / "cherryservers.md"
+ERRORS, DEFECTS = "What an error becomes", "What upstream does, and what happens here"
+
+each_page = pytest.mark.parametrize("page", [EXO, CHERRY], ids=lambda page: page.stem)
+
+
+def block(page: Path, kind: str) -> str:
+    """The first fenced block of that kind."""
+    found = re.search(rf"^```{kind}\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def policy(page: Path) -> Policy:
+    """The policy at the page's head."""
+    head = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\n"
+    return load(head + block(page, "yaml").replace("spec:\n", "spec:\n  mode: shadow\n"), place=page.name)[0]
+
+
+def spans(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+# -- settings and examples
+
+
+@pytest.mark.parametrize(("page", "section", "known"), [
+    (EXO, EXOSCALE, exo.KNOWN), (CHERRY, CHERRYSERVERS, cherry.KNOWN)], ids=["exoscale", "cherryservers"])
+def test_the_page_has_every_setting_and_no_other(page: Path, section: Section, known: frozenset[str]) -> None:
+    listed = [name for row in rows(page, "Settings") for name in spans(row[0])]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == known == {field.key for field in section.fields}
+
+
+def test_the_example_of_exoscale_is_right() -> None:
+    given = policy(EXO)
+    settings = exo.read_settings(given.providers["exoscale"], given.node_groups)
+    assert [(each.name, each.min, each.max, each.priority) for each in settings.groups] == [
+        ("web", 0, 10, 0), ("prod/gpu", 0, 4, 10)]
+
+
+def test_the_example_of_cherry_servers_is_right() -> None:
+    given = policy(CHERRY)
+    settings = cherry.read_settings(given.providers["cherryservers"], given.node_groups)
+    found = read_definitions(settings, pytest.fail)
+    assert isinstance(found, Definitions)
+    first, second = found.of("pool1"), found.of("metal")
+    assert (first.plan, second.plan, second.region, second.os_partition_size, second.spot) == (
+        "amd-ryzen-9950x", "e3_1240v3", "LT-Siauliai", 60, True)
+    assert first.cloudinit == second.cloudinit
+    assert cloudinit.needs_token(first)
+
+
+def test_the_definitions_as_upstreams_file_are_right() -> None:
+    found = from_gcfg(block(CHERRY, "ini"), "here")
+    assert set(found) == {"default", "pool2"}
+    assert [said.text for said in found["default"].said["ssh-key-ids"]] == ["101", "102"]
+
+
+def test_the_keys_of_a_definition_are_all_listed() -> None:
+    listed = {key: row[1] for row in rows(CHERRY, "Definitions") for key in spans(row[0])}
+    assert set(listed) == set(KEYS)
+    assert [key for key, cell in listed.items() if cell != "the same" and KEYS[key] not in spans(cell)] == []
+    assert CLOUD_INIT in spans(listed["cloudinit"])
+
+
+def test_the_fields_of_the_templates_are_all_listed() -> None:
+    text = CHERRY.read_text("utf-8")
+    assert f"`{DEFAULT_PATTERN}`" in text
+    assert f"{cloudinit.MOST_BYTES // 1024} KiB filled in" in text
+    assert [field for field in cloudinit._FIELDS if f"`{field}`" not in text] == []
+
+
+def test_what_a_key_with_upstreams_list_lacks_is_told() -> None:
+    def operations(name: str) -> set[str]:
+        role = json.loads((ROOT / "infra" / "exoscale" / f"{name}.json").read_text("utf-8"))
+        return set(re.findall(r"'([a-z-]+)'", json.dumps(role)))
+
+    told = {name for row in rows(EXO, "Permissions") for name in spans(row[0])}
+    assert {f"infra/exoscale/{path.name}" for path in (ROOT / "infra" / "exoscale").iterdir()} == told
+    text = EXO.read_text("utf-8").partition("| Operation that is missing |")[2].partition("\n## ")[0]
+    for kind in ("sks", "instance-pool"):
+        lacking = operations(f"iam-{kind}") - operations(f"iam-{kind}-as-upstream")
+        assert [name for name in sorted(lacking) if f"| `{name}` |" not in text] == []
+
+
+# -- numbers
+
+
+_IN_WORDS: dict[float, str] = {3: "three", 5: "five", 10: "ten"}
+
+
+@pytest.mark.parametrize(("page", "words"), [
+    (EXO, f"where the account has no quota ({exo.UNLIMITED})"),
+    (EXO, f"per key and zone ({exo.CALLS_PER_SECOND:g})"),
+    (EXO, f"from {follow.FIRST:g} s to a minute apart"),
+    (EXO, f"After about {_IN_WORDS[follow.PATIENCE / 60]} minutes of looking"),
+    (EXO, f"is looked at {_IN_WORDS[follow.ENOUGH_LOOKS]} times"),
+    (EXO, f"one by one, {reading._MOST_ASKED} in a pass at most"),
+    (CHERRY, f"per token ({cherry.CALLS_PER_SECOND:g})"),
+    (CHERRY, f"orders up to {grow.LOT} machines"),
+    (CHERRY, f"Up to {remove.LOT} are deleted in a step"),
+    (CHERRY, f"One growth is of {grow.MOST:,} machines at most"),
+    (CHERRY, "after {:g}, {:g}, {:g} and {:g} s".format(*grow.WAITS)),
+    (CHERRY, f"ordered again, under the same name, {_IN_WORDS[grow.SENT_AGAIN]} times at most"),
+    (CHERRY, f"waits up to {account.PATIENCE:g} seconds in all"),
+    (CHERRY, f"`bootstrap-token-{token_slots.IDS[0]}` to `bootstrap-token-{token_slots.IDS[-1]}`"),
+    (CHERRY, f"with the label `{token_slots.LABEL}`"),
+    (CHERRY, f"from {cherry.SHORTEST_LIFETIME / 60:g} minutes to {cherry.LONGEST_LIFETIME / 86400:g} days (`2h`)"),
+    (CHERRY, f"(`{cherry.CONTROLLER_LABELS[0]}`, `…/master`)"),
+])
+def test_numbers_are_the_codes(page: Path, words: str) -> None:
+    assert words in page.read_text("utf-8")
+
+
+def test_what_is_deleted_does_not_count_for_an_hour() -> None:
+    assert gone.KEPT == 3600
+    assert "What we deleted within the hour does not count" in CHERRY.read_text("utf-8")
+
+
+# -- states
+
+
+def test_the_states_of_exoscale_are_all_listed() -> None:
+    text = EXO.read_text("utf-8").partition("### States\n")[2].partition("\n### ")[0]
+    machines, _, pools = text.partition("| Pool or Nodepool |")
+    listed = {word for line in re.findall(r"^\| (.*?) \|", machines, re.MULTILINE) for word in spans(line)}
+    assert listed == set(states.INSTANCE_STATES)
+    told = {word for line in re.findall(r"^\| (.*?) \|", pools, re.MULTILINE) for word in spans(line)}
+    assert told == states.POOL_BUSY | states.NODEPOOL_BUSY | {states.SUSPENDED}
+
+
+def test_the_states_of_cherry_servers_are_all_listed() -> None:
+    listed = {word for row in rows(CHERRY, "States") for word in spans(row[0])}
+    assert listed == {word for row in cherry_states._ROWS for word in row[:2]} - {""}
+
+
+# -- errors
+
+
+def classes(page: Path) -> dict[str, list[str]]:
+    """Class -> the answers that become it."""
+    found: dict[str, list[str]] = {}
+    for row in rows(page, ERRORS):
+        found.setdefault(row[1], []).append(row[0])
+    return found
+
+
+@each_page
+def test_every_class_of_error_is_there(page: Path) -> None:
+    assert set(classes(page)) == {error.__name__ for error in errors.ProviderError.__subclasses__()}
+
+
+def test_every_reason_of_a_failed_operation_becomes_what_the_page_says() -> None:
+    told = {name: cls for cls, answers in classes(EXO).items() for answer in answers for name in spans(answer)}
+    assert {reason: told.get(reason) for reason in exo_codes.REASONS} == {
+        reason: cls.__name__ for reason, cls in exo_codes.REASONS.items()}
+
+
+@pytest.mark.parametrize(("page", "explain", "changing"), [
+    (EXO, exo_codes.error_for, "PUT"), (CHERRY, cherry_codes.error_for, "POST")], ids=["exoscale", "cherryservers"])
+def test_every_status_becomes_what_the_page_says(
+    page: Path, explain: Callable[[Answer], ProviderError], changing: str
+) -> None:
+    wrong = []
+    for cls, answers in classes(page).items():
+        for status in {int(each) for answer in answers for each in re.findall(r"\b[2-5]\d\d\b", answer)}:
+            words = b'{"message": "no such plan"}' if cls == "OutOfStock" else b"{}"
+            made = {explain(Answer(f"{method} h/p", status, {}, words)).cls for method in ("GET", changing)}
+            if cls not in made:
+                wrong.append((status, cls, made))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("word", ["credit", "balance", "funds", "quota", "limit"])
+def test_words_of_money_are_listened_to_and_told(word: str) -> None:
+    [answer] = classes(CHERRY)["QuotaExceeded"]
+    assert word in answer
+    told = f'{{"message": "not enough {word}"}}'.encode()
+    assert cherry_codes.error_for(Answer("POST h/p", 400, {}, told)).cls == "QuotaExceeded"
+
+
+# -- defects, prices
+
+
+@pytest.mark.parametrize(("page", "numbers"), [
+    (EXO, [str(number) for number in range(1, 18)]), (CHERRY, [f"D{number}" for number in range(1, 26)])],
+    ids=["exoscale", "cherryservers"])
+def test_every_defect_of_upstream_is_answered(page: Path, numbers: list[str]) -> None:
+    listed = rows(page, DEFECTS)
+    assert [row[0] for row in listed] == numbers
+    assert all(row[2] for row in listed)
+
+
+def test_the_price_example() -> None:
+    def priced(cores: int, gib: int, own: float, prices: Prices | None) -> float | None:
+        capacity = {"cpu": 1000 * cores, "memory": gib * 2**30}
+        return node_price(Node(name="t", labels={}, capacity=capacity, allocatable=capacity), prices, own)
+
+    assert priced(16, 64, 0.30, None) == 0.30
+    assert priced(4, 16, 0.0, None) is None
+    rates = Prices(cpu=0.03, memory=0.004)
+    assert [priced(16, 64, 0.30, rates), priced(4, 16, 0.0, rates)] == [pytest.approx(0.736), pytest.approx(0.184)]
+    text = DECISIONS.read_text("utf-8")
+    assert "16 cores and 64 GiB for 0.30 an hour, *web* of Exoscale 4 cores and 16 GiB" in text
+    assert "*metal* for 0.736 and\n*web* for 0.184" in text
