@@ -112,7 +112,7 @@ def tell(console: Console, setting: Setting, *, kills: int = KILLS, stay: bool =
 
         with Screen(console, elapsed) as screen:
             narrator = Narrator(setting.cluster, emulation.store, emulation.clock, ledger, screen.say,
-                                groups)
+                                groups, emulation.log_path)
             relay.to = narrator.heard
             watcher = Watcher(emulation.kube, emulation.server, ledger, screen.say, elapsed,
                               narrator.look_at_operations)

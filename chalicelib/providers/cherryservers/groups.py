@@ -22,7 +22,7 @@ from chalicelib.providers.cherryservers.settings import PROVIDER, Bounds
 from chalicelib.providers.cherryservers.states import doubts
 from chalicelib.providers.cherryservers.templates import make_template
 from chalicelib.providers.cherryservers.wire import Plan, Server
-from chalicelib.providers.errors import InvalidRequest, ProviderError
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
 
 
 def observe(context: Context, nodes: Sequence[Node]) -> Observation:
@@ -52,21 +52,25 @@ def _broken(bounds: Bounds, error: str) -> NodeGroup:
 
 
 class _Plans:
-    """The plans of all pools, each asked for once. An API that does not answer is not asked for the next."""
+    """The plans of all pools, each asked for once. An API that does not answer is not asked for the next; an answer
+    that says nothing of one plan says nothing of the others either."""
 
     def __init__(self, context: Context, definitions: dict[str, Definition]) -> None:
         self._found: dict[str, Plan | None] = {}
-        self._problem = ""
+        self._problems: dict[str, str] = {}
+        self._silence = ""
         for slug in sorted({each.plan for each in definitions.values()}):
             try:
                 self._found[slug] = context.api.plan(slug)
             except ProviderError as error:
-                self._problem = f"plan {slug} could not be read: {error.cls}: {error.message}"
-                break
+                self._problems[slug] = f"plan {slug} could not be read: {error.cls}: {error.message}"
+                if isinstance(error, Throttled) or (isinstance(error, Transient) and not error.code):
+                    self._silence = self._problems[slug]
+                    break
 
     def of(self, slug: str) -> tuple[Plan | None, str]:
         """The plan (None: the vendor has none of that name), and why it is not known, empty where it is."""
-        return (self._found[slug], "") if slug in self._found else (None, self._problem)
+        return (self._found[slug], "") if slug in self._found else (None, self._problems.get(slug, self._silence))
 
 
 _NO_LABEL = ("its cloud-init does not set the label pool, which a new node is expected to have: pods that choose by it "

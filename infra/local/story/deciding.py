@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import queue
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -34,17 +35,18 @@ def _is_quiet(result: Result) -> bool:
 
 class Narrator:
     """look() tells what is new since the last look; heard() takes results from any thread. groups: names of those whose
-    ids say nothing to a person."""
+    ids say nothing to a person; log: the functions'."""
 
     def __init__(self, cluster: str, store: Store, clock: Callable[[], float], ledger: Ledger, say: Say,
-                 groups: Mapping[str, str]) -> None:
+                 groups: Mapping[str, str], log: Path) -> None:
         self._cluster, self._store, self._clock, self._ledger, self._say = cluster, store, clock, ledger, say
-        self._groups = groups
+        self._groups, self._log = groups, log
         self._results: queue.SimpleQueue[tuple[Result, Json]] = queue.SimpleQueue()
         self._seen: set[str] = set()
         self._known: dict[str, Operation] = {}
         self._interrupted: set[str] = set()
         self._wanted: dict[tuple[str, str], int] = {}       # (plan, group) -> machines that it grows by
+        self._missed: set[str] = set()      # operations that were over before they were seen
         self._unneeded: frozenset[str] = frozenset()
         self._timers_told, self._woken_told, self._cooldown_told = 0.0, False, False
         self.memory = Memory()
@@ -74,7 +76,7 @@ class Narrator:
         except StoreError:      # the next look sees it
             return
         for operation in self.memory.operations:
-            if operation.id not in self._known:
+            if operation.id not in self._known and operation.id not in self._missed:
                 self._known[operation.id] = operation
                 self._tell_operation(operation)
 
@@ -103,6 +105,10 @@ class Narrator:
         ledger.aws_requests += result.counts.get("requests", 0)
         if result.killed:
             self._tell_death(result, event)
+        elif self._was_overtaken(result):
+            ledger.overtaken += 1
+            self._say("outscaler", "reconcile: its memory changed three times while it decided; it did nothing, and is "
+                                   "asked again")
         elif result.error or result.failed_messages:
             what = result.error or "gave its message back"
             ledger.errors.append(f"{result.function}: {what}")
@@ -113,6 +119,14 @@ class Narrator:
             self._tell_webhook(result, event)
         elif result.function == "reconcile" and _is_quiet(result):
             ledger.quiet_writes.append(result.counts["writes"])
+
+    def _was_overtaken(self, result: Result) -> bool:
+        """A pass that others were quicker than gives its message back, and says so in its log."""
+        if result.function != "reconcile" or result.error or not result.failed_messages:
+            return False
+        given_back = result.failed_messages[0]
+        said = [line for line in self._log.read_text("utf-8").splitlines() if given_back in line]
+        return bool(said) and json.loads(said[-1]).get("error") == "Stale"
 
     def _tell_death(self, result: Result, event: Json) -> None:
         bodies = [json.loads(record["body"]) for record in event.get("Records", ())]
@@ -170,7 +184,7 @@ class Narrator:
         facts, state = entry.facts, str(entry.facts.get("state", ""))
         self._ledger.ended[state] += 1
         if entry.operation not in self._known and facts.get("kind") == Kind.GROW.value:
-            # It began and ended between two looks.
+            self._missed.add(entry.operation)
             self._ledger.planned[self.short(entry.group)] += self._wanted.get((entry.plan, entry.group), 0)
         target = facts.get("targets", self.short(entry.group))
         why = f": {facts['message']}" if "message" in facts else ""

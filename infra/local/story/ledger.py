@@ -11,6 +11,8 @@ from infra.local.story.telling import count
 
 QUIET_WRITES = 7
 """Items that a quiet pass may write at most: 4, and one for each of the three accounts whose calls are counted."""
+MOST_OVERTAKEN = 2
+"""Passes whose memory changed under them again and again: rare, though time is so short here."""
 AT_ONCE = "the second bought at once"
 
 
@@ -19,6 +21,7 @@ class Ledger:
     """asked: changes of a group's size (group, from, to). planned: what plans wanted of each group; bought: Machines
     that came to be for it; refused: machines that could not be had; why: the vendors' words for it; second_choice: what
     the first pass that knew of it did; joined, gone: Nodes; lost: machines that were given back without having joined.
+    overtaken: passes that others were quicker than.
     pending_at, answered_at: (virtual, wall) seconds at which the first pod was refused and the first call at the
     provider was seen. least_room: healthy pods beyond what a budget wants."""
 
@@ -41,6 +44,7 @@ class Ledger:
     invocations: Counter[str] = field(default_factory=Counter)
     cold_starts: int = 0
     errors: list[str] = field(default_factory=list)
+    overtaken: int = 0
     aws_requests: int = 0
     kube_requests: Counter[str] = field(default_factory=Counter)
     quiet_writes: list[int] = field(default_factory=list)
@@ -128,7 +132,8 @@ def expectations(kills: int, smallest: Mapping[str, int], second: Mapping[str, s
             "; ".join(f"{group}: {led.why.get(group, '')}, {how}" for group, how in led.second_choice.items()))),
         ("every other operation ended well", _ended_well),
         ("no dead letters, no function failed", lambda led: (
-            not led.dead_letters and not led.errors, led.errors[0] if led.errors else "none")),
+            not (led.dead_letters or led.errors) and led.overtaken <= MOST_OVERTAKEN,
+            led.errors[0] if led.errors else f"{led.overtaken} made again" if led.overtaken else "none")),
         (f"a quiet pass writes at most {QUIET_WRITES} items", lambda led: (
             bool(led.quiet_writes) and led.writes_per_quiet_pass <= QUIET_WRITES, f"{led.writes_per_quiet_pass:g}")),
     )

@@ -12,7 +12,7 @@ from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done
 from chalicelib.providers.base import Observation
 from chalicelib.providers.cherryservers.wire import Plan
-from chalicelib.providers.errors import InvalidRequest, Throttled, Transient, Unauthorized
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized, Unknown
 from tests.unit.providers.cherryservers.fake_api import (
     CLUSTER,
     CONFIG,
@@ -234,6 +234,18 @@ def test_plans_that_cannot_be_read_leave_the_sizes_known() -> None:
     assert "slowly" in one.template_error
     assert "slowly" in two.template_error
     assert cloud.calls == ["servers", "plan e5_1620v4"]
+
+
+@pytest.mark.parametrize("error", [Unauthorized("not yours", code="403"), Unknown("no plan"),
+                                   Transient("broken", code="500")], ids=repr)
+def test_CHERRY_15_a_plan_that_can_never_be_read_stops_no_other_pool(error: ProviderError) -> None:
+    cloud = FakeCloud()
+    cloud.trouble["plan"] = [error]
+    config = f'{CONFIG}[nodegroupdef "pool2"]\nplan=other\n'
+    one, two = provider(cloud, config=config).observe([]).groups
+    assert (one.template, two.template_error) == (None, "")
+    assert error.message in one.template_error
+    assert two.template is not None
 
 
 def test_the_price_of_the_plan_is_the_groups() -> None:
