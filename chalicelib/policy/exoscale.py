@@ -40,6 +40,7 @@ def _endpoint(value: str) -> str:
         plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
         right = bool(parts.hostname) and (plain or parts.scheme == "https") and not (parts.query or parts.fragment)
         right = right and "@" not in parts.netloc and parts.port != 0
+        right = right and re.match(r"[\x21-\x5b\x5d-\x7e]+\Z", value) is not None
     except ValueError:
         right = False
     if not right:

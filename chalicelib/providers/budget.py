@@ -16,6 +16,7 @@ from chalicelib.providers.means import Means, Pace
 LOT = 10                # calls booked at a time
 BURST = 20.0            # seconds' worth of calls that may be made at once
 HOLD = 5.0              # seconds of silence after a refusal that names none
+OWN_PACE = "OwnPace"    # the code of a Throttled that no call was made for
 LONGEST_WAIT = 2.0      # seconds that one provider object sleeps in all before it says Throttled instead
 
 
@@ -70,7 +71,7 @@ class Budget:
             if wait > self._patience.left:
                 raise Throttled(f"our own pace for {pace.key} (callsPerSecond sets it): the next call is due in "
                                 f"{wait:.1f} s",
-                                code="OwnPace", retry_after=wait)
+                                code=OWN_PACE, retry_after=wait)
             self._patience.left -= wait
             self._means.sleep(wait)
             wait = self._means.pacer.take(pace, lot)

@@ -64,11 +64,11 @@ class Rest(Generic[C]):
     def send(self, call: Call, *, booked: bool = False) -> Answer:
         """The answer. booked: its turn has come already, and if the vendor throttles, `refused` is for the caller to
         call. Raises ProviderError."""
+        used = self._source.current()
         try:
             return self._once(call, booked=booked)
         except Unauthorized:
-            # Two threads may find the credential refused; the second then learns that nothing new has come.
-            if not self._source.renewed():
+            if not self._source.renewed(used):
                 raise
             return self._once(call, booked=booked)
 

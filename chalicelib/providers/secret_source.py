@@ -8,6 +8,7 @@ are errors of a call, and neither ends a pass or another provider.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
@@ -58,6 +59,7 @@ class SecretSource(Generic[C]):
         self._read_secret, self._name, self._parse = read_secret, name, parse
         self._held: C | None = None
         self._renewed = False
+        self._lock = threading.Lock()
 
     def current(self) -> C:
         """The credential to use; raises Unauthorized or Transient."""
@@ -65,14 +67,18 @@ class SecretSource(Generic[C]):
             self._held = as_provider_error(lambda: self._parsed(self._read_secret(self._name)))
         return self._held
 
-    def renewed(self) -> bool:
-        """Whether the secret holds another credential by now than the one that was refused. Asked once in the life of
-        a provider object; after that the refusal stands."""
-        if self._renewed:
-            return False
-        self._renewed, before = True, self._held
-        self._held = as_provider_error(lambda: self._parsed(read_fresh(self._read_secret, self._name)))
-        return self._held != before
+    def renewed(self, refused: C) -> bool:
+        """Whether there is another credential by now than the one that was refused; raises as current does. The secret
+        is read once in the life of a provider object; after that a refusal stands. Several threads may find the old one
+        refused at the same time: one reads, and all go on with what it has read."""
+        with self._lock:
+            if self._held != refused:
+                return True
+            if self._renewed:
+                return False
+            self._renewed = True
+            self._held = as_provider_error(lambda: self._parsed(read_fresh(self._read_secret, self._name)))
+            return self._held != refused
 
     def _parsed(self, text: str) -> C:
         return self._parse(text, f"secret {self._name}")

@@ -24,6 +24,7 @@ MOST_CALLS = 1000.0
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}\Z", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?\Z", re.ASCII)
+_PLAIN = re.compile(r"[\x21-\x5b\x5d-\x7e]+\Z")       # what needs no escape: an address is signed as it is written
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -99,6 +100,7 @@ def address(place: str, key: str, url: str, example: str, *, path: bool = False)
         plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
         whole = bool(parts.hostname) and (path or parts.path in {"", "/"}) and not (parts.query or parts.fragment)
         right = whole and (plain or parts.scheme == "https") and "@" not in parts.netloc and parts.port != 0
+        right = right and _PLAIN.match(url) is not None
     except ValueError:
         right = False
     if not right:

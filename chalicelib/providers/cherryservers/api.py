@@ -156,6 +156,8 @@ class _Orders:
     def _given(self, line: Rest[Secret], body: CreateServer) -> Server:
         call = Call("POST", f"{self._root}/projects/{body.project_id}/servers", body=body.body())
         answer = line.send(call, booked=True)
+        if error := denied(answer):
+            raise error
         try:
             return read_one(answer, Server)
         except Unknown as error:        # a success that cannot be read: it may have been bought

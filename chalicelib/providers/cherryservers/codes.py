@@ -7,11 +7,12 @@ server says that the server is gone, whatever words it takes.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 import msgspec
 
 from chalicelib.providers.cherryservers.lenient import read_one
-from chalicelib.providers.cherryservers.wire import Refusal
+from chalicelib.providers.cherryservers.wire import Refusal, Server
 from chalicelib.providers.errors import (
     OutOfStock,
     ProviderError,
@@ -69,15 +70,20 @@ def error_for(answer: Answer) -> ProviderError:
 
 
 def denied(answer: Answer) -> ProviderError | None:
-    """The error of a success whose body is an error; None for a real one. The vendor's words are not in it: what it
-    echoes of the token is taken out of real errors only."""
+    """The error of a success whose body is an error and no server, by the code in it; None for a real one. The vendor's
+    words are not in it: what it echoes of the token is taken out of real errors only."""
     try:
         refusal = read_one(answer, Refusal)
     except ProviderError:
         return None
     if refusal.code < 400 and not (refusal.error or refusal.errors):
         return None
-    return Unknown(f"{answer.call}: {answer.status}, but its body is an error", code=str(refusal.code or ""))
+    with suppress(ProviderError):
+        read_one(answer, Server)
+        return None
+    code = refusal.code if 400 <= refusal.code < 600 else 0
+    cls = type(error_for(msgspec.structs.replace(answer, status=code))) if code else Unknown
+    return cls(f"{answer.call}: {answer.status}, but its body is an error {code or ''}".rstrip(), code=str(code or ""))
 
 
 def _said(answer: Answer) -> str:

@@ -14,12 +14,14 @@ then it counts by its operation, and from then on by itself, so that at no time 
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.budget import OWN_PACE
 from chalicelib.providers.cherryservers.buy import Script, on_stock, script_for, send
 from chalicelib.providers.cherryservers.context import Context
 from chalicelib.providers.cherryservers.final import Final
@@ -111,7 +113,7 @@ class _Growth:
 
     def _look(self) -> Roll:
         """List, and take in what is there."""
-        roll = self._context.roll()
+        self._roll = roll = self._context.roll()
         self._found = self._order.found(roll, self._progress.made)
         progress = self._progress.seen({number: each.id for number, each in self._found.items()})
         if not self._fresh:
@@ -150,12 +152,24 @@ class _Growth:
     def _put_right(self, roll: Roll) -> None:
         """Tags that were lost are written again, and second machines of one name, still being deployed, go back."""
         for server in self._order.untagged(roll, self._found):
-            with suppress(NotFound):
-                self._context.api.tag(server.id, {**server.tags, **self._order.tags})
+            self._done(partial(self._context.api.tag, server.id, {**server.tags, **self._order.tags}))
         for server in self._order.surplus(roll, self._found):
-            with suppress(NotFound):
-                self._context.api.delete(server.id)
-            self._context.gone.add([server.id])
+            if self._done(partial(self._context.api.delete, server.id)):
+                self._context.gone.add([server.id])
+
+    @staticmethod
+    def _done(call: Callable[[], None]) -> bool:
+        """Whether the vendor did it, or had nothing to do it to. What it will not do the next lists show, and the end
+        tells; raises what may pass."""
+        try:
+            call()
+        except NotFound:
+            return True
+        except (Throttled, Transient):
+            raise
+        except ProviderError:
+            return False
+        return True
 
     def _later(self, error: ProviderError) -> Pending:
         """Nothing was sent in this call, so what was announced before still is. Raises the error at last."""
@@ -169,9 +183,12 @@ class _Growth:
         count = self._order.count
         bought = send(self._context, self._order, msgspec.structs.replace(self._progress, lot=(), looks=0, tries=0),
                       lot, script)
-        self._progress = progress = bought.progress
+        progress = bought.progress
         if bought.held is not None and not (progress.made or progress.refused or progress.again):
+            if bought.held.code == OWN_PACE and not progress.unsure:
+                return self._later(bought.held)     # not even the first order of all was sent
             raise bought.held       # the first order of all: who comes next looks before anything else
+        self._progress = progress
         if progress.open(count):
             return _announce(self._operation, progress, count, bought.pause, bought.held)
         return self._unsure() if progress.unsure else self._end()
@@ -206,6 +223,8 @@ class _Growth:
         progress, why = self._progress, self._progress.why
         listed = {number: each for number, each in self._found.items() if number in progress.made}
         stray = [each.id for each in self._order.untagged(Roll(listed.values()), listed)]
+        # Neither name nor tag of ours: told, and not touched, for an id alone may be a slip of the vendor's.
+        stray += [each for number, each in progress.made.items() if number not in listed and self._roll.lives(each)]
         missing = tuple(number for number in progress.made if number not in listed or listed[number].id in stray)
         if missing and (wait := self._wait_for(missing)):
             return wait

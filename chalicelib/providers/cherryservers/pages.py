@@ -1,8 +1,8 @@
 """A list that comes in pages, read whole or not at all (cherryservers.md §3).
 
 The vendor sends everything when nothing is said about pages, as far as is known, and how many there are in a header. If
-fewer came, the rest is asked for by offset. A list that does not add up is read once more and is then no answer: a
-short list taken for a size buys machines.
+fewer came, the rest is asked for by offset; where the header is missing, until nothing new comes. A list that does not
+add up is read once more and is then no answer: a short list taken for a size buys machines.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def _pages(page: Callable[[int], Page[T]], identity: Callable[[T], object]) -> t
     totals, rows = set[int](), 0
     for _ in range(_MOST_PAGES):
         total, things = page(rows)
-        rows += len(things)
+        rows, before = rows + len(things), len(found)
         totals |= set() if total is None else {total}
         found.update((identity(thing), thing) for thing in things)
-        if total is None or rows >= total or not things:
+        if not things or (len(found) == before if total is None else rows >= total):
             break
     return totals, list(found.values())

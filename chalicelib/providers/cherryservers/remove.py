@@ -68,7 +68,8 @@ def remove(context: Context, operation: Operation) -> Outcome:
     if operation.kind is Kind.DISCARD:
         spare_the_joined(context.nodes, removal.to_delete)
     else:
-        _permitted(context, operation, there, roll.crew(definition), least)
+        crew = [each for each in roll.crew(definition) if each.id not in known.gone]    # listed as they may be
+        _permitted(context, operation, there, crew, least)
     return removal.run()
 
 

@@ -124,6 +124,13 @@ class IPAddress(msgspec.Struct, frozen=True):
     href: str = ""
 
 
+class IPAddressCreateRequest(msgspec.Struct, frozen=True):
+    """An address to order apart from a server: in the vendor's types, and never sent here."""
+
+    address_family: int
+    public: bool
+
+
 class AttachedTo(msgspec.Struct, frozen=True):
     """The server that a disk is attached to."""
 

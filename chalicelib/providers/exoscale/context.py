@@ -8,7 +8,7 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed
-from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unknown
 from chalicelib.providers.exoscale.api import Api
 from chalicelib.providers.exoscale.settings import Bounds, Settings
 from chalicelib.providers.exoscale.sites import Site, make_sites
@@ -23,11 +23,14 @@ class Context(msgspec.Struct, frozen=True):
     joined: Callable[[], frozenset[str]] | None = None
 
     def site(self, group: str) -> Site:
-        """The pool as of now, with its Nodepool; raises NotFound also for one that is being deleted."""
+        """The pool as of now, with its Nodepool; raises NotFound also for one that is being deleted, Unknown for one
+        whose numbers cannot be understood."""
         pool = self.api.pool(group)
         site = Site(pool)
         if site.is_sks:
             site = make_sites([pool], self.api.clusters())[0]
+        if site.unread:
+            raise Unknown(site.unread, code="Shape")
         if site.ending:
             raise NotFound(f"{site.title} is being deleted")
         return site

@@ -67,13 +67,13 @@ class _Maker:
         if within.doubt:
             self.warn(site.id, within.doubt)
         template = make_template(site, self._types, self._settings.zone, self._settings.reserve, self._types_problem)
-        for warning in template.warnings:
+        machines = classify(site, self._zone, self._names, chosen.held)
+        for warning in (*template.warnings, *sorted({each.held for each in machines} - {""})[:1]):
             self.warn(site.id, warning)
         lost = missing(site, occupied(site, self._zone))
         return NodeGroup(
             id=site.id, provider=PROVIDER, min=within.min, max=within.max, target=max(0, site.target),
-            instances=(*classify(site, self._zone, self._names),
-                       *(placeholders(site, lost, quota=self._room.full()) if lost else ())),
+            instances=(*machines, *(placeholders(site, lost, quota=self._room.full()) if lost else ())),
             template=template.node, template_error=template.problem,
             error=chosen.error or site.off or site.skipped or within.error,
             priority=chosen.bounds.priority if chosen.bounds is not None else 0, aliases=site.aliases,

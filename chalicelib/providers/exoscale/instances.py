@@ -16,17 +16,27 @@ MOST_PLACEHOLDERS = 1000
 _BROKEN = InstanceError("Unknown", "instance-error", "the machine is in the state error at Exoscale")
 
 
-def classify(site: Site, zone: Zone, names: Names) -> tuple[Instance, ...]:
-    """All machines of the pool by id: those that say so, and those that the pool lists and that are in no other."""
+def classify(site: Site, zone: Zone, names: Names, held: str = "") -> tuple[Instance, ...]:
+    """All machines of the pool by id: those that say so, and those that the pool lists and that are in no other. held:
+    why those that are no nodes must not be discarded, unless the vendor itself says that they are broken."""
     states = {each.id.lower(): each.state for each in zone.listed.get(site.id, ())}
     for name in site.members - states.keys():
         known = zone.instances.get(name)
         if known is None or known.manager is None:
             states[name] = "" if known is None else known.state
-    return tuple(_one(name, state, names) for name, state in sorted(states.items()))
+    called = {name: zone.instances[name].name for name in states if name in zone.instances}
+    return tuple(_one(name, state, names, _nameless(called.get(name, ""), names) or (held if state != ERROR else ""))
+                 for name, state in sorted(states.items()))
 
 
-def _one(name: str, said: str, names: Names) -> Instance:
+def _nameless(name: str, names: Names) -> str:
+    if not name or not names.may_be(name):
+        return ""
+    return (f"the node {name} has no providerID and the name of a machine of this group, so it may be that machine; "
+            "let the vendor's cloud controller write it")
+
+
+def _one(name: str, said: str, names: Names, held: str) -> Instance:
     """A state nobody has heard of is running if it is a node, else on its way. What is a node has been created, however
     the vendor calls it: its unreadiness is the core's affair."""
     node = names.node_of(name)
@@ -34,7 +44,8 @@ def _one(name: str, said: str, names: Names) -> Instance:
     if node is not None and state is InstanceState.CREATING:
         state = InstanceState.RUNNING
     error = _BROKEN if said == ERROR and node is None else None
-    return Instance(names.spell(name), state, error, handle=name, node=node.name if node is not None else "")
+    return Instance(names.spell(name), state, error, handle=name, node=node.name if node is not None else "",
+                    held="" if node is not None else held)
 
 
 def placeholders(site: Site, count: int, *, quota: bool) -> tuple[Instance, ...]:

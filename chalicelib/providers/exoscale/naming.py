@@ -29,9 +29,12 @@ class Names:
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._nodes: dict[str, Node] = {}
+        self._nobodys: set[str] = set()
         for node in nodes:
             if name := parse(node.provider_id):
                 self._nodes.setdefault(name, node)
+            elif not node.provider_id:
+                self._nobodys.add(node.name)
 
     def __iter__(self) -> Iterator[str]:
         """The machines that are nodes."""
@@ -40,6 +43,11 @@ class Names:
     def node_of(self, instance: str) -> Node | None:
         """The node that a machine has become; None while it has not joined."""
         return self._nodes.get(instance)
+
+    def may_be(self, name: str) -> bool:
+        """Whether a node that does not say which machine it is bears a machine's own name: without the vendor's cloud
+        controller no node has a providerID, and all machines would look as if they had never joined."""
+        return name in self._nobodys
 
     def nodepools(self) -> frozenset[str]:
         """The Nodepools that the nodes say they are of."""

@@ -41,8 +41,8 @@ from chalicelib.providers.exoscale.targets import Targets, lives, members, read_
 from chalicelib.providers.exoscale.wire import Work
 
 EVICTED = "evicted"     # key of the data: the eviction has been accepted
-# Seconds until a removal asks again for its turn. The vendor evicts for one at a time, a plan removes several of a pool,
-# and the executor comes back a few times only: who asked sooner would be given up, drained, while others are at it.
+# Seconds until a removal asks again for its turn. A pool takes one eviction at a time, a plan removes several machines
+# of it, and the executor comes back a few times only: who asked sooner would be given up, drained, before its turn.
 TURN = 90.0
 
 

@@ -9,7 +9,8 @@
                        for a growth that is given up at its deadline (plan/patience.py) would back the group off while
                        its nodes arrive
     failure            failed, with the class of its reason: no stock and no quota are known in the next message
-    success, timeout   look at the pool: until the machines are there, or the vendor has stopped making any
+    success, timeout   look at the pool: until the machines are there, or the vendor has stopped making any; failed
+                       where the size is as it was before
 
 The size is absolute, so that asking again after a lost answer adds nothing. A failure leaves it standing: placeholders
 show what is missing until the core takes it back.
@@ -89,15 +90,11 @@ def _look(operation: Operation, site: Site, work: Work | None) -> Outcome:
     looks = counted(operation.data, LOOKS) + 1
     if looks < ENOUGH_LOOKS:
         return Pending(pause(operation).after, STEP, {**operation.data, LOOKS: str(looks)}, told)
-    if size not in {operation.from_size, operation.to_size}:
-        return other_size(operation, site)
-    if work is not None and (work.state == "timeout" or size != operation.to_size):
-        # Nobody else has moved the size back: the vendor says that it is over and has made nothing of it. As a Conflict
-        # it would be tried for ever, and no other group would get the pods.
-        return failure(site.title, work, _facts(operation, site))
-    if size != operation.to_size:
-        return other_size(operation, site)
-    return Done({**_facts(operation, site), "note": told})
+    if work is not None and (size == operation.from_size or (size == operation.to_size and work.state == "timeout")):
+        # Nobody else has moved it: the vendor says that it is over and has made nothing of it. As a Conflict it would
+        # be tried for ever, and no other group would get the pods.
+        return failure(told, work, _facts(operation, site))
+    return Done({**_facts(operation, site), "note": told}) if size == operation.to_size else other_size(operation, site)
 
 
 def _pending(operation: Operation, note: str) -> Outcome:

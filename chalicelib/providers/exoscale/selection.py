@@ -3,10 +3,11 @@
     a pool that the policy names, one that has a node of the cluster, and, where groups may be empty, every Nodepool of
     the SKS cluster that has one
 
-A name means one pool or none. A bare name means a Nodepool of our own SKS cluster only, once it is known which that is
-by a node, by sksCluster or by an entry that names it: another cluster's Nodepool of that name has machines that are no
-nodes of ours, and those would be discarded. What still means two is told and never guessed at. Pools of nobody we know
-are left alone.
+A name means one pool or none: a bare name means our own cluster's Nodepools as soon as it is known which that is, and
+what then still means two is a mistake that is told and never guessed at. Pools of nobody we know are left alone.
+
+While it is not known, a bare name may be that of another cluster's Nodepool, all of whose machines would look like ours
+that never joined. So they are held: the group may grow from nothing, and no running machine of it is discarded.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ from chalicelib.providers.exoscale.sites import Site
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """A pool that is a group. bounds None: nobody named it. error: why nothing may be done with it."""
+    """A pool that is a group. bounds None: nobody named it. error: why nothing may be done with it; held: why none of
+    its machines that is no node may be discarded."""
 
     site: Site
     bounds: Bounds | None = None
     error: str = ""
+    held: str = ""
 
 
 class Warned(msgspec.Struct, frozen=True):
@@ -63,9 +66,12 @@ class _Chooser:
         if not wanted or self._zone.clusters is None:
             return frozenset(found)
         named = [each.id for each in self._zone.clusters if wanted in {each.id, each.name}]
-        if len(named) == 1:
+        foreign = bool(found) and len(named) == 1 and named[0] not in found
+        if len(named) == 1 and not foreign:
             return frozenset({*found, *named})
-        text = (f"it is the name of {len(named)} SKS clusters: {', '.join(sorted(named))}; write the id" if named
+        # Taken at its word, all machines of the other cluster would be discarded, for none of them is a node of ours.
+        text = (f"its nodes are of {', '.join(sorted(found))} and not of {wanted}; correct it" if foreign
+                else f"it is the name of {len(named)} SKS clusters: {', '.join(sorted(named))}; write the id" if named
                 else f"there is no SKS cluster {wanted} in {self._settings.zone}")
         self.warned.append(Warned("", f"providers.exoscale.sksCluster: {text}"))
         return frozenset(found)
@@ -87,7 +93,7 @@ class _Chooser:
                     f"{entry.name} is the same group as {_entry(self.chosen[site.id])}, which decides; take one of the "
                     "two out")))
             else:
-                self.chosen[site.id] = Chosen(site, entry)
+                self.chosen[site.id] = Chosen(site, entry, held=self._held(entry.name, site))
 
     def discover(self) -> None:
         """The pools that are ours without being named."""
@@ -99,10 +105,17 @@ class _Chooser:
     def _meant(self, name: str) -> Sequence[Site]:
         if name in self._exact:
             return self._exact[name]
-        found = [site for site in self._bare.get(name, ()) if site.cluster is None or site.cluster.id in self._known]
+        found = [site for site in self._bare.get(name, ())
+                 if site.cluster is None or not self._home or site.cluster.id in self._home]
         ours = [site for site in found if site.id in self._owners
                 or (site.cluster is not None and site.cluster.id in self._home)]
         return ours or found
+
+    def _held(self, name: str, site: Site) -> str:
+        if site.cluster is None or name in site.exact or site.cluster.id in self._known:
+            return ""
+        return (f"nothing says that the SKS cluster {site.cluster.name} is this cluster, so {site.name} may be "
+                f"another's; write {site.cluster.name}/{site.name}, or set providers.exoscale.sksCluster")
 
     def _unmatched(self, name: str) -> str:
         text = f"no Nodepool and no instance pool of {self._settings.zone} is called {name}"
@@ -110,10 +123,7 @@ class _Chooser:
         ending = any(name == site.name or name in site.exact for site in self._zone.sites if site.ending)
         rows = (
             (ending, "; the one that was is being deleted"),
-            (bool(foreign and self._known),
-             f"; another SKS cluster has one, to mean it write {''.join(foreign[:1])}/{name}"),
-            (bool(foreign), f" and is known to be ours, for this cluster has no node of an SKS cluster; write "
-                            f"{' or '.join(f'{each}/{name}' for each in sorted(foreign))}, or set sksCluster"),
+            (bool(foreign), f"; another SKS cluster has one, to mean it write {''.join(foreign[:1])}/{name}"),
             (bool(self._zone.no_clusters), f" ({self._zone.no_clusters})"),
         )
         return text + next((more for applies, more in rows if applies), "; correct the name, or take it out")

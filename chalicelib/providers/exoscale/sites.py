@@ -87,6 +87,12 @@ class Site(msgspec.Struct, frozen=True):
         return f"{self.title} still has {len(self.members)} machines and the size {self.target}" if surplus else ""
 
     @property
+    def unread(self) -> str:
+        """Why nothing can be done with it at all; "" where it is understood."""
+        return f"{self.title} is described by the vendor in a way that cannot be understood" \
+            if NO_SIZE in {self.pool.size, self.target} else ""
+
+    @property
     def skipped(self) -> str:
         """Why a pass leaves it alone, for pods that waited for it would wait as long as somebody else's change takes;
         "" where it does not."""
@@ -108,8 +114,8 @@ class Site(msgspec.Struct, frozen=True):
     @property
     def off(self) -> str:
         """Why it takes no growth; "" where it does (§6, 7)."""
-        if NO_SIZE in {self.pool.size, self.target}:
-            return f"{self.title} is described by the vendor in a way that cannot be understood; nothing is done with it"
+        if self.unread:
+            return self.unread
         if self.pool.state == SUSPENDED:
             return f"{self.title} is suspended by the vendor; see why in the portal, mend it and resume the pool"
         if self.is_sks and self.nodepool is None:

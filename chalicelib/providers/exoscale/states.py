@@ -27,7 +27,7 @@ INSTANCE_STATES: Mapping[str, InstanceState] = MappingProxyType({
 POOL_BUSY = frozenset({"creating", "scaling-up", "scaling-down", "updating", "destroying"})
 NODEPOOL_BUSY = frozenset({"creating", "scaling", "updating", "renewing-token", "deleting"})
 OTHERS = frozenset({"creating", "updating", "renewing-token"})
-"""Of these: a change that no request of ours begins. How long it takes nobody says, so the group is skipped (§8, 13)."""
+"""Of these: changes that no request of ours begins. None says how long it takes, so the group is skipped (§8, 13)."""
 SETTLED = frozenset({"running", "degraded", "suspended", "error"})
 """Pools and Nodepools that make and delete nothing: what is missing then does not come by itself."""
 ENDING = frozenset({"destroying", "deleting"})

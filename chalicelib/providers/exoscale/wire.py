@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-
 NO_SIZE = -1
 """Stands for the size of a pool whose description in a list cannot be understood (answers.py)."""
 

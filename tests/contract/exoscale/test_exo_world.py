@@ -7,7 +7,7 @@ import pytest
 from infra.local.controllers import seed
 from infra.local.exoscale.account import ExoscaleAccount
 from infra.local.exoscale.joining import Ways
-from infra.local.exoscale.objects import UNAVAILABLE, Pool, Times
+from infra.local.exoscale.objects import UNAVAILABLE, Ending, Pool, Times
 from infra.local.vendor.faults import Fault
 from infra.local.world import LocalWorld
 from tests.contract.exoscale.document import checker
@@ -85,4 +85,19 @@ def test_EXO_8_EXO_17_functions_that_die_and_answers_that_get_lost_buy_exactly_w
         world.step(120.0)
         assert sum(bool(each.killed_at) for each in world.invocations) == 2
         assert (len(bed.sks.staying), bed.sks.size, bed.own.size) == (2, 2, 1)
+        assert not bed.checker.problems
+
+
+@pytest.mark.parametrize("trouble", ["updating", "success", "timeout"])
+def test_EXO_13_a_pool_that_takes_no_change_or_only_says_so_keeps_no_pod_from_the_others(trouble: str) -> None:
+    account = ExoscaleAccount(ways=Ways(boot=20.0))
+    with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
+        bed = Bed(world, account)
+        if trouble == "updating":
+            bed.zone.set_state(bed.sks.id, trouble)
+        else:
+            bed.zone.end_next(bed.sks.id, Ending(trouble, done=False), 99)
+        bed.demand(3)
+        world.step_until(bed.settled, limit=600.0)
+        assert (len(bed.own.staying), len(bed.sks.staying), bed.sks.size) == (3, 0, 0)
         assert not bed.checker.problems

@@ -75,6 +75,7 @@ def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
     (f"{{{SMALL}, endpoint: 'http://api.exoscale.com/v2'}}", "endpoint", "not an https address"),
     (f"{{{SMALL}, endpoint: 'https://u:p@api.exoscale.com/v2'}}", "endpoint", "not an https address"),
     (f"{{{SMALL}, endpoint: 'https://['}}", "endpoint", "not an https address"),
+    (f"{{{SMALL}, endpoint: 'https://a example/v2'}}", "endpoint", "not an https address"),
     (f"{{{SMALL}, environment: 'api.evil/'}}", "environment", "is not the beginning"),
     (f"{{{SMALL}, scaleFromZero: maybe}}", "scaleFromZero", "is not true or false"),
     (f"{{{SMALL}, unlimitedMax: 0}}", "unlimitedMax", "out of range"),

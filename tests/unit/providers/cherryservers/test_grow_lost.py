@@ -9,6 +9,7 @@ from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed, Pending
 from chalicelib.providers.errors import (
     Conflict,
+    InvalidRequest,
     ProviderError,
     Throttled,
     Transient,
@@ -157,6 +158,18 @@ def test_CHERRY_10_too_many_calls_before_anything_was_bought_is_raised_and_comes
         provider(cloud).poll(announced)
     assert len(cloud.posts()) == 1
     assert isinstance(drive(cloud, grow(0, 2)), Done)
+    assert len(cloud.alive()) == 2
+
+
+def test_a_first_order_that_our_own_pace_held_back_was_not_sent_and_need_not_be_looked_for() -> None:
+    cloud = world(0)
+    cloud.fates = [Throttled("our own pace", code="OwnPace", retry_after=7.0)]
+    asked = claimed(grow(0, 2))
+    announced = continued(asked, provider(cloud).grow(asked))
+    outcome = provider(cloud).poll(announced)
+    assert isinstance(outcome, Pending)
+    assert (outcome.after, outcome.step) == (7.0, "announce")
+    provider(cloud).poll(continued(announced, outcome))
     assert len(cloud.alive()) == 2
 
 
@@ -319,3 +332,46 @@ def test_what_was_bought_before_a_refusal_is_still_looked_for(error: ProviderErr
     assert (outcome.cls, outcome.facts["created"]) == (error.cls, 20)
     assert provider(cloud, config).observe([]).groups[0].target == 20
     assert len(cloud.posts()) == 20
+
+
+def test_a_machine_that_lost_its_name_and_its_tags_is_told_and_not_touched() -> None:
+    """Its number alone, which may be a slip of the vendor's, is no ground to write tags on somebody's server."""
+    cloud = world(0)
+    asked = claimed(grow(0, 2))
+    announced = continued(asked, provider(cloud).grow(asked))
+    current, outcome = announced, provider(cloud).poll(announced)
+    cloud.change(1000, hostname="renamed", tags={})
+    while isinstance(outcome, Pending):
+        current = continued(current, outcome)
+        outcome = provider(cloud).poll(current)
+    assert isinstance(outcome, Failed)
+    assert "servers 1000 do not keep their tags" in outcome.message
+    assert cloud.writes() == cloud.posts()
+
+
+def test_tags_that_the_vendor_will_not_write_end_the_growth_only_when_all_is_looked_for() -> None:
+    cloud = world(0)
+    asked = claimed(grow(0, 3))
+    cloud.fates = ["", "", LOST]
+    announced = continued(asked, provider(cloud).grow(asked))
+    current, outcome = announced, provider(cloud).poll(announced)
+    cloud.change(1000, tags={})
+    cloud.trouble["tag"] = [InvalidRequest("400 no tags"), Unauthorized("403")] + [InvalidRequest("400")] * 9
+    while isinstance(outcome, Pending):
+        current = continued(current, outcome)
+        outcome = provider(cloud).poll(current)
+    assert isinstance(outcome, Failed)
+    assert "servers 1000 do not keep their tags" in outcome.message
+    assert outcome.facts["created"] == 3
+
+
+def test_a_second_machine_that_the_vendor_will_not_take_back_ends_no_growth() -> None:
+    cloud = world(0)
+    asked = claimed(grow(0, 1))
+    announced = continued(asked, provider(cloud).grow(asked))
+    bought = continued(announced, provider(cloud).poll(announced))
+    cloud.all[1001] = msgspec.structs.replace(cloud.all[1000], id=1001)
+    cloud.trouble["delete"] = [InvalidRequest("400 locked")]
+    assert isinstance(provider(cloud).poll(bought), Done)
+    assert sorted(cloud.all) == [1000, 1001]
+    assert provider(cloud).observe([]).groups[0].target == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from chalicelib.kube.errors import Unavailable
@@ -171,6 +172,18 @@ def test_CHERRY_D17_a_second_removal_at_once_cannot_break_the_minimum() -> None:
     assert isinstance(outcome, Failed)
     assert "minimum" in outcome.message
     assert cloud.deleted == [1000]
+
+
+def test_CHERRY_D17_what_this_removal_has_deleted_holds_up_no_minimum_though_nobody_else_remembers() -> None:
+    """The list is late, and the shelf has forgotten."""
+    cloud = FakeCloud()
+    ghost, second, _ = cloud.add(3)
+    asked = msgspec.structs.replace(remove(3, ghost, second), data={"removal": msgspec.json.encode(
+        {"gone": [ghost]}).decode()})
+    outcome = provider(cloud, f"2:10:{POOL}").poll(asked)
+    assert isinstance(outcome, Failed)
+    assert "1 would be below the minimum 2" in outcome.message
+    assert cloud.writes() == []
 
 
 def test_CHERRY_D12_a_terminating_server_is_no_part_of_what_is_left() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from random import Random
 from typing import Any
 
@@ -84,7 +85,7 @@ TYPES = {
     "BlockStorage": "id name href size allow_edit_size unit description attached_to vlan_id vlan_ip initiator "
                     "discovery_ip region",
     "AttachedTo": "href id hostname", "SSHKeys": "id label key fingerprint updated created href",
-    "ErrorResponse": "errors error code message",
+    "ErrorResponse": "errors error code message", "IPAddressCreateRequest": "address_family public",
 }
 
 
@@ -97,6 +98,16 @@ def modelled(name: str) -> type[msgspec.Struct]:
 @pytest.mark.parametrize("name", TYPES)
 def test_every_type_has_the_keys_of_the_contract(name: str) -> None:
     assert {field.encode_name for field in msgspec.structs.fields(modelled(name))} == set(TYPES[name].split())
+
+
+@needs_shared
+def test_every_type_of_the_seed_that_goes_over_the_wire_is_modelled() -> None:
+    (seed,) = (SHARED / "seeds").glob("002_*.txt")
+    found = re.findall(r"(?ms)^type ([A-Z]\w+) struct \{\n(.*?)^\}", seed.read_text(encoding="utf-8"))
+    keys = {name: set(re.findall(r'json:"(\w+)', body)) for name, body in found}
+    assert len(keys) > 25
+    for name in (each for each in keys if keys[each]):
+        assert keys[name] <= set(TYPES[name].split()), name
 
 
 @needs_shared

@@ -69,5 +69,9 @@ def definition(**more: Any) -> Definition:
     return Definition(**fields | more)
 
 
+def refusal(status: int, message: str = "", **headers: str) -> Reply:
+    return Reply(status, {"code": status, "message": message}, {key.replace("_", "-"): headers[key] for key in headers})
+
+
 __all__ = ["FULL_ROW", "PLAN", "PROJECT", "REGION", "ROW", "SERVERS", "SPECS", "TAGS", "TOKEN", "Board", "Books",
-           "Clock", "HttpScript", "Reply", "Secrets", "Seen", "definition", "open_to", "order"]
+           "Clock", "HttpScript", "Reply", "Secrets", "Seen", "definition", "open_to", "order", "refusal"]

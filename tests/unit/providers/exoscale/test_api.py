@@ -14,7 +14,7 @@ from chalicelib.providers.errors import (
     Transient,
     Unknown,
 )
-from chalicelib.providers.exoscale.wire import Instance, Manager, Ref, Taint
+from chalicelib.providers.exoscale.wire import NO_SIZE, Instance, Manager, Ref, Taint
 from tests.unit.providers.exoscale.script import (
     BEGUN,
     CALLS,
@@ -26,6 +26,7 @@ from tests.unit.providers.exoscale.script import (
     ONE,
     POOL,
     READS,
+    SKS,
     TWO,
     TYPE,
     WORK,
@@ -98,18 +99,40 @@ def test_EXO_DEFECT_10_a_pool_and_a_cluster_without_members_have_none() -> None:
         assert api_for(server.url).clusters()[0].nodepools == ()
 
 
+@pytest.mark.parametrize(("field", "value"), [
+    ("size", -3), ("size", "many"), ("size", 2**40), ("instances", [1]), ("manager", "x"), ("state", 7),
+    ("instance-type", [])])
+def test_a_pool_that_says_nonsense_stays_in_the_list_without_a_size_and_stops_no_other(
+    field: str, value: object
+) -> None:
+    odd_one = {**INSTANCE_POOL, "id": TWO, field: value}
+    with HttpScript([said(200, {"instance-pools": [odd_one, INSTANCE_POOL]})]) as server:
+        odd, good = api_for(server.url).pools()
+    assert (odd.id, odd.size) == (TWO, NO_SIZE)
+    assert (good.id, good.size, len(good.instances)) == (POOL, 2, 2)
+
+
+def test_a_nodepool_that_says_nonsense_stops_no_other() -> None:
+    nodepools: list[dict[str, Any]] = SKS["nodepools"]  # type: ignore[assignment]
+    body = {"sks-clusters": [{**SKS, "nodepools": [{**nodepools[0], "id": ONE, "size": 2**40}, *nodepools]}]}
+    with HttpScript([said(200, body)]) as server:
+        (cluster,) = api_for(server.url).clusters()
+    assert [(each.id, each.size, each.instance_pool.id) for each in cluster.nodepools] == [
+        (ONE, NO_SIZE, POOL), (NODEPOOL, 2, POOL)]
+
+
 @pytest.mark.parametrize("name", LISTS)
 @pytest.mark.parametrize("body", [
     {"message": "ok"}, {"instances": {}, "instance-pools": {}, "sks-clusters": {}}, [], "x", 7, None,
     {"instances": [7], "instance-pools": [7], "sks-clusters": [7]},
     {"instances": [{}], "instance-pools": [{}], "sks-clusters": [{}]},
     {"instances": [{"id": "../x"}], "instance-pools": [{"id": "../x"}], "sks-clusters": [{"id": "../x"}]},
-    {"instances": [INSTANCE, {"id": ONE, "manager": "x"}], "instance-pools": [{"id": POOL, "size": -3}],
+    {"instances": [INSTANCE, {"id": ONE, "manager": "x"}], "instance-pools": [INSTANCE_POOL, 7],
      "sks-clusters": [{"id": CLUSTER, "nodepools": {}}]},
-    {"instances": [{"id": ONE, "state": 1}], "instance-pools": [{"id": POOL, "size": "many"}],
-     "sks-clusters": [{"id": CLUSTER, "nodepools": [{"id": NODEPOOL, "size": 2**40}]}]},
-    {"instances": [{"id": ONE, "manager": {"id": 7}}], "instance-pools": [{"id": POOL, "instances": [1]}],
+    {"instances": [{"id": ONE, "state": 1}], "instance-pools": [[INSTANCE_POOL]], "sks-clusters": [SKS, {"id": 7}]},
+    {"instances": [{"id": ONE, "manager": {"id": 7}}], "instance-pools": [{"id": None}],
      "sks-clusters": [{"id": CLUSTER, "nodepools": [7]}]},
+    {"id": POOL, "instances": [], "instance-pools": [], "sks-clusters": []},
 ])
 def test_an_answer_that_is_no_list_does_not_pass_for_an_empty_one(name: str, body: object) -> None:
     with HttpScript([Reply(200, json.dumps(body).encode())]) as server, pytest.raises(Unknown) as raised:

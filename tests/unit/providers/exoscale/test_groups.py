@@ -7,7 +7,7 @@ import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.providers.errors import ProviderError, Throttled, Transient
-from chalicelib.providers.exoscale.wire import Manager, Quota, Ref
+from chalicelib.providers.exoscale.wire import NO_SIZE, Manager, Quota, Ref
 from tests.unit.providers.exoscale.fake_api import (
     NP_A,
     NP_B,
@@ -115,11 +115,32 @@ def test_EXO_DEFECT_16_a_machine_in_error_is_told_to_the_core_unless_it_is_a_nod
     assert machine(api, name, nodes=api.nodes()).error is None
 
 
-@pytest.mark.parametrize("state", ["updating", "creating", "scaling-up", "scaling-down", "a new word"])
-def test_EXO_13_EXO_DEFECT_16_a_pool_that_is_being_changed_is_a_group_like_any_other(state: str) -> None:
+@pytest.mark.parametrize("state", ["scaling-up", "scaling-down", "a new word"])
+def test_EXO_13_EXO_DEFECT_16_a_pool_that_is_being_scaled_is_a_group_like_any_other(state: str) -> None:
     api = both()
     api.all[A].state = state
     assert not seen(api)[A].error
+
+
+@pytest.mark.parametrize(("field", "state"), [
+    ("state", "updating"), ("state", "creating"), ("nodepool_state", "updating"), ("nodepool_state", "renewing-token")])
+def test_EXO_13_EXO_DEFECT_16_a_pool_that_somebody_else_changes_is_skipped_and_seen(field: str, state: str) -> None:
+    """As a group like any other it would be chosen pass after pass, and pods would wait for it, not for the next."""
+    api = both()
+    setattr(api.all[A], field, state)
+    groups = seen(api)
+    assert "is being changed" in groups[A].error
+    assert (groups[A].target, len(groups[A].instances), groups[B].error) == (3, 3, "")
+
+
+@pytest.mark.parametrize("place", ["more", "nodepool"])
+def test_a_pool_that_cannot_be_understood_carries_its_error_and_stops_no_other(place: str) -> None:
+    api = both()
+    getattr(api.all[A], place)["size"] = NO_SIZE
+    groups = seen(api)
+    assert "cannot be understood" in groups[A].error
+    assert groups[A].target >= 0
+    assert not groups[B].error
 
 
 def test_EXO_13_EXO_DEFECT_7_a_suspended_pool_says_so_and_the_others_go_on() -> None:
@@ -191,6 +212,19 @@ def test_a_pool_that_lists_another_pools_machine_is_not_ours_for_it() -> None:
     api = both()
     api.all[B].more["instances"] = tuple(map(Ref, [*api.all[B].members, api.all[A].members[0]]))
     assert list(seen(api, nodes=api.nodes(A))) == [A]
+
+
+@pytest.mark.parametrize("state", ["running", "error"])
+def test_EXO_6_a_machine_whose_name_a_node_without_a_provider_id_bears_is_not_discarded(state: str) -> None:
+    """Without the vendor's cloud controller no node has one, and the whole group would go after the provision time."""
+    api = both()
+    name, other = api.all[A].members[:2]
+    api.set_state(name, state)
+    nodes = [node(api.machines[name].name, ""), node(api.machines[other].name, "aws:///i-1")]
+    held = {each.handle: each.held for each in seen(api, "0:9:prod/web", nodes=nodes)[A].instances}
+    assert "has no providerID" in held.pop(name)
+    assert set(held.values()) == {""}
+    assert "has no providerID" in warnings(api, "0:9:prod/web", nodes=nodes)
 
 
 # -- missing capacity

@@ -24,6 +24,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
+from chalicelib.providers.exoscale.wire import NO_SIZE
 from tests.unit.providers.exoscale.fake_api import A, FakeApi, Pool, grow, operation, provider, remove, uuid
 
 SETTINGS = {"zone": "ch-gva-2", "credentialsSecret": "exo"}
@@ -81,3 +82,14 @@ def test_EXO_DEFECT_3_an_operation_about_nothing_the_vendor_knows_is_no_crash() 
         outcome = getattr(provider(api), verb)(each)
         assert outcome.facts["removed"] == 1 if each.kind is Kind.REMOVE else outcome.cls == "NotFound"
     assert provider(api).release(remove(3, uuid(1, "i"))) is False
+
+
+def test_a_pool_whose_numbers_cannot_be_understood_is_not_touched_and_no_success_is_made_up() -> None:
+    """Its Nodepool comes from a list, in which it stands without a size (answers.py)."""
+    api, changes = asked()
+    api.all[A].nodepool["size"] = NO_SIZE
+    for verb, each in changes:
+        outcome = getattr(provider(api), verb)(each)
+        assert isinstance(outcome, Failed)
+        assert outcome.cls == "Unknown"
+    assert not api.writes()

@@ -157,6 +157,24 @@ def test_EXO_17_EXO_DEFECT_9_removals_side_by_side_take_one_each() -> None:
     assert (api.all[A].size, len(api.evicted), api.chosen) == (3, 2, [])
 
 
+@pytest.mark.parametrize("refused", [False, True])
+def test_EXO_10_a_removal_in_a_busy_pool_waits_long_enough_for_its_turn(refused: bool) -> None:
+    """The executor tries eight times; ten removals of one plan were given up, drained, in less than the time of five
+    evictions. A discard, which drained nobody and has ten minutes, comes back as soon as before."""
+    api = sks(5)
+    if refused:
+        api.trouble["evict_nodepool"] = [Conflict("409", code="409")] * 2
+    else:
+        api.all[A].state = "scaling-down"
+    name = api.all[A].members[0]
+    with pytest.raises(Conflict) as raised:
+        provider(api).remove(remove(5, name))
+    assert raised.value.retry_after >= 60.0
+    with pytest.raises(Conflict) as raised:
+        provider(api, kube=Kube()).remove(discard(5, name))
+    assert raised.value.retry_after == 0.0
+
+
 def test_EXO_DEFECT_6_a_slow_eviction_is_one_call_per_message() -> None:
     api = sks(4, steps=50)
     asked = remove(4, api.all[A].members[0])

@@ -6,7 +6,15 @@ import msgspec
 import pytest
 
 from chalicelib.model.outcome import Done, Failed, Pending
-from chalicelib.providers.errors import Conflict, NotFound, QuotaExceeded, Throttled, Transient, Unauthorized
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    QuotaExceeded,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
 from chalicelib.providers.exoscale.wire import Quota, Work
 from tests.unit.providers.exoscale.fake_api import (
     NP_A,
@@ -177,6 +185,38 @@ def test_EXO_9_an_operation_that_timed_out_is_judged_by_the_pool(made: int) -> N
         asked = continued(asked, outcome)
         outcome = provider(api).poll(asked)
     assert isinstance(outcome, Done if made else Failed)
+
+
+def test_a_success_that_leaves_the_size_as_it_was_is_a_failure_that_lets_others_have_their_turn() -> None:
+    """A Conflict would be forgiven and planned again for ever."""
+    api = sks(2, lag=True, steps=10_000)
+    asked = continued(grow(2, 4), provider(api).grow(grow(2, 4)))
+    api.works[asked.data["work"]] = Work(asked.data["work"], "success")
+    outcome = provider(api).poll(asked)
+    while isinstance(outcome, Pending):
+        asked = continued(asked, outcome)
+        outcome = provider(api).poll(asked)
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, len(api.writes())) == ("Unknown", 1)
+    assert "ended as success" in outcome.message
+
+
+@pytest.mark.parametrize(("quota", "cls"), [
+    (Quota("instance", 19, 20), "QuotaExceeded"), (Quota("instance", 10, 20), "InvalidRequest"),
+    (Quota("instance", 10, -1), "InvalidRequest")])
+def test_EXO_9_a_refusal_while_the_quota_is_used_up_is_for_want_of_quota(quota: Quota, cls: str) -> None:
+    api = sks()
+    api.limit = quota
+    api.trouble["scale_nodepool"] = [InvalidRequest("HTTP 400: no", code="400")]
+    outcome = provider(api, "0:9:web").grow(grow(2, 5))
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, outcome.code) == (cls, "400")
+    assert "HTTP 400: no" in outcome.message
+    api.trouble["scale_nodepool"] = [InvalidRequest("HTTP 400: no", code="400")]
+    api.trouble["quota"] = [Transient("503")]
+    unread = provider(api, "0:9:web").grow(grow(2, 5))
+    assert isinstance(unread, Failed)
+    assert unread.cls == "InvalidRequest"
 
 
 def test_an_operation_that_the_vendor_knows_no_more_is_judged_by_the_pool() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from chalicelib.model.policy import GroupPolicy
@@ -131,6 +134,13 @@ def test_a_cluster_that_is_not_there_or_not_one_warns() -> None:
     assert not seen(api, sksCluster="prod", nodes=[])
 
 
+def test_a_cluster_that_the_nodes_contradict_is_not_taken_for_ours() -> None:
+    """All of its machines would be discarded, for none of them is a node of ours."""
+    api = zone()
+    assert set(seen(api, sksCluster="stage", nodes=api.nodes(A))) == {A}
+    assert f"are of {OURS} and not of stage" in warnings(api, sksCluster="stage", nodes=api.nodes(A))
+
+
 def test_clusters_are_asked_for_only_where_sks_matters() -> None:
     api = zone()
     seen(api, "1:4:db", nodes=api.nodes(C))
@@ -143,3 +153,41 @@ def test_an_unmatched_name_says_that_clusters_could_not_be_read() -> None:
     api = zone()
     api.trouble["clusters"] = [Transient("no answer")]
     assert "SKS clusters could not be read" in warnings(api, "2:7:web", nodes=[])
+
+
+def _held(api: FakeApi, *specs: str, nodes: Sequence[str] = (), **settings: Any) -> set[bool]:
+    """Whether the machines of A are held; nodes: the pools whose machines are nodes of this cluster."""
+    known = api.nodes(*nodes) if nodes else []
+    return {bool(each.held) for each in seen(api, *specs, nodes=known, **settings)[A].instances}
+
+
+def test_EXO_DEFECT_14_running_machines_of_a_nodepool_that_only_a_bare_name_makes_ours_are_never_discarded() -> None:
+    """They are nodes of another cluster, if its Nodepool happens to have the name: to us they look as if they had never
+    joined, and would all be discarded after the provision time."""
+    api = FakeApi(Pool(size=3), Pool(C, "db", "", NP_C, size=2))
+    assert _held(api, "0:7:web") == {True}
+    assert _held(api, "0:7:web", nodes=(C,)) == {True}, "a node of a standalone pool says nothing of SKS"
+    assert "write prod/web" in warnings(api, "0:7:web", nodes=[])
+
+
+@pytest.mark.parametrize(("spec", "settings"), [
+    ("0:7:prod/web", {}), (f"0:7:{A}", {}), (f"0:7:{NP_A}", {}), ("0:7:web", {"sksCluster": "prod"})])
+def test_who_says_which_cluster_is_meant_is_believed(spec: str, settings: dict[str, Any]) -> None:
+    api = FakeApi(Pool(size=3))
+    assert _held(api, spec, **settings) == {False}
+    assert not warnings(api, spec, nodes=[], **settings)
+
+
+def test_a_node_or_another_entry_says_which_cluster_is_ours() -> None:
+    api = FakeApi(Pool(size=3), Pool(B, "api", owner=NP_B, size=1))
+    assert _held(api, "0:7:web", nodes=(B,)) == {False}
+    assert _held(api, "0:7:web", "0:2:prod/api") == {False}
+
+
+def test_EXO_14_an_empty_nodepool_may_be_named_barely_and_what_the_vendor_calls_broken_goes() -> None:
+    api = FakeApi(Pool(size=0))
+    assert not seen(api, "0:7:web", nodes=[])[A].error
+    assert not warnings(api, "0:7:web", nodes=[])
+    api.all[A].size = 1
+    api.fill(A, 1, "error")
+    assert _held(api, "0:7:web") == {False}

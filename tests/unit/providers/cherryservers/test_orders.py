@@ -1,0 +1,162 @@
+"""Orders in parallel: each sent once, in the pace of all, and none after a refusal that would meet all (§3, §4)."""
+
+from __future__ import annotations
+
+import json
+import threading
+
+import pytest
+
+from chalicelib.model.errors import OutscalerError
+from chalicelib.providers.cherryservers.api import THREADS
+from chalicelib.providers.cherryservers.wire import Server
+from chalicelib.providers.errors import (
+    InvalidRequest,
+    OutOfStock,
+    Throttled,
+    Transient,
+    Unauthorized,
+)
+from chalicelib.providers.means import Pace
+from infra.local.http_script import fingerprint
+from tests.unit.providers.cherryservers.wire_script import (
+    PROJECT,
+    SERVERS,
+    TOKEN,
+    Books,
+    Clock,
+    HttpScript,
+    Reply,
+    Secrets,
+    Seen,
+    open_to,
+    order,
+    refusal,
+)
+
+
+def names(answers: tuple[object, ...]) -> list[str]:
+    return [each.hostname if isinstance(each, Server) else type(each).__name__ for each in answers]
+
+
+def made(seen: Seen) -> Reply:
+    return Reply(201, {**json.loads(seen.body), "id": 1000, "status": "deploying", "plan": {}, "region": {}})
+
+
+def test_orders_are_sent_in_parallel_and_answered_in_their_order() -> None:
+    """The vendor answers the first order only when another has come."""
+    free = threading.Event()
+
+    def answer(seen: Seen) -> Reply:
+        first = json.loads(seen.body)["hostname"].endswith("0")
+        if not first:
+            free.set()
+        return Reply(**{**made(seen).__dict__, "held": free if first else None})
+
+    bodies = [order(number) for number in range(6)]
+    with HttpScript(answer) as server:
+        answers = open_to(server.url).create(bodies)
+    assert names(answers) == [body.hostname for body in bodies]
+    assert {seen.path for seen in server.requests} == {SERVERS}
+    assert sorted(seen.body for seen in server.requests) == sorted(body.body() for body in bodies)
+
+
+def test_a_turn_is_taken_only_when_there_is_a_line_to_use_it() -> None:
+    """Turns that were saved up while all lines were busy would let orders out faster than four a second. Here no order
+    is answered before as many as there are lines have come."""
+    full, arrived = threading.Event(), list[str]()
+
+    class Watch(Books):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[int] = []
+
+        def take(self, pace: Pace, calls: int) -> float:
+            self.seen.append(len(arrived))
+            return super().take(pace, calls)
+
+    def answer(seen: Seen) -> Reply:
+        arrived.append(seen.path)
+        if len(arrived) == THREADS:
+            full.set()
+        return Reply(**{**made(seen).__dict__, "held": full})
+
+    watch = Watch()
+    with HttpScript(answer) as server:
+        open_to(server.url, pacer=watch).create([order(number) for number in range(THREADS + 2)])
+    assert watch.seen[THREADS] == THREADS
+
+
+def test_an_order_that_fails_stops_no_other() -> None:
+    def answer(seen: Seen) -> Reply:
+        return {"1": refusal(400, "Plan is out of stock"), "2": Reply(hang_up=True),
+                "3": Reply(201, b'{"id"', cut=2), "4": Reply(201, {}), "5": refusal(400, "Bad hostname")}.get(
+            json.loads(seen.body)["hostname"][-1], made(seen))
+
+    with HttpScript(answer) as server:
+        answers = open_to(server.url).create([order(number) for number in range(7)])
+    assert [type(each) for each in answers] == [
+        Server, OutOfStock, Transient, Transient, Transient, InvalidRequest, Server]
+    assert len(server.requests) == 7
+
+
+@pytest.mark.parametrize(("status", "error"), [(401, Unauthorized), (403, Unauthorized), (429, Throttled)])
+def test_nothing_more_is_ordered_once_the_vendor_refuses_us(status: int, error: type[Exception]) -> None:
+    with HttpScript(lambda _: refusal(status)) as server:
+        answers = open_to(server.url).create([order(number) for number in range(12)])
+    assert len(answers) == 12
+    assert 1 <= len(server.requests) <= THREADS
+    assert sum(isinstance(each, error) for each in answers) == len(server.requests)
+    assert answers[THREADS:] == (None,) * 8
+
+
+def test_a_token_that_was_replaced_meanwhile_is_replaced_for_all_orders_on_their_way() -> None:
+    """Four orders find the old one refused at the same time; one of them reads the secret anew."""
+    secrets, full, old = Secrets(token="OLD-EXAMPLE"), threading.Event(), list[str]()
+    secrets.now["token"] = TOKEN
+
+    def answer(seen: Seen) -> Reply:
+        if seen.credential != fingerprint("Bearer OLD-EXAMPLE"):
+            return made(seen)
+        old.append(seen.path)
+        if len(old) == THREADS:
+            full.set()
+        return Reply(**{**refusal(401).__dict__, "held": full})
+
+    bodies = [order(number) for number in range(THREADS + 2)]
+    with HttpScript(answer) as server:
+        answers = open_to(server.url, read_secret=secrets).create(bodies)
+    assert names(answers) == [body.hostname for body in bodies]
+    assert (secrets.looks, len(old)) == (1, THREADS)
+
+
+def test_orders_wait_for_their_turn_and_say_where_it_is_too_far_off() -> None:
+    books, clock = Books([0.0, 0.25, 0.0, 99.0, 99.0]), Clock()
+    with HttpScript(made) as server:
+        first, second, refused, last = open_to(server.url, pacer=books, clock=clock).create(
+            [order(number) for number in range(4)])
+    assert names((first, second)) == [order(0).hostname, order(1).hostname]
+    assert isinstance(refused, Throttled)
+    assert (refused.code, last, clock.slept) == ("OwnPace", None, 0.25)
+    assert books.held == [], "our own pace is no pause that the vendor asked for"
+    assert len(server.requests) == 2
+
+
+def test_without_a_token_nothing_is_sent() -> None:
+    def unreadable(_: str) -> str:
+        raise OutscalerError("the secret cannot be read now")
+
+    with HttpScript() as server:
+        for secrets, error in ((unreadable, Transient), (Secrets(token=" "), Unauthorized)):
+            api = open_to(server.url, read_secret=secrets)
+            answers = api.create([order(0), order(1)])
+            assert (type(answers[0]), answers[1]) == (error, None)
+            with pytest.raises(error):
+                api.servers()
+    assert server.requests == []
+
+
+def test_no_order_is_no_call() -> None:
+    with HttpScript() as server:
+        assert open_to(server.url).create([]) == ()
+    assert open_to(server.url).project == PROJECT
