@@ -1,6 +1,8 @@
 """An error met while acting becomes an outcome: wait and try again, or give up with a class that back-off can follow.
 
 Only errors that say "not now" are tried again in place, each time later and never more than MAX_TRIES times in a row.
+A drained node whose turn at the vendor has not come (BUSY at step `delete`) waits on, until the deadline: to give it up
+would have moved its pods for nothing.
 OutOfStock and QuotaExceeded are temporary too, but waiting in place would keep the pods from the next group, which is
 planned in the same minute once this one has failed (demands.md 3).
 """
@@ -17,6 +19,8 @@ from chalicelib.model.outcome import Failed, Pending
 from chalicelib.providers import errors as vendor
 
 MAX_TRIES = 8
+BUSY = "busy"
+"""The code of a Conflict by which a provider says that it is at another change of the group, one at a time."""
 FIRST_WAIT = 5.0
 LONGEST_WAIT = 60.0
 TRIES = "own.tries"
@@ -32,7 +36,9 @@ AGAIN: tuple[type[ActingError], ...] = (
 def settle(error: ActingError, operation: Operation, step: str) -> Pending | Failed:
     """The same step again, later; or Failed, for a permanent error or after MAX_TRIES temporary ones."""
     before = operation.data.get(TRIES, "")
-    tries = (int(before) if before.isascii() and before.isdecimal() and len(before) < 9 else 0) + 1
+    tries = int(before) if before.isascii() and before.isdecimal() and len(before) < 9 else 0
+    queued = step == "delete" and getattr(error, "code", "") == BUSY
+    tries = max(1, tries) if queued else tries + 1
     asked = float(getattr(error, "retry_after", 0.0) or 0.0)
     if isinstance(error, AGAIN) and tries <= MAX_TRIES:
         data = {**operation.data, TRIES: str(tries)}

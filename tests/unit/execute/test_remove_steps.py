@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from chalicelib.execute.settle import MAX_TRIES
 from chalicelib.execute.world import Recheck
 from chalicelib.kube import errors as kube
 from chalicelib.model.node import TO_BE_DELETED, Taint
@@ -270,4 +271,25 @@ def test_a_vendor_that_refused_gives_the_node_back() -> None:
     outcome = story.play(operation)
     assert isinstance(outcome, Failed)
     assert outcome.cls == "Unauthorized"
+    assert kept(story, "g-1")
+
+
+def test_a_drained_node_waits_for_its_turn_at_the_vendor_as_long_as_it_takes() -> None:
+    story = Story()
+    story.group(2)
+    operation = story.play_until(remove("g-1"), "delete")
+    story.provider.fail_next("remove", errors.Conflict("another change of the pool is under way", code="busy"),
+                             times=MAX_TRIES + 5)
+    assert isinstance(story.play(operation), Done)
+    assert story.provider.deleted == ["g-1"]
+
+
+def test_any_other_conflict_ends_a_removal_after_some_tries() -> None:
+    story = Story()
+    story.group(2)
+    operation = story.play_until(remove("g-1"), "delete")
+    story.provider.fail_next("remove", errors.Conflict("no"), times=MAX_TRIES + 5)
+    outcome = story.play(operation)
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, story.provider.deleted) == ("Conflict", [])
     assert kept(story, "g-1")
