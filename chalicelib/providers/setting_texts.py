@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY
 
 Texts = Mapping[str, str]
 Reader = Callable[[Texts], object]
+B = TypeVar("B")
 
 RESERVE = {"reservedCpu": CPU, "reservedMemory": MEMORY, "reservedEphemeralStorage": EPHEMERAL}
 """The settings of what a kubelet keeps back, and their resources."""
@@ -124,3 +128,34 @@ def node_spec(text: str, place: str, example: str) -> tuple[int, int, str]:
     if most < least:
         raise BadInput(place, f"max of {text!r} is below its min", f"write {least} or more, or lower min")
     return least, most, parts[2]
+
+
+def named_groups(
+    nodes: str, entries: Iterable[GroupPolicy], *, place: str, parse: Callable[[str, str], B],
+    of_entry: Callable[[GroupPolicy], B], name: Callable[[B], str], each: str,
+) -> tuple[B, ...]:
+    """The groups of a section, from its `nodes` (a spec in each line) and from the policy's entries for this provider,
+    each group from one of the two.
+
+    parse: a spec and its place -> its bounds; of_entry: an entry -> its bounds; name: of bounds; each: what to name
+    once ("each pool"). Raises BadInput, or BadInputs for several mistakes.
+    """
+    mistakes: list[BadInput] = []
+    found: dict[str, B] = {}
+    specs = f"{place}.nodes"
+    lines = [line.strip() for line in nodes.splitlines()]
+    readers: list[tuple[str, Callable[[], B]]] = [
+        *((specs, partial(parse, line, specs)) for line in lines if line),
+        *((f"nodeGroups: {entry.id}", partial(of_entry, entry)) for entry in entries),
+    ]
+    for where, read in readers:
+        try:
+            bounds = read()
+            if name(bounds) in found:
+                raise BadInput(where, f"{name(bounds)} is given twice", f"name {each} once")
+            found[name(bounds)] = bounds
+        except BadInput as mistake:
+            mistakes.append(mistake)
+    if mistakes:
+        raise mistakes[0] if len(mistakes) == 1 else BadInputs(tuple(mistakes))
+    return tuple(found.values())

@@ -1,9 +1,5 @@
-"""The Provider protocol over ESS scaling groups: wires the parts and turns errors into outcomes.
-
-What will not happen is Failed. What may have happened, or may happen in a moment (Transient, Throttled, an activity
-under way), is raised: the caller waits and calls again, and every change first reads how far it has come. So a busy
-group is never a failed scale-up (defect 8).
-"""
+"""The Provider protocol over ESS scaling groups: wires the parts. A scaling activity under way is no failed scale-up
+(defect 8; settled.py)."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Failed, Outcome
+from chalicelib.model.outcome import Outcome
 from chalicelib.providers.alicloud import groups
 from chalicelib.providers.alicloud.account import open_api
 from chalicelib.providers.alicloud.api import Api
@@ -22,8 +18,8 @@ from chalicelib.providers.alicloud.remove import release, remove
 from chalicelib.providers.alicloud.resize import grow, poll_growth, shrink
 from chalicelib.providers.alicloud.settings import PROVIDER, Settings, read_settings
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
 from chalicelib.providers.kube_api import KubeLists
+from chalicelib.providers.settled import settled
 from chalicelib.providers.workload import provider_ids
 
 Step = Callable[[Context, Operation], Outcome]
@@ -67,12 +63,7 @@ class AliCloud:
         return self._outcome(_STEPS[operation.kind], operation)
 
     def _outcome(self, step: Step, operation: Operation) -> Outcome:
-        try:
-            return step(self._context, operation)
-        except ProviderError as error:
-            if isinstance(error, Transient | Throttled | Conflict) and not isinstance(error, Joined):
-                raise
-            return Failed(error.cls, error.message, error.code, error.retry_after)
+        return settled(step, self._context, operation, final=Joined)
 
 
 _STEPS: dict[Kind, Step] = {

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 
 import msgspec
 
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.alicloud.access import PLACE, Access, check_access
 from chalicelib.providers.alicloud.endpoints import Endpoints, Network, Service
-from chalicelib.providers.setting_texts import RESERVE, address, calls_per_second, node_spec, read_all, reserve
+from chalicelib.providers.setting_texts import (
+    RESERVE,
+    address,
+    calls_per_second,
+    named_groups,
+    node_spec,
+    read_all,
+    reserve,
+)
 
 PROVIDER = "alicloud"
 CALLS_PER_SECOND = 10.0
@@ -67,28 +74,13 @@ def parse_spec(text: str, place: str) -> Bounds:
 
 
 def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
-    mistakes: list[BadInput] = []
-    found: dict[str, Bounds] = {}
-    place = f"{PLACE}.nodes"
-    lines = [line.strip() for line in nodes.splitlines()]
-    readers: list[tuple[str, Callable[[], Bounds]]] = [
-        *((place, partial(parse_spec, line, place)) for line in lines if line),
-        *((f"nodeGroups: {each.id}", partial(_of_entry, each)) for each in groups if each.provider == PROVIDER),
-    ]
-    for place, read in readers:
-        try:
-            bounds = read()
-            if bounds.id in found:
-                raise BadInput(place, f"{bounds.id} is given twice", "name each scaling group once")
-            found[bounds.id] = bounds
-        except BadInput as mistake:
-            mistakes.append(mistake)
-    if mistakes:
-        raise BadInputs(tuple(mistakes))
+    entries = [each for each in groups if each.provider == PROVIDER]
+    found = named_groups(nodes, entries, place=PLACE, parse=parse_spec, of_entry=_of_entry,
+                         name=lambda bounds: bounds.id, each="each scaling group")
     if not found:
         raise BadInput(f"{PLACE}.nodes", "no scaling group is named, and none is discovered",
                        "name them here as min:max:asg-…, or under nodeGroups")
-    return tuple(found.values())
+    return found
 
 
 def _of_entry(entry: GroupPolicy) -> Bounds:

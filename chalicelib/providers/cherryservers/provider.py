@@ -1,8 +1,5 @@
-"""The Provider protocol over servers with tags: wires the parts and turns errors into outcomes.
-
-What will not happen is Failed. What may have happened, or may happen in a moment (Transient, Throttled, Conflict at the
-vendor's), is raised: the caller waits and calls again, and every change first reads how far it has come.
-"""
+"""The Provider protocol over servers with tags: wires the parts. What a person wrote and is wrong is a failure that
+names it; for the vendor's errors see settled.py."""
 
 from __future__ import annotations
 
@@ -25,8 +22,8 @@ from chalicelib.providers.cherryservers.grow import grow
 from chalicelib.providers.cherryservers.joined import lister
 from chalicelib.providers.cherryservers.remove import release, remove, shrink
 from chalicelib.providers.cherryservers.settings import PROVIDER, read_settings
-from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
 from chalicelib.providers.kube_api import KubeLists
+from chalicelib.providers.settled import settled
 
 Step = Callable[[Context, Operation], Outcome]
 
@@ -68,13 +65,9 @@ class CherryServers:
 
     def _outcome(self, step: Step, operation: Operation) -> Outcome:
         try:
-            return step(self._context, operation)
+            return settled(step, self._context, operation, final=Final)
         except BadInput as mistake:
             return Failed("InvalidRequest", str(mistake).splitlines()[0])
-        except ProviderError as error:
-            if isinstance(error, Transient | Throttled | Conflict) and not isinstance(error, Final):
-                raise
-            return Failed(error.cls, error.message, error.code, error.retry_after)
 
 
 _STEPS: dict[Kind, Step] = {

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 
 import msgspec
 
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.quantity import format_duration, parse_duration
-from chalicelib.providers.setting_texts import RESERVE, address, calls_per_second, flag, node_spec, read_all, reserve
+from chalicelib.providers.setting_texts import (
+    RESERVE,
+    address,
+    calls_per_second,
+    flag,
+    named_groups,
+    node_spec,
+    read_all,
+    reserve,
+)
 
 PROVIDER = "cherryservers"
 PLACE = "providers.cherryservers"
@@ -106,28 +114,13 @@ def pool_name(name: str, place: str) -> str:
 
 
 def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
-    mistakes: list[BadInput] = []
-    found: dict[str, Bounds] = {}
-    place = f"{PLACE}.nodes"
-    lines = [line.strip() for line in nodes.splitlines()]
-    readers: list[tuple[str, Callable[[], Bounds]]] = [
-        *((place, partial(parse_spec, line, place)) for line in lines if line),
-        *((f"nodeGroups: {each.id}", partial(_of_entry, each)) for each in groups if each.provider == PROVIDER),
-    ]
-    for place, read in readers:
-        try:
-            bounds = read()
-            if bounds.name in found:
-                raise BadInput(place, f"{bounds.name} is given twice", "name each pool once")
-            found[bounds.name] = bounds
-        except BadInput as mistake:
-            mistakes.append(mistake)
-    if mistakes:
-        raise mistakes[0] if len(mistakes) == 1 else BadInputs(tuple(mistakes))
+    entries = [each for each in groups if each.provider == PROVIDER]
+    found = named_groups(nodes, entries, place=PLACE, parse=parse_spec, of_entry=_of_entry,
+                         name=lambda bounds: bounds.name, each="each pool")
     if not found:
         raise BadInput(f"{PLACE}.nodes", "no pool is named, and none is discovered",
                        f"name them here like {_SPEC_FORM}, or under nodeGroups")
-    return tuple(found.values())
+    return found
 
 
 def _of_entry(entry: GroupPolicy) -> Bounds:

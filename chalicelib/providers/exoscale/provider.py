@@ -1,9 +1,5 @@
-"""The Provider protocol over the Instance Pools of one zone: wires the parts and turns errors into outcomes.
-
-What will not happen is Failed. What may have happened, or may happen in a moment (Transient, Throttled, a pool that is
-being changed), is raised: the caller waits and calls again, and every change first reads how far it has come. So a busy
-pool is never a failed scale-up (exoscale.md §3).
-"""
+"""The Provider protocol over the Instance Pools of one zone: wires the parts. A pool that is being changed is no failed
+scale-up (exoscale.md §3; settled.py)."""
 
 from __future__ import annotations
 
@@ -12,9 +8,8 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Kind, Operation
-from chalicelib.model.outcome import Failed, Outcome
+from chalicelib.model.outcome import Outcome
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
 from chalicelib.providers.exoscale import groups
 from chalicelib.providers.exoscale.account import open_api
 from chalicelib.providers.exoscale.api import Api
@@ -25,6 +20,7 @@ from chalicelib.providers.exoscale.remove import release, remove
 from chalicelib.providers.exoscale.resize import grow, poll_growth
 from chalicelib.providers.exoscale.settings import PROVIDER, Settings, read_settings
 from chalicelib.providers.kube_api import KubeLists
+from chalicelib.providers.settled import settled
 from chalicelib.providers.workload import provider_ids
 
 Step = Callable[[Context, Operation], Outcome]
@@ -67,12 +63,7 @@ class Exoscale:
         return self._outcome(_STEPS[operation.kind], operation)
 
     def _outcome(self, step: Step, operation: Operation) -> Outcome:
-        try:
-            return step(self._context, operation)
-        except ProviderError as error:
-            if isinstance(error, Transient | Throttled | Conflict) and not isinstance(error, Joined):
-                raise
-            return Failed(error.cls, error.message, error.code, error.retry_after)
+        return settled(step, self._context, operation, final=Joined)
 
 
 _STEPS: dict[Kind, Step] = {

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 
 import msgspec
 
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.exoscale.ids import is_id
 from chalicelib.providers.setting_texts import (
@@ -21,6 +20,7 @@ from chalicelib.providers.setting_texts import (
     address,
     calls_per_second,
     flag,
+    named_groups,
     node_spec,
     read_all,
     reserve,
@@ -91,25 +91,9 @@ def parse_spec(text: str, place: str) -> Bounds:
 
 
 def _groups(nodes: str, groups: Iterable[GroupPolicy]) -> tuple[Bounds, ...]:
-    mistakes: list[BadInput] = []
-    found: dict[str, Bounds] = {}
-    place = f"{PLACE}.nodes"
-    lines = [line.strip() for line in nodes.splitlines()]
-    readers: list[tuple[str, Callable[[], Bounds]]] = [
-        *((place, partial(parse_spec, line, place)) for line in lines if line),
-        *((f"nodeGroups: {each.id}", partial(_of_entry, each)) for each in groups if each.provider == PROVIDER),
-    ]
-    for place, read in readers:
-        try:
-            bounds = read()
-            if bounds.name in found:
-                raise BadInput(place, f"{bounds.name} is given twice", "name each group once")
-            found[bounds.name] = bounds
-        except BadInput as mistake:
-            mistakes.append(mistake)
-    if mistakes:
-        raise BadInputs(tuple(mistakes))
-    return tuple(found.values())
+    entries = [each for each in groups if each.provider == PROVIDER]
+    return named_groups(nodes, entries, place=PLACE, parse=parse_spec, of_entry=_of_entry,
+                        name=lambda bounds: bounds.name, each="each group")
 
 
 def _of_entry(entry: GroupPolicy) -> Bounds:
