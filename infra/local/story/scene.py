@@ -38,11 +38,11 @@ spec:
   kubernetes: {{kubeconfigSecret: outscaler/{CLUSTER}/kubeconfig}}
   providers: PROVIDERS
   nodeGroups: GROUPS
-  options: {{expander: [priority, least-waste], scaleDownUnneededTime: 2m, scaleDownDelayAfterAdd: 5m,
+  options: {{expander: [priority, least-waste], scaleDownUnneededTime: 2m, scaleDownDelayAfterAdd: 7m,
             unremovableNodeRecheckTimeout: 30s, initialNodeGroupBackoffDuration: 30m}}
   webhook: {{secret: outscaler/{CLUSTER}/webhook}}
 """
-UNNEEDED_TIME, DELAY_AFTER_ADD = 120.0, 300.0
+UNNEEDED_TIME, DELAY_AFTER_ADD = 120.0, 420.0
 
 FRONT, CART, REPORTS, RENDER, FORECAST = "shop-front", "cart", "reports", "render", "forecast"
 AGENT = "node-agent"

@@ -109,12 +109,12 @@ def chapters() -> tuple[Chapter, ...]:
                 _sale, _all_run, 1500.0),
         Chapter("The sale is over",
                 "Most pods go, and most nodes are unneeded. None is removed before it has been so for 2 minutes, nor "
-                "before 5 minutes have passed since the last growth.",
-                _over, _removing, 900.0),
+                "before 7 minutes have passed since the last growth.",
+                _over, _removing, 1200.0),
         Chapter("Nodes go",
                 "Empty ones together, the others one at a time: taint, evict as cart's disruption budget allows, wait, "
                 "delete that very machine.",
-                _nothing, _small_again, 1500.0),
+                _nothing, _small_again, 2400.0),
     )
 
 
