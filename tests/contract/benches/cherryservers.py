@@ -52,6 +52,7 @@ _FATES = {Misfortune.OUT_OF_STOCK: NO_STOCK, Misfortune.QUOTA: NO_CREDIT, Misfor
 _LACKS = {
     "discovery": "pools are named in the policy, and none is looked for",
     "shrink": "a pool has no target apart from its servers",
+    "sizes": "a pool has no size that could be asked for",
     Trouble.CONFLICT.value: "the vendor has no 409, for no change of a server is in another's way",
     Trouble.NOT_FOUND.value: "404 to a deletion says that the server is gone, which is what was asked for; what 404 "
                              "means otherwise is tried in tests/contract/cherryservers",

@@ -52,7 +52,8 @@ class ExoscaleBench:
     def __init__(self, *, standalone: bool = False, times: Times | None = None,
                  operations: frozenset[str] | None = None) -> None:
         self.lacks = {"zero": "an Instance Pool keeps one instance at least"} if standalone else dict[str, str]()
-        self.differs = {"404 read": "InvalidRequest"}       # a list that is not found: this is not the API
+        # A list that is not found: this is not the API. A lost answer is asked for again, and meets its own change.
+        self.differs = {"404 read": "InvalidRequest", f"{Trouble.LOST_ANSWER} again": "Conflict"}
         self.clock = ManualClock(START)
         self.zone = Zone(self.clock, times=times)
         self.zone.limit = -1
