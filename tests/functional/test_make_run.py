@@ -28,9 +28,9 @@ def test_the_story_is_told_to_its_end(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-6000:]
     told = done.stdout
     for words in ("scheduler refuses", "webhook:", "plan: grow burst-g7 from 0 to 2", "OperationDenied.NoStock",
-                  "plan: grow burst-c7 from 0 to 2", "Quota exceeded",
-                  "plan: grow render-metal from 0 to 2",
-                  "will never join the cluster", "Cherry Servers terminates",
+                  "plan: grow burst-c7 from 0 to 2", "Quota exceeded", "plan: grow render-metal from 0 to 2",
+                  "will never join the cluster", "plan: render-metal: no longer ask for 1 instance",
+                  "Cherry Servers terminates",
                   "Cluster API creates", "nothing is bought again", "unneeded for:", "cooldown:",
                   "tainted and cordoned", "evicted", "Everything happened as it should."):
         assert words in told, words

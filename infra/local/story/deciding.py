@@ -45,8 +45,6 @@ class Narrator:
         self._seen: set[str] = set()
         self._known: dict[str, Operation] = {}
         self._interrupted: set[str] = set()
-        self._wanted: dict[tuple[str, str], int] = {}       # (plan, group) -> machines that it grows by
-        self._missed: set[str] = set()      # operations that were over before they were seen
         self._unneeded: frozenset[str] = frozenset()
         self._timers_told, self._woken_told, self._cooldown_told = 0.0, False, False
         self.memory = Memory()
@@ -76,9 +74,7 @@ class Narrator:
         except StoreError:      # the next look sees it
             return
         for operation in self.memory.operations:
-            if operation.id not in self._known and operation.id not in self._missed:
-                self._known[operation.id] = operation
-                self._tell_operation(operation)
+            self._meet(operation)
 
     def look(self) -> None:
         """Operations, what functions came to, what the journal has, and timers."""
@@ -159,6 +155,12 @@ class Narrator:
 
     # -- decisions
 
+    def _meet(self, operation: Operation) -> None:
+        """Tell of an operation when it is seen for the first time."""
+        if operation.id not in self._known:
+            self._known[operation.id] = operation
+            self._tell_operation(operation)
+
     def _tell_operation(self, operation: Operation) -> None:
         group = self.short(operation.group)
         if operation.kind is Kind.GROW:
@@ -183,9 +185,10 @@ class Narrator:
     def _tell_end(self, entry: JournalEntry) -> None:
         facts, state = entry.facts, str(entry.facts.get("state", ""))
         self._ledger.ended[state] += 1
-        if entry.operation not in self._known and facts.get("kind") == Kind.GROW.value:
-            self._missed.add(entry.operation)
-            self._ledger.planned[self.short(entry.group)] += self._wanted.get((entry.plan, entry.group), 0)
+        if entry.operation not in self._known:      # it began and ended between two looks
+            over = self._store.operations.get(self._cluster, entry.operation)
+            if over is not None:
+                self._meet(over)
         target = facts.get("targets", self.short(entry.group))
         why = f": {facts['message']}" if "message" in facts else ""
         again = ("; it had asked the provider first: done already, nothing is bought again"
@@ -194,7 +197,6 @@ class Narrator:
                                f"{span(float(facts.get('seconds', 0)))} after it was planned{why}{again}")
 
     def _tell_plan(self, plan: Plan) -> None:
-        self._wanted |= {(plan.id, each.group): each.to_size - each.from_size for each in plan.scale_ups}
         if not self._ledger.why_not:
             self._tell_why_not(plan)
         self._tell_second_choices(plan)
