@@ -93,6 +93,8 @@ _ADVICE: Mapping[Code, _Advice] = MappingProxyType({
     Code.REMOVAL_FAILED: _always("mend what is named; it is tried again later, and the later the more often it failed"),
     Code.NOT_STARTED: _always("nothing but time; maxNodeStartupTime says how long a node may take to be ready"),
     Code.PROMISED: _always("nothing: it is needed for that pod"),
+    Code.POOL_MIN_SIZE: _always("lower the minimum of the pool that its group is part of"),
+    Code.HEADROOM: _always("lower spec.headroom, or a schedule's: its free room is what is kept free"),
     Code.CLUSTER_UNHEALTHY: _always("mend the unready nodes; maxTotalUnreadyPercentage and okTotalUnreadyCount say how "
                                     "many are too many"),
     Code.UNEXPECTED: _always("look at what it names; everything else goes on without it"),

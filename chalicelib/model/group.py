@@ -49,7 +49,22 @@ class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     ignore_daemonsets_utilization: bool | None = None
     scale_down_cooldown: float | None = None    # a node younger than this stays (huaweicloud-cce.md A8.8)
     zero_or_max: bool = False
+    enforce_min: bool = False       # raised to its minimum whatever enforceNodeGroupMinSize says (a schedule's)
+    unpromised_labels: tuple[str, ...] = ()     # no new node is bought for a pod that asks for one (A1.2)
     allow_non_atomic_scale_up_to_max: bool = False
+
+
+class Pool(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What several node groups of a vendor's pool share (huaweicloud-cce.md B5): bounds of all their sizes together.
+
+    max: -1 where there is none. elsewhere: machines of the pool that are in none of its node groups, and count too.
+    """
+
+    id: str
+    name: str = ""
+    min: int = 0
+    max: int = -1
+    elsewhere: int = 0
 
 
 class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -69,6 +84,8 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
     options: GroupOptions = GroupOptions()
     priority: int = 0
+    rank: int = 0               # among groups of equal priority the higher is preferred (A6.5 c)
+    pool: Pool | None = None    # None: it is a pool of its own
     aliases: tuple[str, ...] = ()   # further names that people know it by; a policy and a priority list may use them
     price: float = 0.0          # what one node costs per hour as the provider says; 0: it does not say
     scale_down_held: str = ""   # why the provider forbids removals just now (a rollout), empty where it does not

@@ -10,6 +10,7 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.reason import Reason
+from chalicelib.model.rules import RuleObject
 
 
 class ScaleUpRequest(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,6 +84,20 @@ class Brake(msgspec.Struct, frozen=True, omit_defaults=True):
     wanted: int = 0
 
 
+class RuleMemory(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A rule on one pool. handled: the last occurrence that was dealt with, or the instant from which they count. cron:
+    what it was then; another one begins anew. kept: an occurrence that waits, 0.0: none, and why. goal: the size of the
+    pool that the last occurrence wants and has not reached, 0: none. acted: the last time that the rule added nodes.
+    """
+
+    handled: float = 0.0
+    cron: str = ""
+    kept: float = 0.0
+    why: str = ""
+    goal: int = 0
+    acted: float = 0.0
+
+
 class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     """One cluster's memory. operations: those still open, and none else."""
 
@@ -96,4 +111,6 @@ class Memory(msgspec.Struct, frozen=True, omit_defaults=True):
     last_scale_down_failure: float = 0.0
     first_seen: float = 0.0
     brake: Brake = Brake()
+    rules: dict[str, RuleMemory] = {}           # `<rule key>@<pool>`
+    rule_objects: dict[str, RuleObject] = {}    # the last good version of each HorizontalNodeAutoscaler, by its key
     released_until: float = 0.0                 # a person's word (`outscaler release`); no pass writes it

@@ -14,7 +14,8 @@ from chalicelib.model.snapshot import Gap
 
 
 class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_size": "from", "to_size": "to"}):
-    """A group grown from one size to another, for these pods (namespace/name)."""
+    """A group grown from one size to another, for these pods (namespace/name). rules: keys of the rules that want
+    nodes of it; headroom: names of the headroom that does."""
 
     group: str
     provider: str
@@ -22,6 +23,8 @@ class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_siz
     to_size: int
     max: int
     pods: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
+    headroom: tuple[str, ...] = ()
 
 
 class Promise(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -132,6 +135,30 @@ class Health(msgspec.Struct, frozen=True, omit_defaults=True):
     sick_zones: tuple[str, ...] = ()
 
 
+class RuleVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A rule on one pool in this pass. nodes: how many it adds; reason: why none (or no more). due: the occurrence of a
+    cron rule that this is about. rate: the allocation rate that was measured, in percent."""
+
+    rule: str
+    pool: str
+    source: str = ""
+    nodes: int = 0
+    due: float = 0.0
+    rate: float | None = None
+    reason: Reason | None = None
+
+
+class HeadroomVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Headroom in this pass, in virtual pods: wanted, held by nodes that exist or are on their way, and on nodes that
+    this pass adds. reasons: by group, why the rest has none."""
+
+    name: str
+    wanted: int
+    held: int = 0
+    added: int = 0
+    reasons: dict[str, Reason] = {}
+
+
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     """The whole decision. id is made from what went in, so a replay has the same id."""
 
@@ -151,6 +178,8 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     unremovable: tuple[NodeVerdict, ...] = ()
     groups: tuple[GroupVerdict, ...] = ()
     operations: tuple[Operation, ...] = ()      # new ones, to be saved and dispatched
+    rules: tuple[RuleVerdict, ...] = ()
+    headroom: tuple[HeadroomVerdict, ...] = ()
     health: Health = Health()
     gaps: tuple[Gap, ...] = ()
     notes: tuple[Reason, ...] = ()              # what held the whole pass back: cooldowns, limits, time budget

@@ -10,6 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+from chalicelib.model.rules import Headroom, Rule, ScaleUp, Schedule
+
 
 class Mode(StrEnum):
     """off: nothing happens. shadow: plan and explain, touch nothing. active: act. Only dispatch/guard.py reads it."""
@@ -182,4 +184,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     prices: Prices | None = None
     max_disruption: MaxDisruption = MaxDisruption()
     maintenance_windows: tuple[Window, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
+    headroom: tuple[Headroom, ...] = ()
+    scale_up: ScaleUp = ScaleUp()
     version: int = 0

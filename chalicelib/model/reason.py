@@ -54,6 +54,27 @@ class Code(StrEnum):
     MAX_NODES_PER_SCALE_UP = "MaxNodesPerScaleUp"         # max
     TIME_BUDGET = "TimeBudget"                            # seconds
 
+    POOL_MAX_SIZE = "PoolMaxSizeReached"                  # pool, max
+
+    # --- why a rule adds nothing, or no more (huaweicloud-cce.md part A)
+    RULE_NOT_DUE = "RuleNotDue"                           # until
+    RULE_EXPIRED = "RuleExpired"                          # due
+    RULE_BELOW = "RuleBelowThreshold"                     # metric, rate, above
+    RULE_NO_DATA = "RuleNoData"                           # detail
+    RULE_DEVICES = "RuleDevicesNotReady"                  # node
+    RULE_SCALING = "RulePoolScaling"                      # pool, detail
+    RULE_PODS_FIRST = "RulePendingPodsServed"
+    RULE_SUPERSEDED = "RuleSuperseded"                    # by
+    RULE_INTERVAL = "RuleMinInterval"                     # until
+    RULE_INVALID = "RuleInvalid"                          # rule, detail
+    RULE_NO_GROUP = "RuleGroupUnknown"                    # rule, group
+    RULES_OFF = "RulesDisabled"
+    RULE_OBJECT_INVALID = "HorizontalNodeAutoscalerInvalid"     # object, detail
+
+    # --- what a cluster should not have (huaweicloud-cce.md A10), in Plan.notes
+    AVOID_TAINT = "IgnoreTaintPrefixUsed"                 # node, taint
+    AVOID_ANNOTATION = "DaemonSetEvictionAnnotationUsed"  # pod
+
     # --- what an expander or a limit has to tell, in Plan.notes
     EXPANDER_SKIPPED = "ExpanderSkipped"                  # expander, detail
     PRIORITY_CONFIG_INVALID = "PriorityConfigMapInvalid"              # detail
@@ -71,6 +92,7 @@ class Code(StrEnum):
     TOO_YOUNG = "TooYoung"                                # age, delay
     WAITING_FOR_MORE = "WaitingForMorePods"               # age, wait
     OTHER_SCHEDULER = "OtherScheduler"                    # scheduler
+    PODS_OFF = "UnschedulablePodsDisabled"
     CLUSTER_UNHEALTHY = "ClusterUnhealthy"                # unready, registered, option
 
     # --- why a node is not removed (scale-down.md §7)
@@ -100,6 +122,8 @@ class Code(StrEnum):
     GROUP_GROWING = "NodeGroupGrowing"
     REMOVAL_FAILED = "RemovalFailed"                      # until, detail
     NOT_STARTED = "NotStarted"
+    POOL_MIN_SIZE = "PoolMinSizeReached"                  # pool, min
+    HEADROOM = "HeadroomNeedsNode"                        # headroom
     PROMISED = "PromisedToPendingPods"                    # pod
     UNEXPECTED = "UnexpectedError"                        # detail
 

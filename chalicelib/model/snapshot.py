@@ -10,6 +10,7 @@ import msgspec
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Owner, Pod, PodClass
+from chalicelib.model.rules import RuleObject
 from chalicelib.model.selector import Selector
 from chalicelib.model.storage import Storage
 
@@ -89,6 +90,7 @@ class Snapshot(msgspec.Struct, frozen=True, omit_defaults=True):
     daemonsets: tuple[DaemonSet, ...] = ()
     namespaces: dict[str, dict[str, str]] = {}
     storage: Storage = Storage()
+    rule_objects: tuple[RuleObject, ...] | None = None      # None: they were not read in this pass
     priorities: PriorityConfig | None = None        # None: the cluster has no such ConfigMap
     gaps: tuple[Gap, ...] = ()
 

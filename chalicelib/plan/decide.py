@@ -15,12 +15,14 @@ from chalicelib.plan.build import build
 from chalicelib.plan.demand import gather
 from chalicelib.plan.gate import held_back
 from chalicelib.plan.growth import grow
+from chalicelib.plan.headroom import wanted
 from chalicelib.plan.intent import intend
 from chalicelib.plan.recall import recall
 from chalicelib.plan.repair import repair
 from chalicelib.plan.requests import settled
 from chalicelib.plan.shrink import shrink
 from chalicelib.plan.table import Columns
+from chalicelib.plan.timetable import at_instant, bounded
 from chalicelib.plan.watch import Watch
 from chalicelib.plan.world import observe
 
@@ -33,14 +35,15 @@ def decide(snapshot: Snapshot, policy: Policy, memory: Memory, now: float, seed:
     assume_unneeded_for: for a what-if; treats every node found unneeded as unneeded for so many seconds. clock: for the
     time limits of a pass; without it there are none, and the plan can be repeated exactly.
     """
-    world = settled(observe(snapshot, policy, memory, now))
+    policy = at_instant(policy, now)
+    world, virtual = wanted(settled(observe(bounded(snapshot, policy, now), policy, memory, now)))
     pending = held_back(world, gather(world))
     columns = Columns([*snapshot.nodes, *(f.template.node for f in world.groups.values() if f.template)],
-                      snapshot.classes)
+                      world.snapshot.classes)
     floor = build(world, pending.nominated, columns)
     watch = Watch(clock)
-    growth = grow(world, floor, pending, seed, watch)
+    growth = grow(world, floor, pending, virtual, seed, watch)
     shrinkage = shrink(world, floor, assume_unneeded_for, pending.hold, watch,
                        [scale_up.group for scale_up in growth.scale_ups])
     plan = intend(world, pending, growth, shrinkage, repair(world), seed)
-    return plan, recall(world, shrinkage)
+    return plan, recall(world, growth, shrinkage)

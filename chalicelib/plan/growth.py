@@ -12,9 +12,11 @@ from chalicelib.plan.choose.least_waste import waste
 from chalicelib.plan.demand import Demand, Pending
 from chalicelib.plan.floor import Floor
 from chalicelib.plan.grow import Search
+from chalicelib.plan.headroom import Kept, Wanted, keep
 from chalicelib.plan.limits import Ledger
 from chalicelib.plan.minimum import below_minimum
 from chalicelib.plan.readiness import Bucket
+from chalicelib.plan.rules import Acted, act
 from chalicelib.plan.settle import Settled, settle
 from chalicelib.plan.situation import situation_of
 from chalicelib.plan.watch import Watch
@@ -22,7 +24,7 @@ from chalicelib.plan.world import GroupFacts, World
 
 
 class Growth(msgspec.Struct, frozen=True):
-    """fits: pods with a place on nodes that exist or are on their way."""
+    """fits: pods with a place on nodes that exist or are on their way. acted: what rules came to; spare: headroom."""
 
     scale_ups: tuple[ScaleUp, ...]
     fits: tuple[str, ...]
@@ -30,20 +32,23 @@ class Growth(msgspec.Struct, frozen=True):
     unschedulable: tuple[PodVerdict, ...]
     groups: tuple[GroupVerdict, ...]
     notes: tuple[Reason, ...]
+    acted: Acted = Acted()
+    spare: Kept = Kept()
 
 
-def grow(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch) -> Growth:
-    """Plan for everybody who waits. The floor keeps what was placed and planned."""
+def grow(world: World, floor: Floor, pending: Pending, virtual: Wanted, seed: int, watch: Watch) -> Growth:
+    """Plan for everybody who waits, then for rules, then for headroom. The floor keeps what was placed and planned."""
     search = Search(world, floor, situation_of(world, seed), watch)
     kept = {group: nodes for group, nodes in below_minimum(world, search.ledger, {})
             if group in search.candidates.shapes}
     settled = settle(search, pending.queue, kept)
-    return _Report(search, settled).growth()
+    acted = act(search, served=bool(settled.new))
+    return _Report(search, settled, acted, keep(search, virtual)).growth()
 
 
 class _Report:
-    def __init__(self, search: Search, settled: Settled) -> None:
-        self.search, self.settled = search, settled
+    def __init__(self, search: Search, settled: Settled, acted: Acted, spare: Kept) -> None:
+        self.search, self.settled, self.acted, self.spare = search, settled, acted, spare
         self.world, self.floor = search.world, search.floor
         self.candidates: Candidates = search.candidates
         self.ledger: Ledger = search.ledger
@@ -68,7 +73,7 @@ class _Report:
             scale_ups=self._scale_ups(pods), fits=tuple(fits), promises=_merged(promises),
             unschedulable=tuple(self._verdict(demand) for demand in self.settled.left),
             groups=tuple(self._group(facts) for _, facts in sorted(self.world.groups.items())),
-            notes=tuple(self.search.notes.values()),
+            notes=(*self.search.notes.values(), *self.acted.notes), acted=self.acted, spare=self.spare,
         )
 
     def _scale_ups(self, pods: dict[str, list[str]]) -> tuple[ScaleUp, ...]:
@@ -76,7 +81,8 @@ class _Report:
         return tuple(
             ScaleUp(group=name, provider=groups[name].group.provider, from_size=groups[name].target,
                     to_size=groups[name].target + nodes, max=groups[name].group.max,
-                    pods=tuple(sorted(pods.get(name, ()))))
+                    pods=tuple(sorted(pods.get(name, ()))), rules=self.acted.by_group.get(name, ()),
+                    headroom=self.spare.by_group.get(name, ()))
             for name, nodes in sorted(self.search.grown.items()) if nodes > 0)
 
     def _verdict(self, demand: Demand) -> PodVerdict:

@@ -38,7 +38,8 @@ def intend(world: World, pending: Pending, growth: Growth, shrinkage: Shrinkage,
         ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))), removals=shrinkage.removals,
         repairs=repairs, marks=shrinkage.marks, paused=shrinkage.paused,
         unneeded=shrinkage.unneeded, unremovable=shrinkage.unremovable, groups=_groups(world, growth, shrinkage),
-        operations=tuple(operations), health=world.health, gaps=world.snapshot.gaps,
+        operations=tuple(operations), rules=growth.acted.verdicts, headroom=growth.spare.verdicts,
+        health=world.health, gaps=world.snapshot.gaps,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.plan.growth import Growth
 from chalicelib.plan.removal.timers import paused
 from chalicelib.plan.repair import wrong_size
 from chalicelib.plan.shrink import Shrinkage
@@ -19,8 +20,9 @@ _FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
 _KEPT = 86_400.0    # seconds for which an instance is remembered whose group is not seen any more
 
 
-def recall(world: World, shrinkage: Shrinkage) -> Memory:
-    """Memory for the next pass. shrinkage: what the shrinking half says of each node it judged, and the brake."""
+def recall(world: World, growth: Growth, shrinkage: Shrinkage) -> Memory:
+    """Memory for the next pass. growth: what rules came to. shrinkage: what the shrinking half says of each node it
+    judged, and the brake."""
     memory, now = world.memory, world.now
     templates: dict[str, LearntTemplate] = {}
     for facts in world.groups.values():
@@ -35,7 +37,7 @@ def recall(world: World, shrinkage: Shrinkage) -> Memory:
         memory, groups=groups, nodes=dict(sorted(nodes.items())), unregistered=_unregistered(world),
         templates={**{k: v for k, v in memory.templates.items() if k not in world.groups}, **templates},
         operations=tuple(op for op in memory.operations if op.is_open), first_seen=memory.first_seen or now,
-        brake=shrinkage.brake,
+        brake=shrinkage.brake, rules=growth.acted.memory, rule_objects=growth.acted.objects,
     )
 
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.memory import Brake, GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.model.memory import Brake, GroupMemory, LearntTemplate, Memory, NodeMemory, RuleMemory
+from chalicelib.model.rules import RuleObject
 from chalicelib.store.codec import canonical, fingerprint, pack
-from chalicelib.store.tables import BRAKE, GROUPS, HEAD, NODES, TEMPLATES, UNREGISTERED
+from chalicelib.store.tables import BRAKE, GROUPS, HEAD, NODES, RULE_OBJECTS, RULES, TEMPLATES, UNREGISTERED
 
 ABSENT = ""
 ANY = "*"                       # whatever is there; only for the further pieces of a value whose first piece is checked
@@ -62,6 +63,8 @@ def changes(before: Memory, after: Memory) -> tuple[Change, ...]:
         *_mapping(TEMPLATES, before.templates, after.templates, LearntTemplate),
         *_pieces(NODES, before.nodes, after.nodes, dict[str, NodeMemory]),
         *_pieces(UNREGISTERED, before.unregistered, after.unregistered, dict[str, float]),
+        *_pieces(RULES, before.rules, after.rules, dict[str, RuleMemory]),
+        *_pieces(RULE_OBJECTS, before.rule_objects, after.rule_objects, dict[str, RuleObject]),
     )
 
 

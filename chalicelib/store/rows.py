@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.memory import Brake, GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.model.memory import Brake, GroupMemory, LearntTemplate, Memory, NodeMemory, RuleMemory
+from chalicelib.model.rules import RuleObject
 from chalicelib.store.client import Cancelled, Raw, Table, Write
 from chalicelib.store.codec import canonical, decode, fingerprint, unpack
 from chalicelib.store.delta import ABSENT, ANY, Change, Times
@@ -25,6 +26,8 @@ from chalicelib.store.tables import (
     NODES,
     OPEN,
     RELEASE,
+    RULE_OBJECTS,
+    RULES,
     TEMPLATES,
     UNREGISTERED,
     BlobRow,
@@ -40,6 +43,8 @@ _KINDS: tuple[tuple[str, str, Any], ...] = (     # prefix, field of Memory, type
 _BLOBS: tuple[tuple[str, str, Any], ...] = (
     (NODES, "nodes", dict[str, NodeMemory]),
     (UNREGISTERED, "unregistered", dict[str, float]),
+    (RULES, "rules", dict[str, RuleMemory]),
+    (RULE_OBJECTS, "rule_objects", dict[str, RuleObject]),
 )
 
 

@@ -14,6 +14,8 @@ give names to conditions; sending is client.py's business.
                           memory#nodes#<n>             BlobRow: timers of all nodes, compressed
                           memory#operation#<id>        OperationRow: one that is still open
                           memory#release               ReleaseRow: a person's word; no save writes or checks it
+                          memory#rule-objects#<n>      BlobRow: HorizontalNodeAutoscalers as they were last right
+                          memory#rules#<n>             BlobRow: what rules did last
                           memory#template#<id>         MemoryRow: one learnt template
                           memory#unregistered#<n>      BlobRow: instances without a Node
                           operation#<id>               OperationRow: one that is over
@@ -45,6 +47,7 @@ LEASE, HEAD, MEMORY = "lease", "memory", "memory"
 GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
     "memory#group#", "memory#nodes#", "memory#operation#", "memory#template#", "memory#unregistered#"
 )
+RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
 BRAKE, RELEASE = "memory#brake", "memory#release"
 OVER, STAGED, JOURNAL, POLICY, SEEN = "operation#", "staged#", "journal#", "policy#", "seen#"
 LEDGER = "ledger"

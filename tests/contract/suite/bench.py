@@ -60,8 +60,8 @@ class Bench(Protocol):
         sizes        machines are ordered one by one, so that a growth may be carried out in part
 
     differs: the error class that a Trouble comes to where it is by the vendor's contract another than the suite says,
-    by `<trouble's value> read` or `<trouble's value> write`: `{"404 read": "InvalidRequest"}`; `<…> again` is for a change
-    that is asked for once more at once, and meets what it has done itself.
+    by `<trouble's value> read` or `<trouble's value> write`: `{"404 read": "InvalidRequest"}`. `<the same>
+    again` is for a change that is asked for once more at once, and meets what it has done itself.
     repeatable: growths carry the vendor's own token for idempotency, or name the size that is wanted, so that sending
     one again at once is safe."""
 

@@ -7,6 +7,7 @@ import pytest
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Brake, GroupMemory, Memory, NodeMemory
+from chalicelib.plan.growth import Growth
 from chalicelib.plan.recall import recall
 from chalicelib.plan.shrink import Shrinkage
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
@@ -66,7 +67,7 @@ def test_a_size_that_does_not_match_is_not_forgotten_while_the_group_cannot_be_r
 def test_the_brake_is_what_the_shrinking_half_says() -> None:
     brake = Brake(taken=((NOW - 60, 1, 2),))
     shrinkage = Shrinkage((), (), (), {}, brake=brake)
-    assert recall(world_of(cluster()), shrinkage).brake == brake
+    assert recall(world_of(cluster()), Growth((), (), (), (), (), ()), shrinkage).brake == brake
 
 
 def test_a_memory_that_is_stored_between_any_two_passes_decides_the_same() -> None:

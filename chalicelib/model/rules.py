@@ -1,0 +1,108 @@
+"""What people ask for beside pending pods: rules that add nodes, schedules, and headroom (huaweicloud-cce.md part A;
+demands.md 17, 18).
+
+The same values come from two places, the policy document and HorizontalNodeAutoscaler objects of the cluster, and the
+planner cannot tell them apart but by `source`. Durations are seconds.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Metric(StrEnum):
+    """What a metric rule looks at: the allocation rate of a pool, requests by allocatable (A3.1)."""
+
+    CPU = "cpu"
+    MEMORY = "memory"
+
+
+class Rule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """One cron or metric rule (A2). Exactly one of cron and metric is set.
+
+    groups: ids, pool ids or names; the rule acts on each pool separately. add: nodes, 0: as many as bring the rate
+    below the threshold (metric only). above: percent, 1 to 100; 0: the policy's own threshold for the metric (A3.6).
+    source: where it comes from: empty for the policy, else `namespace/name` of a HorizontalNodeAutoscaler.
+    """
+
+    name: str
+    groups: tuple[str, ...] = ()
+    cron: str = ""
+    time_zone: str = "UTC"
+    metric: Metric | None = None
+    above: int = 0
+    add: int = 0
+    source: str = ""
+
+    @property
+    def key(self) -> str:
+        """What memory knows it by; names are unique within a source."""
+        return f"{self.source}/{self.name}" if self.source else self.name
+
+
+class RuleObject(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A HorizontalNodeAutoscaler as it was read (A2). problems: why it is refused whole, empty where it is right;
+    warnings: what is passed over. disabled: spec.disable. created: its creation, which decides who came first."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    created: float = 0.0
+    disabled: bool = False
+    rules: tuple[Rule, ...] = ()
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """namespace/name, the source of its rules."""
+        return f"{self.namespace}/{self.name}"
+
+
+class Schedule(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A window that opens when `cron` matches in time_zone and lasts `duration` seconds, and what holds within it.
+
+    groups: whose min and max it sets; empty: every group. mode: of the whole cluster (groups is empty then). headroom:
+    percent by which it replaces that of the headroom entries of the same scope; None: they stay as they are.
+    """
+
+    name: str
+    cron: str
+    duration: float
+    time_zone: str = "UTC"
+    groups: tuple[str, ...] = ()
+    min: int | None = None
+    max: int | None = None
+    headroom: int | None = None
+    mode: str = ""
+
+
+class Headroom(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Spare capacity that is kept free, as virtual pods or as a percentage of what pods ask for.
+
+    groups: where it must be, together in all of them; empty: anywhere in the cluster. Either pods > 0 with cpu
+    (millicores) and memory (bytes) each, or percent > 0 (of the requests of the pods in scope).
+    """
+
+    name: str
+    groups: tuple[str, ...] = ()
+    pods: int = 0
+    cpu: int = 0
+    memory: int = 0
+    percent: int = 0
+
+
+class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What may make groups grow (A1.1, A3.6). cpu_threshold, memory_threshold: percent, for rules that name none.
+    cron_time_zone: of HorizontalNodeAutoscalers. metric_min_interval: seconds between metric actions on one pool.
+    horizontal_node_autoscalers: whether objects of the cluster are read; None: where huaweicloud is a provider."""
+
+    unschedulable_pods: bool = True
+    rules: bool = True
+    cpu_threshold: int = 100
+    memory_threshold: int = 100
+    metric_min_interval: float = 0.0
+    cron_time_zone: str = "UTC"
+    horizontal_node_autoscalers: bool | None = None

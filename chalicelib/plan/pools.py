@@ -1,0 +1,56 @@
+"""Pools: the node groups of a vendor's pool seen together, and every other group as a pool of its own (A2, A6).
+
+Rules name pools, bounds hold for pools, and a pool is scaling while any of its groups is.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.plan.world import World
+
+
+class PoolFacts(msgspec.Struct, frozen=True):
+    """One pool in this pass. groups: ids, sorted. size: targets of all of them, and what the pool has elsewhere. max:
+    -1 where there is none. whole: it has all groups of the vendor's pool, and not only one that was named."""
+
+    id: str
+    name: str
+    groups: tuple[str, ...]
+    min: int
+    max: int
+    size: int
+    whole: bool = True
+
+
+def pools(world: World) -> dict[str, PoolFacts]:
+    """Every pool by its id."""
+    members: dict[str, list[str]] = {}
+    for name, facts in sorted(world.groups.items()):
+        members.setdefault(facts.group.pool.id if facts.group.pool else name, []).append(name)
+    return {name: _pool(name, groups, world) for name, groups in members.items()}
+
+
+def resolve(name: str, world: World) -> PoolFacts | None:
+    """The pool that a person or a rule means: by its id or name, or by a group's id or alias; None: there is none.
+
+    One group of a pool by its own id is that group alone.
+    """
+    found = pools(world)
+    if name in found:
+        return found[name]
+    if name in world.groups:
+        return _pool(name, [name], world)
+    named = [pool for pool in found.values() if pool.name == name
+             or any(name in world.groups[group].group.aliases for group in pool.groups)]
+    return named[0] if len(named) == 1 else None
+
+
+def _pool(name: str, groups: list[str], world: World) -> PoolFacts:
+    facts = [world.groups[group] for group in groups]
+    shared = facts[0].group.pool
+    if shared is None or name != shared.id:
+        (only,) = facts
+        return PoolFacts(name, "", (name,), only.group.min, only.group.max, only.target, whole=shared is None)
+    size = shared.elsewhere + sum(each.target for each in facts)
+    return PoolFacts(name, shared.name, tuple(groups), shared.min, shared.max, size)
