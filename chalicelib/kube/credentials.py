@@ -25,7 +25,8 @@ class Credential(msgspec.Struct, frozen=True):
     """An API server's address and what proves us to it. All file references are resolved, except the token file's.
 
     server: base URL without a trailing slash. ca, certificate: PEM, empty for "the public ones" and "none".
-    proxy: the kubeconfig's own proxy-url, empty for what the environment says.
+    proxy: the kubeconfig's own proxy-url, empty for what the environment says. token_header: the header that a vendor's
+    gateway wants the token in, as it is; empty for `Authorization: Bearer …`.
     cluster_place, user_place: where a person finds the two halves, for errors.
     """
 
@@ -38,6 +39,7 @@ class Credential(msgspec.Struct, frozen=True):
     key: Secret = Secret("")
     token: Secret = Secret("")
     token_file: str = ""
+    token_header: str = ""
     cluster_place: str = ""
     user_place: str = ""
 

@@ -56,7 +56,8 @@ def exchange(line: Line, credential: Credential, call: Call, encoding: str) -> b
     if call.body is not None:
         headers["Content-Type"] = call.content_type
     if credential.token:
-        headers["Authorization"] = f"Bearer {credential.token.reveal()}"
+        bearer = "" if credential.token_header else "Bearer "
+        headers[credential.token_header or "Authorization"] = f"{bearer}{credential.token.reveal()}"
     problem: ClusterError | None = None
     try:
         answer = line.session.request(

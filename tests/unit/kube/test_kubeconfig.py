@@ -105,6 +105,12 @@ def test_what_cannot_be_used_is_refused(case: str) -> None:
     assert TOKEN not in str(error)
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000, "{a: " * 100_000])
+def test_no_text_is_so_deep_that_the_process_ends(text: str) -> None:
+    with pytest.raises(BadInput, match="is not a YAML mapping"):
+        from_kubeconfig(text, place="secret outscaler/kubeconfig")
+
+
 def test_insecure_beside_a_ca_is_refused_even_if_allowed() -> None:
     config = with_cluster(insecure_skip_tls_verify=True, certificate_authority_data=b64(OURS.pem))
     with pytest.raises(BadInput, match="contradicts"):

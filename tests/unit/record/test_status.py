@@ -186,3 +186,8 @@ def test_times_are_written_as_go_prints_them() -> None:
 def test_what_is_written_reads_back() -> None:
     written = document(decided(groups=(group(backoff=BACKOFF),)), {})
     assert document(decided(groups=(group(backoff=BACKOFF),)), parse(render(written))) == written
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "- " * 100_000, "{a: " * 100_000])
+def test_a_text_that_somebody_made_endlessly_deep_is_no_status(text: str) -> None:
+    assert parse(text) == {}

@@ -1,0 +1,64 @@
+"""A vendor's gateway wants the token in a header of its own (huaweicloud-cce.md B2)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from chalicelib.kube.connect import connect, from_kubeconfig
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import KubernetesAccess
+from infra.local.http_script import HttpScript, Reply
+from tests.unit.kube.support import TOKEN, Secrets, client, kubeconfig
+
+NAMED = {"name": "outscaler.dev/token-header", "extension": {"header": "X-Auth-Token"}}
+OTHERS = {"name": "example.com/other", "extension": {"header": "Cookie"}}
+NOBODY = Reply(401, {"kind": "Status", "code": 401, "message": f"{TOKEN} is refused"})
+NO_NODES = Reply(200, {"kind": "NodeList", "metadata": {}, "items": []})
+
+
+def user(*extensions: Any) -> dict[str, Any]:
+    return {"token": TOKEN, "extensions": list(extensions)}
+
+
+def lower(headers: Any) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def test_the_token_goes_where_the_extension_says_and_nowhere_else() -> None:
+    with HttpScript([NO_NODES]) as server:
+        list(client(server, user=user(OTHERS, NAMED)).list_pages("/api/v1/nodes"))
+    headers = lower(server.requests[0].headers)
+    assert headers["x-auth-token"] == TOKEN
+    assert "authorization" not in headers
+    assert server.requests[0].credential == ""
+
+
+@pytest.mark.parametrize("extensions", [(), (OTHERS,), ("x",), ({"name": 7},)])
+def test_without_it_the_token_is_a_bearers(extensions: tuple[Any, ...]) -> None:
+    with HttpScript([NO_NODES]) as server:
+        list(client(server, user=user(*extensions)).list_pages("/api/v1/nodes"))
+    assert "x-auth-token" not in lower(server.requests[0].headers)
+    assert server.requests[0].credential
+
+
+def test_a_token_that_was_replaced_is_read_anew_when_it_is_refused() -> None:
+    with HttpScript([NOBODY, NO_NODES]) as server:
+        text = json.dumps(kubeconfig(server.url, user=user(NAMED)))
+        secrets = Secrets(prod=text)
+        cluster = connect(KubernetesAccess(kubeconfig_secret="prod"), secrets, clock=lambda: 0.0)
+        secrets.now["prod"] = text.replace(TOKEN, "another-token")
+        list(cluster.list_pages("/api/v1/nodes"))
+    assert [lower(seen.headers)["x-auth-token"] for seen in server.requests] == [TOKEN, "another-token"]
+
+
+@pytest.mark.parametrize("extension", [{"header": "Cookie"}, {"header": "X-Auth-Token\r\nHost: a"}, {}, "X-Auth-Token",
+                                       None, {"header": 7}])
+def test_no_other_header_can_be_named(extension: object) -> None:
+    text = json.dumps(kubeconfig(user=user({"name": NAMED["name"], "extension": extension})))
+    with pytest.raises(BadInput) as raised:
+        from_kubeconfig(text, place="kubeconfig secret prod")
+    assert "users[0].user.extensions[0].extension.header" in raised.value.place
+    assert TOKEN not in str(raised.value)
