@@ -32,15 +32,16 @@ def _path(place: str) -> str:
     return place if place.startswith("spec.") else f"spec.{place}"
 
 
-def read_document(path: str) -> str:
-    """The text; raises OSError for a file that cannot be read, BadInput for one that is not text."""
+def read_document(path: str, most: int = MAX_BYTES, what: str = "a policy") -> str:
+    """The text; raises OSError for a file that cannot be read, BadInput for one that is not text, or has more bytes
+    than `most`. what: what it should be, for that message."""
     if path == STDIN:
-        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        data = sys.stdin.buffer.read(most + 1)
     else:
         with Path(path).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)         # never more: somebody will name a disk image
-    if len(data) > MAX_BYTES:
-        raise BadInput(place_of(path), "is too large for a policy", f"keep it under {MAX_BYTES} bytes")
+            data = file.read(most + 1)        # never more: somebody will name a disk image
+    if len(data) > most:
+        raise BadInput(place_of(path), f"is too large for {what}", f"keep it under {most} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

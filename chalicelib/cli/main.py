@@ -42,6 +42,7 @@ COMMANDS = (
     Command("plan", "chalicelib.cli.plan", "what would happen now, and why; never writes"),
     Command("explain", "chalicelib.cli.explain", "what becomes of one pod, node or group, and why; never writes"),
     Command("validate", "chalicelib.cli.validate", "check policy documents"),
+    Command("import", "chalicelib.cli.import_policy", "make a policy document of CCE's settings and rules"),
     Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),
     Command("get", "chalicelib.cli.get", "clusters, a policy, open operations, remembered groups"),
     Command("release", "chalicelib.cli.release", "let go of the brake for a while, once you have looked"),

@@ -189,3 +189,8 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     headroom: tuple[Headroom, ...] = ()
     scale_up: ScaleUp = ScaleUp()
     version: int = 0
+
+
+def in_mode(policy: Policy, word: str) -> Policy:
+    """The policy in another mode, by the document's word for it; raises ValueError for what is none."""
+    return msgspec.structs.replace(policy, mode=Mode(word))

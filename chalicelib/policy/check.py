@@ -10,28 +10,16 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
 from chalicelib.model.policy import Window
-from chalicelib.policy.options import Read, check_options, check_prices
+from chalicelib.policy.check_rules import RULE_CHECKS
+from chalicelib.policy.check_schedules import SCHEDULE_CHECKS
+from chalicelib.policy.draft import SPEC, Draft, names_once
+from chalicelib.policy.options import check_options, check_prices
 from chalicelib.policy.providers import PROVIDERS, without_prices
-from chalicelib.policy.report import Path, Report
+from chalicelib.policy.report import Report
 
 ACCESS_WAYS = {"kubeconfig_secret": "kubeconfigSecret", "kubeconfig_file": "kubeconfigFile",
                "eks_cluster": "eksCluster"}
-
-
-class Draft(msgspec.Struct, frozen=True):
-    """What could be read, as attribute -> value. None: the section is not there."""
-
-    spec: dict[str, Any]
-    kubernetes: dict[str, Any] | None
-    providers: dict[str, dict[str, str]] | None
-    groups: tuple[dict[str, Any], ...]
-    options: Read
-
-
-SPEC: Path = ("spec",)
 
 
 def _one_way_in(draft: Draft, report: Report) -> None:
@@ -89,20 +77,8 @@ def _ids_once(draft: Draft, report: Report) -> None:
                            "name each group once")
 
 
-def _rules_once(draft: Draft, report: Report) -> None:
-    names: tuple[str, ...] = draft.spec.get("rules", ())
-    for index, name in enumerate(names):
-        if name and names.index(name) != index:
-            report.problem((*SPEC, "rules", index, "name"), f"{name} is already rules[{names.index(name)}]",
-                           "name each rule once")
-
-
 def _windows_once(draft: Draft, report: Report) -> None:
-    names = [window.get("name", "") for window in draft.spec.get("maintenance_windows", ())]
-    for index, name in enumerate(names):
-        if name and names.index(name) != index:
-            report.problem((*SPEC, "maintenanceWindows", index, "name"),
-                           f"{name} is already maintenanceWindows[{names.index(name)}]", "name each window once")
+    names_once(draft, "maintenance_windows", "maintenanceWindows", "window", report)
 
 
 def _windows_open(draft: Draft, report: Report) -> None:
@@ -111,7 +87,7 @@ def _windows_open(draft: Draft, report: Report) -> None:
     given = draft.spec.get("maintenance_windows", ())
     if not given or report.has_problem_under(path):
         return
-    from chalicelib.plan.windows import never_allowed  # as policy/windows.py has it
+    from chalicelib.plan.windows import never_allowed  # as policy/clock.py has it
 
     if never_allowed(tuple(Window(**window) for window in given)):
         report.warn(path, "no removal is ever allowed: the windows that forbid removals cover those that allow them")
@@ -185,6 +161,7 @@ def _prices(draft: Draft, report: Report) -> None:
 
 
 CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
-    _one_way_in, _access_details, _bounds, _ids_once, _rules_once, _windows_once, _windows_open,
-    _groups_have_providers, _group_ids, _one_way_to_discover, _management, _mode_given, _options, _prices,
+    _one_way_in, _access_details, _bounds, _ids_once, _windows_once, _windows_open,
+    _groups_have_providers, _group_ids, _one_way_to_discover, _management, _mode_given, _options, _prices, *RULE_CHECKS,
+    *SCHEDULE_CHECKS,
 )

@@ -10,11 +10,15 @@ import sys
 from collections.abc import Iterable
 
 from chalicelib.policy.disruption import MAX_DISRUPTION
-from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, RULE, SPEC, WEBHOOK
+from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, SPEC, WEBHOOK
+from chalicelib.policy.headroom import HEADROOM
 from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, Row
 from chalicelib.policy.options import GROUPS, default_text
 from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import PROVIDERS, ProviderTable
+from chalicelib.policy.rules import RULE
+from chalicelib.policy.scale_up import SCALE_UP
+from chalicelib.policy.schedules import SCHEDULE
 from chalicelib.policy.schema import Section
 from chalicelib.policy.windows import WINDOW
 
@@ -52,8 +56,7 @@ How values are read
 - A list may be one value; names may be separated by commas.
 - A secret is named, never written: its name or ARN in AWS Secrets Manager.
 - A key given twice, a tag (`!…`) or a second document is refused. Anchors and aliases are fine.
-- `rules` are checked and not in force in this version; `outscaler validate` warns.
-- `schedules` and `headroom` are not available in this version and are refused.
+- A percentage is whole, with or without its sign: `70`, `70%`.
 """
 
 _UNAVAILABLE = """\
@@ -91,6 +94,42 @@ beginning of removals is meant: a drain that has begun goes on. Timers run on ou
 Where the clock skips the hour and minute, the window opens with the first minute after the gap; where the clock shows
 them twice, the first time. With a star for the hour or the minute it opens as often as the clock shows it. A star at
 the beginning of the day of the month or of the week means that both must match; otherwise one of the two is enough.\
+"""
+
+_SCALE_UP_NOTE = """\
+Such as `scaleUp: {cpuThreshold: 80%, cronTimeZone: Europe/Zurich}`. unschedulablePods is for pods that find no place;
+without it only rules, minima and headroom make groups grow. Removals go on with either switch off.\
+"""
+
+_RULES_NOTE = """\
+Such as `- {name: evening, groups: [workers], cron: "47 20 * * *", timeZone: Europe/Zurich, add: 3}` or
+`- {name: busy, groups: [workers], metric: cpu, above: 70%, add: auto}`.
+
+A rule has either cron or metric. Of each group there are at most ten rules, one of them about cpu and one about memory;
+a rule counts for each of its groups. The share of a metric is promised, not used: what the pods of the pool request by
+what its nodes have to give. It must be above `options.scaleDownUtilizationThreshold`, else nodes would be added and
+removed in turns. A rule adds; what adds too much is removed as any node is. Bounds and the limits of the whole cluster
+hold for rules too. HorizontalNodeAutoscaler objects of the cluster say the same and count together with these.
+Names are unique.\
+"""
+
+_SCHEDULES_NOTE = """\
+Such as `- {name: night, groups: [workers], cron: "0 20 * * 1-5", duration: 11h, timeZone: Europe/Zurich, max: 2}` or
+`- {name: freeze, cron: "0 18 * * 5", duration: 62h, mode: shadow}`. At least one of min, max, headroom and mode.
+
+While it is open, min and max stand in place of the group's own; what it does not set stays. A group below min grows,
+whatever `options.enforceNodeGroupMinSize` says; nothing is removed because of max. Two schedules that set the same
+thing of one group, or of the cluster, must not be open at once: both clocks are gone through over fourteen months
+(of a cron that opens very often, 2,000 openings), and the refusal names an instant. Nor may one's min be above the
+other's max. A window that ends when another begins is no overlap. Cron and changes of the clock are as for
+maintenanceWindows. Names are unique.\
+"""
+
+_HEADROOM_NOTE = """\
+Such as `- {name: spare, groups: [workers], pods: 3, cpu: 500m, memory: 1Gi}` or `- {name: tenth, percent: 10%}`.
+
+Either pods with cpu, memory or both, or percent. A group is in one entry at most, and one entry at most is without
+groups. Pods that need the room get it at once, and the headroom is made up for afterwards. Names are unique.\
 """
 
 _OPTIONS_HEAD = f"""\
@@ -134,7 +173,10 @@ def reference() -> str:
         _fields("spec.prices", PRICES, _PRICES_NOTE),
         _fields("spec.maxDisruption", MAX_DISRUPTION, _BRAKE_NOTE),
         _fields("spec.maintenanceWindows[]", WINDOW, _WINDOWS_NOTE),
-        _fields("spec.rules[]", RULE, "Checked, and not in force in this version. Names are unique."),
+        _fields("spec.scaleUp", SCALE_UP, _SCALE_UP_NOTE),
+        _fields("spec.rules[]", RULE, _RULES_NOTE),
+        _fields("spec.schedules[]", SCHEDULE, _SCHEDULES_NOTE),
+        _fields("spec.headroom[]", HEADROOM, _HEADROOM_NOTE),
         _fields("spec.webhook", WEBHOOK),
         "## spec.providers\n\nAt least one.\n",
         *(_provider(table) for table in PROVIDERS.values()),

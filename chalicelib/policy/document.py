@@ -1,36 +1,34 @@
 """The document's own keys, section by section: the table that architecture §7 draws as an example.
 
-Options and providers have tables of their own. What later versions will do is refused by name, or, where a document
-that has it is of use without it (rules), checked and told in a warning. Nothing is silently not there.
+Options, providers and the lists below spec have tables of their own. Nothing is silently not there.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from chalicelib.model.policy import Mode
 from chalicelib.policy.disruption import MAX_DISRUPTION
+from chalicelib.policy.entries import entries
+from chalicelib.policy.headroom import HEADROOMS
 from chalicelib.policy.options import read_options
 from chalicelib.policy.parsers import (
     BOOLEAN,
     DNS_LABEL,
     SECRET,
-    UNSET,
     Kind,
     choice,
     duration,
     listed,
-    number,
     scalar,
     text,
     whole,
 )
 from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import provider_name, read_providers
-from chalicelib.policy.report import Path, Report
-from chalicelib.policy.schema import Field, Section, nested, read_section
-from chalicelib.policy.windows import read_windows
-from chalicelib.policy.yaml_marks import Node, Scalar, Sequence
+from chalicelib.policy.rules import RULES
+from chalicelib.policy.scale_up import SCALE_UP
+from chalicelib.policy.schedules import SCHEDULES
+from chalicelib.policy.schema import Field, Section, nested
+from chalicelib.policy.windows import WINDOWS
 
 API_VERSION = "outscaler.dev/v1"
 KIND = "Cluster"
@@ -71,19 +69,6 @@ NODE_GROUP = Section(fields=(
           "the highest wins.", default="0"),
 ))
 
-RULE = Section(fields=(
-    Field("name", _PLAIN_NAME, "name", "The rule's name.", required=True, example="name: NAME"),
-    Field("groups", listed(_PLAIN_NAME), "groups", "Ids of the groups it is for."),
-    Field("cron", text("five fields of cron", r"\s*\S+(\s+\S+){4}\s*", 'it like "47 20 * * *"'), "cron",
-          "When: minute, hour, day of the month, month, day of the week."),
-    Field("timeZone", text("a time zone", r"[A-Za-z][A-Za-z0-9_+/-]{0,63}", "it like Europe/Zurich"), "time_zone",
-          "Whose clock cron means."),
-    Field("metric", _PLAIN_NAME, "metric", "What is measured, such as cpu."),
-    Field("above", number(0.0, 1e9, "70"), "above", "The measure from which the rule holds."),
-    Field("add", text("a number of nodes or auto", r"auto|-?(0|[1-9][0-9]{0,8})", "a whole number, or auto"), "add",
-          "How many nodes."),
-))
-
 WEBHOOK = Section(fields=(
     Field("secret", SECRET, "secret", "Secret that senders sign or authenticate with.", required=True),
     Field("reasons", listed(text("an Event's reason", r"[A-Za-z][A-Za-z0-9]{0,127}",
@@ -93,33 +78,7 @@ WEBHOOK = Section(fields=(
           default="2s"),
 ))
 
-_LATER = "is not available in this version"
-
-
-def _read_groups(node: Node, path: Path, report: Report) -> Any:
-    """A tuple of entries as attribute -> value; what was wrong in one is absent from it, already told."""
-    if isinstance(node, Scalar) and node.is_null:
-        return ()
-    if not isinstance(node, Sequence):
-        report.problem(path, "is not a list",
-                       "write one group per line, as - {provider: NAME, id: ID, min: 1, max: 10}")
-        return UNSET
-    return tuple(read_section(NODE_GROUP, item, (*path, index), report) or {} for index, item in enumerate(node.items))
-
-
-def _read_rules(node: Node, path: Path, report: Report) -> Any:
-    """Their names; nothing else of them is used yet, but what is wrong with them is told while somebody looks."""
-    if isinstance(node, Scalar) and node.is_null:
-        return ()
-    if not isinstance(node, Sequence):
-        report.problem(path, "is not a list",
-                       'write one rule per line, as - {name: evening, groups: [ID], cron: "47 20 * * *", add: 3}')
-        return UNSET
-    if node.items:
-        report.warn(path, "rules are not in force in this version")
-    read = (read_section(RULE, item, (*path, index), report) or {} for index, item in enumerate(node.items))
-    return tuple(rule.get("name", "") for rule in read)
-
+NODE_GROUPS = entries(NODE_GROUP, "group", 10_000, "{provider: NAME, id: ID, min: 1, max: 10}")
 
 SPEC = Section(
     fields=(
@@ -132,23 +91,22 @@ SPEC = Section(
         Field("providers", Kind("mapping", read_providers), "providers",
               "Providers of its node groups, each with its settings.",
               required=True, example="providers: {clusterapi: {}}"),
-        Field("nodeGroups", Kind("list of groups", _read_groups), "node_groups",
+        Field("nodeGroups", NODE_GROUPS, "node_groups",
               "Bounds and priorities for groups, where the provider's own are not wanted."),
         Field("options", Kind("options", read_options), "options", "Upstream's flags, in lowerCamelCase."),
         Field("prices", nested(PRICES), "prices",
               "What machines cost per hour, for the expanders price and least-cost."),
         Field("maxDisruption", nested(MAX_DISRUPTION), "max_disruption",
               "The brake: the most that removals may take; no limit if not given."),
-        Field("maintenanceWindows", Kind("list of windows", read_windows), "maintenance_windows",
+        Field("maintenanceWindows", WINDOWS, "maintenance_windows",
               "When nodes may be removed; always if not given."),
-        Field("rules", Kind("list of rules", _read_rules), "rules",
-              "Cron and metric rules; checked, not in force in this version."),
+        Field("scaleUp", nested(SCALE_UP), "scale_up", "What may make groups grow."),
+        Field("rules", RULES, "rules", "Cron and metric rules that add nodes."),
+        Field("schedules", SCHEDULES, "schedules",
+              "Windows of a clock in which bounds, headroom or the mode are others."),
+        Field("headroom", HEADROOMS, "headroom", "Spare capacity that is kept free."),
         Field("webhook", nested(WEBHOOK), "webhook", "Who may wake the cluster up; nobody if not given."),
     ),
-    refused={
-        "schedules": (_LATER, "take spec.schedules out: schedules come later"),
-        "headroom": (_LATER, "take spec.headroom out: reserved capacity comes later"),
-    },
 )
 
 ROOT = Section(

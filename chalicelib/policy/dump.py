@@ -12,21 +12,18 @@ from typing import Any
 import yaml
 
 from chalicelib.model.policy import Options, Policy, Prices
-from chalicelib.policy.document import API_VERSION, KIND, NODE_GROUP, SPEC
+from chalicelib.policy.document import API_VERSION, KIND, SPEC
 from chalicelib.policy.option_rows import Status
 from chalicelib.policy.options import ROWS, attribute
 from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import PROVIDERS
 from chalicelib.policy.schema import show_section
-from chalicelib.policy.windows import WINDOW
 
 
 def dump(policy: Policy) -> str:
     """The document as YAML text."""
     spec: dict[str, Any] = {}
     for field in SPEC.fields:
-        if not hasattr(policy, field.lands):        # checked, but not in force: no policy holds it
-            continue
         value = getattr(policy, field.lands)
         shown = _SPECIAL[field.key](value) if field.key in _SPECIAL else field.kind.show(value)
         if shown or field.required:
@@ -66,6 +63,4 @@ _SPECIAL: dict[str, Callable[[Any], Any]] = {
     "options": _options,
     "prices": _prices,
     "providers": _providers,
-    "nodeGroups": lambda groups: [show_section(NODE_GROUP, group) for group in groups],
-    "maintenanceWindows": lambda windows: [show_section(WINDOW, window) for window in windows],
 }

@@ -20,8 +20,10 @@ from chalicelib.model.policy import (
     Webhook,
     Window,
 )
-from chalicelib.policy.check import CHECKS, Draft
+from chalicelib.model.rules import Headroom, Rule, ScaleUp, Schedule
+from chalicelib.policy.check import CHECKS
 from chalicelib.policy.document import ROOT
+from chalicelib.policy.draft import Draft
 from chalicelib.policy.options import Read
 from chalicelib.policy.report import Report
 from chalicelib.policy.schema import read_section
@@ -70,6 +72,10 @@ def _policy(found: dict[str, Any]) -> Policy:
         "webhook": Webhook(**spec.pop("webhook", {})),
         "max_disruption": MaxDisruption(**spec.pop("max_disruption", {})),
         "maintenance_windows": tuple(Window(**window) for window in spec.pop("maintenance_windows", ())),
+        "scale_up": ScaleUp(**spec.pop("scale_up", {})),
+        "rules": tuple(Rule(**rule) for rule in spec.pop("rules", ())),
+        "schedules": tuple(Schedule(**schedule) for schedule in spec.pop("schedules", ())),
+        "headroom": tuple(Headroom(**headroom) for headroom in spec.pop("headroom", ())),
         "prices": Prices(**prices) if (prices := spec.pop("prices", None)) is not None else None,
     }
     return Policy(name=found["metadata"]["name"], **spec, **made)

@@ -18,6 +18,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.policy.alicloud import ALICLOUD, GROUP_ID
 from chalicelib.policy.cherryservers import CHERRYSERVERS, EXAMPLE, POOL
 from chalicelib.policy.exoscale import EXOSCALE
+from chalicelib.policy.huaweicloud import HUAWEICLOUD
 from chalicelib.policy.parsers import DNS_LABEL, SECRET, UNSET, Kind, choice, scalar, text, wrong
 from chalicelib.policy.provider_kinds import DURATION_TEXT, YES_OR_NO, amount, lines_of
 from chalicelib.policy.report import Path, Report, closest, quote
@@ -151,7 +152,7 @@ PROVIDERS = {
                       group_id=r"(MachineDeployment|MachineSet|MachinePool)/[^/]+/[^/]+\Z",
                       group_example="MachineDeployment/default/workers"),
         ProviderTable("exoscale", available=True, section=EXOSCALE, group_example="prod/web"),
-        ProviderTable("huaweicloud", available=False),
+        ProviderTable("huaweicloud", available=True, section=HUAWEICLOUD, group_example="pool-a"),
     )
 }
 

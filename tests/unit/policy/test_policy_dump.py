@@ -20,6 +20,7 @@ from chalicelib.model.policy import (
     Webhook,
     Window,
 )
+from chalicelib.model.rules import Headroom, Metric, Rule, ScaleUp, Schedule
 from chalicelib.policy.docs import EXAMPLE, reference
 from chalicelib.policy.dump import dump
 from chalicelib.policy.load import load
@@ -39,6 +40,7 @@ _BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "expander": st.just(("least-waste",)), "cores_total": totals,
     "memory_total": totals.map(lambda pair: (pair[0] * 2**30, pair[1] * 2**30)),
     "allowed_scheduler_names": st.just(()), "namespace": words, "status_config_map_name": words,
+    "scale_down_utilization_threshold": st.integers(0, 700).map(lambda n: n / 1000),     # below those of rules
     "drain_priority_config": st.just(()),       # not beside a changed maxGracefulTerminationSec
     "gpu_total": st.lists(st.tuples(words, st.integers(0, 4), st.integers(4, 9)), max_size=2,
                           unique_by=lambda limit: limit[0]).map(tuple),
@@ -89,11 +91,39 @@ windows = st.lists(st.builds(
     Window, cron=st.sampled_from(["0 22 * * *", "30 2 1 * *", "0 8 * * MON"]), removals=st.booleans(),
     duration=st.integers(60, 86400).map(float), time_zone=st.sampled_from(["UTC", "Europe/Zurich"]),
     name=st.one_of(st.just(""), words)), max_size=3, unique_by=lambda window: window.name or id(window)).map(tuple)
+rules = st.lists(st.one_of(
+    st.builds(Rule, name=words, groups=st.lists(words, min_size=1, max_size=2, unique=True).map(tuple),
+              cron=st.sampled_from(["47 20 * * *", "0 8 * * MON"]), add=st.integers(1, 10_000),
+              time_zone=st.sampled_from(["UTC", "Europe/Zurich"])),
+    st.builds(Rule, name=words, groups=words.map(lambda name: (f"only-{name}",)), metric=st.sampled_from(Metric),
+              above=st.sampled_from([0, 71, 100]), add=st.integers(0, 9)),
+), max_size=3, unique_by=(lambda rule: rule.name, lambda rule: rule.groups)).map(tuple)
+schedules = st.lists(st.one_of(
+    st.builds(Schedule, name=words, groups=words.map(lambda name: (f"only-{name}",)), cron=st.just("0 20 * * 1-5"),
+              duration=st.integers(60, 86400).map(float), time_zone=st.sampled_from(["UTC", "Europe/Zurich"]),
+              min=st.integers(0, 3), max=st.none() | st.integers(3, 9), headroom=st.none() | st.integers(0, 1000)),
+    st.builds(Schedule, name=words, cron=st.just("0 8 1 * *"), duration=st.just(90.0), groups=st.just(()),
+              mode=st.sampled_from(["off", "shadow", "active"])),
+), max_size=2, unique_by=(lambda schedule: schedule.name, lambda schedule: schedule.groups)).map(tuple)
+headrooms = st.lists(st.one_of(
+    st.builds(Headroom, name=words, groups=words.map(lambda name: (name,)), pods=st.integers(1, 5000),
+              cpu=st.integers(1, 10**6), memory=st.integers(0, 2**46)),
+    st.builds(Headroom, name=words, percent=st.integers(1, 1000)),
+), max_size=3, unique_by=(lambda entry: entry.name, lambda entry: entry.groups)).map(tuple)
+scale_ups = st.builds(
+    ScaleUp, unschedulable_pods=st.booleans(), rules=st.booleans(), cpu_threshold=st.sampled_from([71, 100]),
+    memory_threshold=st.sampled_from([71, 100]), metric_min_interval=st.integers(0, 86400).map(float),
+    cron_time_zone=st.sampled_from(["UTC", "Asia/Shanghai"]),
+    horizontal_node_autoscalers=st.none() | st.booleans())
 policies = st.builds(
-    Policy, max_disruption=disruption, maintenance_windows=windows,
+    Policy, rules=rules, schedules=schedules, headroom=headrooms, scale_up=scale_ups,
+    max_disruption=disruption, maintenance_windows=windows,
     name=words, mode=st.sampled_from(Mode), scan_interval=st.integers(5, 3600).map(float), kubernetes=access,
     providers=st.fixed_dictionaries(
-        {"huaweicloud": st.dictionaries(st.sampled_from(["zone", "region"]), words)},
+        {"huaweicloud": st.fixed_dictionaries(
+            {"region": st.sampled_from(["cn-north-4", "eu-west-101"]), "credentialsSecret": secrets,
+             "clusterId": st.just("2292498e-1111-11ee-8b5e-0255ac1001ba")},
+            optional={"agencyName": st.just("outscaler"), "autodiscovery": st.sampled_from(["true", "false"])})},
         optional={"clusterapi": settings_of},
     ),
     node_groups=groups, options=options, prices=prices,

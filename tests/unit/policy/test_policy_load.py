@@ -17,10 +17,11 @@ from chalicelib.model.policy import (
     Webhook,
     Window,
 )
+from chalicelib.model.rules import Metric, Rule
 from chalicelib.plan.choose import EXPANDERS, LEAST_COST, RANDOM
 from chalicelib.policy.load import digest, load
 from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS
-from chalicelib.policy.providers import PROVIDERS
+from chalicelib.policy.providers import PROVIDERS, ProviderTable
 from chalicelib.providers.clusterapi.settings import KNOWN, read_settings
 from chalicelib.providers.clusterapi.topology import to_management
 from tests.shared import SHARED, needs_shared
@@ -53,18 +54,23 @@ def test_the_architectures_example_lands_in_the_model() -> None:
         providers={"exoscale": {"zone": "ch-gva-2", "credentialsSecret": "outscaler/prod-geneva/exoscale"}},
         node_groups=(GroupPolicy(provider="exoscale", id="workers", min=1, max=20, priority=10),),
         options=Options(expander=("priority", "least-waste"), max_nodes_total=200),
+        rules=(Rule("evening", ("workers",), cron="47 20 * * *", time_zone="Europe/Zurich", add=3),
+               Rule("busy", ("workers",), metric=Metric.CPU, above=70)),
         webhook=Webhook(secret="outscaler/prod-geneva/webhook"),
     )
 
 
-def test_what_the_architectures_example_names_of_later_versions_is_told_in_warnings() -> None:
-    assert warnings(ARCHITECTURE) == ("policy.yaml:13: spec.rules: rules are not in force in this version",)
+def test_the_architectures_example_needs_no_warning() -> None:
+    assert warnings(ARCHITECTURE) == ()
 
 
-def test_a_provider_of_a_later_version_may_be_written_down_and_is_told_in_a_warning() -> None:
-    later = ARCHITECTURE.replace("exoscale", "huaweicloud").replace("zone: ch-gva-2", "region: eu-west-101")
+def test_a_provider_of_a_later_version_may_be_written_down_and_is_told_in_a_warning(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PROVIDERS, "later", ProviderTable("later", available=False))
+    later = ARCHITECTURE.replace("exoscale", "later").replace("zone: ch-gva-2", "region: eu-west-101")
     assert warnings(later)[0] == (
-        "policy.yaml:9: spec.providers.huaweicloud: provider huaweicloud: not available in this version, "
+        "policy.yaml:9: spec.providers.later: provider later: not available in this version, "
         "its groups will be reported as unreadable")
 
 
@@ -134,9 +140,12 @@ def test_windows_that_leave_no_room_are_told() -> None:
     assert told.startswith("policy.yaml:9: spec.maintenanceWindows: no removal is ever allowed")
 
 
-@pytest.mark.parametrize("rules", ["rules:", "rules: []"])
-def test_no_rules_are_nothing_to_tell(rules: str) -> None:
-    assert warnings(with_spec(rules)) == ()
+@pytest.mark.parametrize("key", ["rules", "schedules", "headroom", "maintenanceWindows", "scaleUp"])
+@pytest.mark.parametrize("value", ["", " []"])
+def test_an_empty_section_is_nothing_to_tell(key: str, value: str) -> None:
+    text = with_spec(f"{key}:{value if key != 'scaleUp' else value.replace('[]', '{}')}")
+    assert warnings(text) == ()
+    assert read(text) == read(GOOD)
 
 
 def test_a_short_document_has_the_models_defaults_and_no_warning() -> None:
@@ -165,17 +174,18 @@ def test_json_is_yaml() -> None:
         assert (policy.mode, policy.options.max_nodes_total, policy.options.scale_down_enabled) == (Mode.OFF, 7, False)
 
 
-def test_yamls_traps_do_not_bite() -> None:
+def test_yamls_traps_do_not_bite(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PROVIDERS, "later", ProviderTable("later", available=False))
     policy = read(
         "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: no}\n"
         "spec:\n  mode: off\n  kubernetes: {eksCluster: on}\n"
-        "  providers: {huaweicloud: {zone: 012, port: 12:30, on: yes, day: 2026-11-21, big: 1_000, hex: 0x1F}}\n"
+        "  providers: {later: {zone: 012, port: 12:30, on: yes, day: 2026-11-21, big: 1_000, hex: 0x1F}}\n"
         "  options: {coresTotal: 12:30}\n"
     )
     assert policy.name == "no"
     assert policy.mode is Mode.OFF
     assert policy.kubernetes.eks_cluster == "on"
-    assert policy.providers["huaweicloud"] == {
+    assert policy.providers["later"] == {
         "zone": "012", "port": "12:30", "on": "yes", "day": "2026-11-21", "big": "1_000", "hex": "0x1F"
     }
     assert policy.options.cores_total == (12, 30)

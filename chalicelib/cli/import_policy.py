@@ -1,0 +1,108 @@
+"""`outscaler import FILE…`: what another autoscaler was told, as one policy document on standard output.
+
+Read are settings of Huawei Cloud CCE's autoscaler add-on and HorizontalNodeAutoscaler objects, from files alone.
+
+What could not be carried over, and what the document still lacks, is told on standard error and, in YAML, in comments
+before the document. It is `outscaler validate` that says whether it is complete.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from chalicelib.cli.documents import load_document, place_of, read_document
+from chalicelib.cli.output import warn
+from chalicelib.cli.text import one_line
+from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.policy import Policy
+from chalicelib.policy.clock import ZONE
+from chalicelib.policy.dump import dump
+from chalicelib.policy.imported.assemble import PROVIDER, Wanted, assemble
+from chalicelib.policy.imported.sources import MAX_BYTES, sort_out
+from chalicelib.policy.report import Report
+from chalicelib.policy.yaml_marks import Scalar
+
+_SETTINGS = f"spec.providers.{PROVIDER}"
+_FLAGS = {
+    f"{_SETTINGS}.clusterId": "--cluster-id", f"{_SETTINGS}.region": "--region",
+    f"{_SETTINGS}.projectId": "--project-id", f"{_SETTINGS}.credentialsSecret": "--credentials-secret",
+    "spec.kubernetes": "--kubeconfig-secret", "spec.kubernetes.kubeconfigSecret": "--kubeconfig-secret",
+    "metadata.name": "--name",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """FILE…, and what no file says."""
+    parser.add_argument("files", nargs="+", metavar="FILE",
+                        help="add-on settings (the answer of GET /api/v3/addons, one add-on, or its custom block) or "
+                             "HorizontalNodeAutoscaler objects, as JSON or YAML; - for standard input")
+    parser.add_argument("--name", default="", help="the cluster's name (default: its id, where a file says it)")
+    parser.add_argument("--cluster-id", default="", metavar="ID", help="the CCE cluster's id")
+    parser.add_argument("--region", default="", help="the cluster's region, such as eu-west-101")
+    parser.add_argument("--project-id", default="", metavar="ID", help="the id of its project in that region")
+    parser.add_argument("--credentials-secret", default="", metavar="NAME", help="secret with accessKey and secretKey")
+    parser.add_argument("--kubeconfig-secret", default="", metavar="NAME", help="secret with the cluster's kubeconfig")
+    parser.add_argument("--time-zone", default="UTC", metavar="ZONE",
+                        help="whose clock the crons of the objects mean (default: UTC)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 once a document is printed; raises BadInput for what cannot be read or has mistakes."""
+    given = {name: getattr(args, name) for name in Wanted.__struct_fields__}
+    policy, warnings = assemble(sort_out(_texts(args.files)), Wanted(**{**given, "time_zone": _zone(args.time_zone)}))
+    document = dump(policy)
+    lacking, further = _read_again(document)
+    for warning in (*warnings, *further):
+        warn(warning)
+    for problem in lacking:
+        warn(f"not complete: {problem}")
+    if args.output == "json":
+        sys.stdout.write(json.dumps(_as_data(document), indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(_with_comments(policy, document, (*warnings, *further), lacking))
+    return 0
+
+
+def _texts(files: list[str]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for file in files:
+        if place_of(file) in texts:
+            raise BadInput(place_of(file), "is named twice", "name each file once")
+        texts[place_of(file)] = read_document(file, MAX_BYTES, "settings")
+    return texts
+
+
+def _zone(name: str) -> str:
+    report = Report("--time-zone")
+    ZONE.read(Scalar(name, plain=False, line=1, column=1), (), report)
+    report.check()
+    return name
+
+
+def _read_again(document: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """(what validate would refuse, what it would warn of), each by its path and with the flag that helps."""
+    try:
+        _, warnings = load_document(document, "document")
+    except BadInputs as error:
+        return tuple(_with_flag(problem) for problem in error.problems), ()
+    return (), tuple(warning.partition(": ")[2] for warning in warnings)
+
+
+def _with_flag(problem: BadInput) -> str:
+    path = problem.place.partition(": ")[2]
+    flag = f", or give {_FLAGS[path]}" if path in _FLAGS else ""
+    return f"{path}: {problem.problem}; {problem.remedy}{flag}" if problem.remedy else f"{path}: {problem.problem}"
+
+
+def _as_data(document: str) -> object:
+    import yaml
+
+    return yaml.safe_load(document)
+
+
+def _with_comments(policy: Policy, document: str, warnings: tuple[str, ...], lacking: tuple[str, ...]) -> str:
+    lines = [f"Imported settings of {policy.name}. Look at them, and then at the plans in mode shadow."]
+    lines += [f"Note: {text}" for text in warnings] + [f"Not complete: {text}" for text in lacking]
+    return "".join(f"# {one_line(line)}\n" for line in lines) + document

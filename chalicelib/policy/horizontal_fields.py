@@ -1,0 +1,117 @@
+"""The fields of one level of an object that people write in more than one spelling, and what is told of them.
+
+Beside policy/horizontal.py, which knows what the fields mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+MOST_TOLD, _LONGEST = 20, 60
+
+
+class Told:
+    """What is wrong, and what is passed over: one sentence each, with its place; the first MOST_TOLD of either."""
+
+    def __init__(self) -> None:
+        self._problems: list[str] = []
+        self._warnings: list[str] = []
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why the object is refused."""
+        return _capped(self._problems)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is passed over."""
+        return _capped(self._warnings)
+
+    def problem(self, place: str, what: str, remedy: str) -> None:
+        """`place: what; remedy`."""
+        self._problems.append(f"{place}: {what}; {remedy}" if place else f"{what}; {remedy}")
+
+    def warning(self, place: str, what: str) -> None:
+        """`place: what`."""
+        self._warnings.append(f"{place}: {what}")
+
+
+class Fields:
+    """One mapping, by its keys without regard to case. A key that is null is one that is absent, as in Kubernetes."""
+
+    def __init__(self, values: Mapping[str, Any], place: str, told: Told) -> None:
+        self._values, self.place, self._told = values, place, told
+
+    @classmethod
+    def of(cls, raw: Any, place: str, known: Sequence[str] | None, told: Told) -> Fields | None:
+        """The fields of a mapping; None, told, for anything else. known: their names, None where more are no matter."""
+        if not isinstance(raw, Mapping):
+            told.problem(place, f"{shown(raw)} is not a mapping", "write its fields by name")
+            return None
+        spellings = {name.casefold(): name for name in known or ()}
+        values: dict[str, Any] = {}
+        for key, value in raw.items():
+            folded = (key if isinstance(key, str) else shown(key)).casefold()
+            if known is not None and folded not in spellings:
+                told.warning(_join(place, shown(key).strip('"')), "is no field of it, and passed over")
+            elif folded in values and value is not None and not (
+                    isinstance(value, str) and value == values[folded]):
+                told.problem(_join(place, spellings.get(folded, folded)), "is there twice, in two spellings",
+                             "leave one")
+            elif value is not None:
+                values[folded] = value
+        return cls(values, place, told)
+
+    def get(self, name: str) -> Any:
+        """Its value; None where it is absent."""
+        return self._values.get(name.casefold())
+
+    def at(self, name: str) -> str:
+        """Its place."""
+        return _join(self.place, name)
+
+    def flag(self, name: str) -> bool:
+        """True or false; absent is false, anything else a problem."""
+        value = self.get(name)
+        if value is not None and not isinstance(value, bool):
+            self._told.problem(self.at(name), f"{shown(value)} is neither true nor false", "write true or false")
+        return value is True
+
+    def only(self, name: str, words: Sequence[str]) -> None:
+        """A field that can say one thing only: absent, it says that; anything else is a problem."""
+        value = self.get(name)
+        if value is None:
+            self._told.warning(self.at(name), f"is missing, and taken as {words[0]}")
+        elif not isinstance(value, str) or value.strip().casefold() not in {word.casefold() for word in words}:
+            self._told.problem(self.at(name), f"{shown(value)} is not known", f"write {words[0]}")
+
+
+def shown(value: Any) -> str:
+    """A value as a person wrote it, shortened; of lists and mappings only that it is one."""
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, str):
+        text = "".join(letter if letter.isprintable() else "?" for letter in value[: _LONGEST + 1])
+        return f'"{text}"' if len(text) <= _LONGEST else f'"{text[:_LONGEST]}…"'
+    return _number(value)[:_LONGEST]
+
+
+def _number(value: Any) -> str:
+    try:
+        return str(value)
+    except ValueError:      # whole numbers of thousands of digits are not written by Python
+        return "a very long number"
+
+
+def _join(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name
+
+
+def _capped(sentences: Sequence[str]) -> tuple[str, ...]:
+    more = len(sentences) - MOST_TOLD
+    return (*sentences[:MOST_TOLD], *([f"and {more} more"] if more > 0 else ()))

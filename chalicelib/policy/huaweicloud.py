@@ -1,0 +1,112 @@
+"""spec.providers.huaweicloud: the settings of Huawei Cloud CCE's node pools.
+
+What agrees with what (which agency setting needs which, which pool is named twice) is for the provider to say, who also
+sees nodeGroups; here each value is right by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.parsers import SECRET, UNSET, Kind, number, scalar, text, whole
+from chalicelib.policy.provider_kinds import YES_OR_NO, amount, as_text, lines_of
+from chalicelib.policy.report import Path, Report, quote
+from chalicelib.policy.schema import Field, Section
+from chalicelib.policy.yaml_marks import Node
+
+REGIONS = frozenset({
+    "cn-north-1", "cn-north-2", "cn-north-4", "cn-north-9", "cn-north-11", "cn-north-12", "cn-south-1", "cn-south-2",
+    "cn-south-4", "cn-east-2", "cn-east-3", "cn-east-4", "cn-east-5", "cn-southwest-2", "ap-southeast-1",
+    "ap-southeast-2", "ap-southeast-3", "ap-southeast-4", "ap-southeast-5", "af-south-1", "af-north-1", "sa-brazil-1",
+    "la-south-2", "la-north-2", "na-mexico-1", "ru-northwest-2", "ru-moscow-1", "tr-west-1", "ae-ad-1", "me-east-1",
+    "my-kualalumpur-1", "eu-west-0", "eu-west-101",
+})
+"""The regions of CCE (huaweicloud-cce.md B2), as the provider's regions.py has them."""
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_SPEC_FORM = "write it like 1:10:pool-a"
+_UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+
+
+def _spec(value: str) -> str:
+    """min:max:pool as upstream's --nodes (huaweicloud-cce.md B2)."""
+    match = re.match(r"([+-]?[0-9]{1,9}):([+-]?[0-9]{1,9}):(\S+)\Z", value, re.ASCII)
+    if match is None:
+        raise BadInput("", f"{quote(value)} is not min:max:pool", _SPEC_FORM)
+    least, most = int(match[1]), int(match[2])
+    if least < 0:
+        raise BadInput("", f"the minimum {least} of {quote(value)} is negative", "write 0 or more")
+    if most < least:
+        raise BadInput("", f"the maximum {most} of {quote(value)} is below the minimum {least}", _SPEC_FORM)
+    return value
+
+
+def _root(value: str) -> str:
+    """An address without a path; without TLS on this machine only."""
+    try:
+        parts = urlsplit(value)
+        plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
+        right = bool(parts.hostname) and (plain or parts.scheme == "https") and parts.path in {"", "/"}
+        right = right and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0
+        right = right and re.match(r"[\x21-\x5b\x5d-\x7e]+\Z", value) is not None
+    except ValueError:
+        right = False
+    if not right:
+        raise BadInput("", "is not an https address", "write it like https://cce.cn-north-4.myhuaweicloud.com")
+    return value
+
+
+_REGION = text("a region", r"[a-z]+(-[a-z0-9]+)+", "something like cn-north-4")
+
+
+def _read_region(node: Node, path: Path, report: Report) -> Any:
+    """A region that is not in the table is called all the same: the vendor opens new ones."""
+    region = _REGION.read(node, path, report)
+    if region is not UNSET and region not in REGIONS:
+        report.warn(path, f"{quote(region)} is no region of CCE that is known here; its hosts are taken to be "
+                          f"cce.{region}.myhuaweicloud.com and so on, and cceEndpoint, ecsEndpoint and iamEndpoint say "
+                          "otherwise")
+    return region
+
+
+_ENDPOINT = Kind("address", scalar(_root, "an https address"))
+
+HUAWEICLOUD = Section(fields=(
+    Field("region", Kind("text", _read_region), "region", "Region of the cluster.", required=True,
+          example="region: cn-north-4"),
+    Field("clusterId", text("the id of a CCE cluster", _UUID, "something like 2292498e-1111-11ee-8b5e-0255ac1001ba"),
+          "clusterId", "CCE cluster whose node pools these are.", required=True,
+          example="clusterId: 2292498e-1111-11ee-8b5e-0255ac1001ba"),
+    Field("credentialsSecret", SECRET, "credentialsSecret",
+          "Secret with accessKey and secretKey, as JSON or as upstream's [Global].", required=True,
+          example="credentialsSecret: outscaler/prod/huaweicloud"),
+    Field("projectId", text("the id of a project", r"[0-9a-f]{32}", "its 32 hex digits"), "projectId",
+          "Project of the cluster (upstream: project-id); asked from IAM by the region's name if not given."),
+    Field("nodes", Kind("list of min:max:pool", lines_of(scalar(_spec, "it like 1:10:pool-a")), str.split), "nodes",
+          "Pools as upstream's --nodes: a pool's uid or name, perhaps with /<scale group>; others may stand in "
+          "nodeGroups. A pool that nobody names has the minimum and maximum of its own autoscaling settings."),
+    Field("autodiscovery", YES_OR_NO, "autodiscovery",
+          "Pools that nobody names are groups, too, if their autoscaling is on.", default="true"),
+    Field("warnAboutAddon", YES_OR_NO, "warnAboutAddon",
+          "Look whether the vendor's own autoscaler add-on is at work in the cluster, and warn.", default="true"),
+    Field("agencyName", text("an agency's name", r"[A-Za-z0-9_-]{1,64}", "something like outscaler"), "agencyName",
+          "Agency of another account to take by the key: temporary keys instead of the long one."),
+    Field("agencyDomain", text("an account's name", r"[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]{0,62}[^\s\x00-\x1f\x7f])?",
+                               "the account that owns the agency"), "agencyDomain",
+          "Account that owns the agency."),
+    Field("agencyDuration", as_text(whole(900, 86400)), "agencyDuration",
+          "Seconds that temporary keys live.", default="3600"),
+    Field("cceEndpoint", _ENDPOINT, "cceEndpoint", "Another host for CCE, scheme included."),
+    Field("ecsEndpoint", _ENDPOINT, "ecsEndpoint", "The same for ECS."),
+    Field("iamEndpoint", _ENDPOINT, "iamEndpoint", "The same for IAM."),
+    Field("callsPerSecond", as_text(number(0.1, 1000, "10")), "callsPerSecond",
+          "Calls per second of all functions together to one service with one key.", default="10"),
+    Field("reservedCpu", amount("cpu", "200m"), "reservedCpu",
+          "What the kubelet of a new node keeps back of its cpu, instead of the vendor's rule."),
+    Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
+    Field("reservedEphemeralStorage", amount("ephemeral-storage", "1Gi"), "reservedEphemeralStorage",
+          "The same for ephemeral storage."),
+))

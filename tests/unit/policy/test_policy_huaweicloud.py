@@ -1,0 +1,122 @@
+"""spec.providers.huaweicloud: what may be written, and what it becomes for the provider."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.policy import huaweicloud
+from chalicelib.policy.dump import dump
+from chalicelib.policy.load import load
+from chalicelib.policy.providers import PROVIDERS
+from chalicelib.providers.huaweicloud.regions import REGIONS
+from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, Bounds, read_settings
+from tests.unit.policy.paper import HEAD, with_providers
+
+CLUSTER = "2292498e-1111-11ee-8b5e-0255ac1001ba"
+POOL = "7d48eca7-3419-11ea-bc29-0255ac1001a8"
+WHOLE = f"""\
+{HEAD}spec:
+  mode: active
+  kubernetes: {{eksCluster: a}}
+  providers:
+    huaweicloud:
+      region: cn-north-4
+      clusterId: {CLUSTER}
+      projectId: 0123456789abcdef0123456789abcdef
+      credentialsSecret: outscaler/prod/huaweicloud
+      nodes: ["0:5:pool-a", "1:3:{POOL}/c7-az2"]
+      autodiscovery: false
+      warnAboutAddon: false
+      agencyName: scaler
+      agencyDomain: Ops Team
+      agencyDuration: 900
+      cceEndpoint: http://127.0.0.1:8080
+      callsPerSecond: 2.5
+      reservedCpu: 200m
+      reservedMemory: 500Mi
+      reservedEphemeralStorage: 1Gi
+  nodeGroups:
+    - {{provider: huaweicloud, id: pool-b, max: 2, priority: 3}}
+"""
+SMALL = f"region: cn-north-4, clusterId: {CLUSTER}, credentialsSecret: s"
+
+
+def test_what_is_written_reaches_the_provider() -> None:
+    policy, warnings = load(WHOLE, place="p.yaml")
+    assert warnings == ()
+    settings = read_settings(policy.providers["huaweicloud"], policy.node_groups)
+    assert settings.groups == (Bounds("pool-a", 0, 5), Bounds(f"{POOL}/c7-az2", 1, 3), Bounds("pool-b", None, 2, 3))
+    assert settings.agency == Agency("scaler", "Ops Team", 900)
+    assert (settings.discover, settings.warn_about_addon, settings.calls_per_second) == (False, False, 2.5)
+    assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20, "ephemeral-storage": 2**30}
+
+
+def test_little_is_enough() -> None:
+    policy, warnings = load(with_providers(f"{{huaweicloud: {{{SMALL}}}}}"), place="p.yaml")
+    assert warnings == ()
+    assert read_settings(policy.providers["huaweicloud"]).cluster == CLUSTER
+
+
+def test_a_region_that_nobody_knows_is_a_warning() -> None:
+    text = with_providers(f"{{huaweicloud: {{{SMALL.replace('cn-north-4', 'xx-moon-1')}}}}}")
+    policy, warnings = load(text, place="p.yaml")
+    assert [warning for warning in warnings if "'xx-moon-1' is no region of CCE" in warning]
+    assert policy.providers["huaweicloud"]["region"] == "xx-moon-1"
+
+
+def test_policy_and_provider_know_the_same_regions() -> None:
+    assert huaweicloud.REGIONS == REGIONS
+
+
+def test_what_is_written_back_reads_as_the_same() -> None:
+    policy = load(WHOLE, place="p.yaml")[0]
+    assert load(dump(policy), place="dumped")[0] == policy
+
+
+def test_the_table_has_every_setting_of_the_provider_and_no_other() -> None:
+    section = PROVIDERS["huaweicloud"].section
+    assert section is not None
+    assert {field.key for field in section.fields} == KNOWN
+    assert all(field.key == field.lands for field in section.fields)
+
+
+@pytest.mark.parametrize(("settings", "path", "problem"), [
+    (f"{{clusterId: {CLUSTER}, credentialsSecret: s}}", "region", "is missing"),
+    ("{region: cn-north-4, credentialsSecret: s}", "clusterId", "is missing"),
+    (f"{{region: cn-north-4, clusterId: {CLUSTER}}}", "credentialsSecret", "is missing"),
+    ("{region: Beijing, clusterId: prod, credentialsSecret: s}", "region", "is not a region"),
+    ("{region: cn-north-4, clusterId: prod, credentialsSecret: s}", "clusterId", "is not the id"),
+    (f"{{{SMALL}, projectId: mine}}", "projectId", "is not the id of a project"),
+    (f"{{{SMALL}, nodes: '5:3:web'}}", "nodes", "below the minimum"),
+    (f"{{{SMALL}, nodes: ['0:5:web', 'a:5:web']}}", "nodes[1]", "is not min:max:pool"),
+    (f"{{{SMALL}, nodes: '-1:3:web'}}", "nodes", "negative"),
+    (f"{{{SMALL}, autodiscovery: maybe}}", "autodiscovery", "is not true or false"),
+    (f"{{{SMALL}, agencyName: 'a b'}}", "agencyName", "is not an agency's name"),
+    (f"{{{SMALL}, agencyDuration: 60}}", "agencyDuration", "out of range"),
+    (f"{{{SMALL}, cceEndpoint: 'http://cce.example.com'}}", "cceEndpoint", "not an https address"),
+    (f"{{{SMALL}, iamEndpoint: 'https://iam.example.com/v3'}}", "iamEndpoint", "not an https address"),
+    (f"{{{SMALL}, ecsEndpoint: 'https://['}}", "ecsEndpoint", "not an https address"),
+    (f"{{{SMALL}, callsPerSecond: 0}}", "callsPerSecond", "out of range"),
+    (f"{{{SMALL}, reservedCpu: much}}", "reservedCpu", "quantity"),
+    (f"{{{SMALL}, zone: a}}", "zone", "is unknown"),
+])
+def test_what_is_wrong_is_refused_by_its_place(settings: str, path: str, problem: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        load(with_providers(f"{{huaweicloud: {settings}}}"), place="p.yaml")
+    assert f"spec.providers.huaweicloud.{path}: " in str(raised.value)
+    assert problem in str(raised.value)
+
+
+def test_a_key_itself_is_not_taken_for_a_setting() -> None:
+    with pytest.raises(BadInput) as raised:
+        load(with_providers(f"{{huaweicloud: {{{SMALL}, secretKey: abcdefghijkl}}}}"), place="p.yaml")
+    assert "abcdefghijkl" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["pool-a", POOL, f"{POOL}/default", "pool-a/c7-az2"])
+def test_a_group_is_named_as_people_know_it(name: str) -> None:
+    text = with_providers(f"{{huaweicloud: {{{SMALL}}}}}") + f"  nodeGroups: [{{provider: huaweicloud, id: {name}}}]\n"
+    policy, warnings = load(text, place="p.yaml")
+    assert warnings == ()
+    assert [each.name for each in read_settings(policy.providers["huaweicloud"], policy.node_groups).groups] == [name]
