@@ -42,7 +42,7 @@ def grow(world: World, floor: Floor, pending: Pending, virtual: Wanted, seed: in
     kept = {group: nodes for group, nodes in below_minimum(world, search.ledger, {})
             if group in search.candidates.shapes}
     settled = settle(search, pending.queue, kept)
-    acted = act(search, served=bool(settled.new))
+    acted = act(search, served=any(row in settled.new for row, _, _ in settled.places))
     return _Report(search, settled, acted, keep(search, virtual)).growth()
 
 

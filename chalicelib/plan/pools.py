@@ -5,9 +5,13 @@ Rules name pools, bounds hold for pools, and a pool is scaling while any of its 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import msgspec
 
-from chalicelib.plan.world import World
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.world import GroupFacts, World
 
 
 class PoolFacts(msgspec.Struct, frozen=True):
@@ -29,6 +33,38 @@ def pools(world: World) -> dict[str, PoolFacts]:
     for name, facts in sorted(world.groups.items()):
         members.setdefault(facts.group.pool.id if facts.group.pool else name, []).append(name)
     return {name: _pool(name, groups, world) for name, groups in members.items()}
+
+
+def rooms(groups: Mapping[str, GroupFacts]) -> dict[str, int]:
+    """Pool -> how many more nodes its maximum allows, for every pool that has one; negative where it is passed."""
+    found: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for facts in groups.values():
+        pool = facts.group.pool
+        if pool is not None and pool.max >= 0:
+            found[pool.id] = found.get(pool.id, -pool.elsewhere) - max(0, facts.target)
+            most[pool.id] = min(pool.max, most.get(pool.id, pool.max))
+    return {name: most[name] + room for name, room in found.items()}
+
+
+def spares(groups: Mapping[str, GroupFacts], size: Callable[[GroupFacts], int]) -> dict[str, int]:
+    """Pool -> how many nodes it has above its minimum, for every pool that has one. size: what counts of a group."""
+    found: dict[str, int] = {}
+    least: dict[str, int] = {}
+    for facts in groups.values():
+        pool = facts.group.pool
+        if pool is not None and pool.min > 0:
+            found[pool.id] = found.get(pool.id, pool.elsewhere) + size(facts)
+            least[pool.id] = max(pool.min, least.get(pool.id, 0))
+    return {name: size - least[name] for name, size in found.items()}
+
+
+def at_minimum(group: NodeGroup, spare: Mapping[str, int]) -> Reason | None:
+    """Why nothing may be removed from a group for its pool's sake (A6.1, A8.3). spare: from `spares`."""
+    pool = group.pool
+    if pool is None or spare.get(pool.id, 1) > 0:
+        return None
+    return Reason.of(Code.POOL_MIN_SIZE, pool=pool.name or pool.id, min=pool.min)
 
 
 def resolve(name: str, world: World) -> PoolFacts | None:

@@ -1,4 +1,4 @@
-"""All rules of one pass, after the pending pods have been served (huaweicloud-cce.md A5)."""
+"""All rules of one pass, after the pending pods have been served (huaweicloud-cce.md A5): cron, then metrics."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import msgspec
 
 from chalicelib.model.memory import RuleMemory
 from chalicelib.model.plan import RuleVerdict
-from chalicelib.model.reason import Reason
+from chalicelib.model.reason import Code, Reason
 from chalicelib.model.rules import RuleObject
 from chalicelib.plan.grow import Search
+from chalicelib.plan.rules import metered, timed
+from chalicelib.plan.rules.sources import Bound, Sources, sources
+from chalicelib.plan.rules.turn import Turn, verdict
 
 
 class Acted(msgspec.Struct, frozen=True):
@@ -23,7 +26,43 @@ class Acted(msgspec.Struct, frozen=True):
 
 
 def act(search: Search, *, served: bool) -> Acted:
-    """Add what rules want (search.add). served: pending pods got nodes in this pass (A5.1)."""
-    del served
-    memory = search.world.memory
-    return Acted(memory=memory.rules, objects=memory.rule_objects)
+    """Add what rules want (search.add). served: pending pods got nodes in this pass (A5.1).
+
+    Rules that are switched off are forgotten, so that nothing is made up for when they are switched on again.
+    """
+    found = sources(search.world)
+    if not search.world.policy.scale_up.rules:
+        off = Reason.of(Code.RULES_OFF)
+        return Acted(verdicts=tuple(verdict(each, off) for each in found.bound), objects=found.objects,
+                     notes=found.notes)
+    turn = Turn(search)
+    told: dict[str, RuleVerdict] = {}
+    for each in found.bound:
+        if each.rule.metric is None:
+            told[each.key] = timed.run(turn, each)
+    for rules in _by_pool(found.bound).values():
+        for each, said in zip(rules, metered.run(turn, rules[0].pool, rules, served=served), strict=True):
+            told[each.key] = said
+    return Acted(
+        verdicts=(*(told[each.key] for each in found.bound), *found.verdicts),
+        memory=dict(sorted({**_unfound(search, found), **turn.memory}.items())), objects=found.objects,
+        by_group={name: tuple(keys) for name, keys in sorted(turn.by_group.items())},
+        notes=(*found.notes, *turn.notes))
+
+
+def _by_pool(bound: tuple[Bound, ...]) -> dict[str, list[Bound]]:
+    """Metric rules by the id of their pool, both in the order of the rules."""
+    found: dict[str, list[Bound]] = {}
+    for each in bound:
+        if each.rule.metric is not None:
+            found.setdefault(each.pool.id, []).append(each)
+    return found
+
+
+def _unfound(search: Search, found: Sources) -> dict[str, RuleMemory]:
+    """What is known of rules on pools that could not be found: they may be back in the next pass, with an occurrence
+    that is not dealt with, or one that is and must not be dealt with again."""
+    if not found.lost:
+        return {}
+    starts = tuple(f"{key}@" for key in sorted(found.lost))
+    return {key: known for key, known in search.world.memory.rules.items() if key.startswith(starts)}
