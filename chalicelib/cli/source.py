@@ -73,8 +73,8 @@ def read(args: argparse.Namespace) -> Case:
     for argument, given in of_a_live_cluster:
         if args.snapshot is not None and given is not None:
             raise BadInput(argument, "belongs to --kubeconfig, and --snapshot is given", "take it out")
-    policy = _policy(args)
     now = _now(args)
+    policy = _policy(args, now)
     memory = saved_memory.read(args.memory) if args.memory is not None else Memory()
     unneeded_for = _duration(args.assume_unneeded_for)
     started = time.perf_counter()
@@ -94,8 +94,10 @@ def decided(case: Case, policy: Policy | None = None) -> Decided:
     return Decided(plan, memory, {"decode": case.read, "plan": time.perf_counter() - started})
 
 
-def _policy(args: argparse.Namespace) -> Policy:
+def _policy(args: argparse.Namespace, now: float) -> Policy:
+    """The policy as its schedules have it at that instant."""
     from chalicelib.dispatch.guard import permitted
+    from chalicelib.plan.timetable import at_instant
     from chalicelib.policy.load import load
     from chalicelib.policy.overrides import with_options
 
@@ -104,6 +106,7 @@ def _policy(args: argparse.Namespace) -> Policy:
         policy, warnings = load(_text(args.policy), place=args.policy.name)
         for warning in warnings:
             warn(warning)
+        policy = at_instant(policy, now)
         if not permitted(policy).plan:
             warn(f"{args.policy.name}: mode is {permitted(policy).word}: nothing would be done; planned all the same")
     return with_options(policy, args.option, warn=warn)
@@ -151,6 +154,8 @@ def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     if args.snapshot is not None:
         snapshot = files.read(args.snapshot, node_groups=args.node_groups, cluster=policy.name, taken_at=now,
                               namespace=policy.options.namespace)
+        if policy.scale_up.horizontal_node_autoscalers is False:
+            snapshot = msgspec.structs.replace(snapshot, rule_objects=())
     else:
         snapshot = live(args, policy, now)
         if args.node_groups is None:        # the providers have laid the policy's bounds over their own

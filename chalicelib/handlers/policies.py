@@ -1,5 +1,8 @@
 """From a stored document to the policy in force, the same way for every function.
 
+A document has schedules: what is in force is what it says at an instant. Whoever asks whether a cluster may be looked
+at or changed asks of now, so that a cluster that a schedule switched off is looked at again when its window closes.
+
 A stored document was checked when it was applied; if it cannot be read now (an older program reads a newer document),
 that cluster is left alone and says so, and the others go on.
 """
@@ -12,20 +15,21 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chalicelib.model.policy import Policy
+from chalicelib.plan.timetable import at_instant
 
 if TYPE_CHECKING:
     from chalicelib.handlers.runtime import Runtime
     from chalicelib.store.policies import StoredPolicy
 
 
-def in_force(stored: StoredPolicy) -> Policy:
-    """The policy of a stored document, with its version; raises BadInputs."""
-    return read(stored.text, stored.name, stored.version)
+def in_force(stored: StoredPolicy, now: float) -> Policy:
+    """What a stored document says at `now` (epoch seconds), with its version; raises BadInputs."""
+    return at_instant(read(stored.text, stored.name, stored.version), now)
 
 
 @functools.lru_cache(maxsize=256)
 def read(text: str, name: str, version: int) -> Policy:
-    """The policy in this text, under the name and version it was stored as. Raises BadInputs.
+    """The policy in this text, schedules not applied, under the name and version it was stored as. Raises BadInputs.
 
     Kept by the process: a version's text never changes, and every function begins by reading a policy.
     """
@@ -36,6 +40,6 @@ def read(text: str, name: str, version: int) -> Policy:
 
 
 def current(name: str, rt: Runtime) -> Policy | None:
-    """The policy in force of a cluster, None if there is no such cluster; raises BadInputs, StoreError."""
+    """The policy in force of a cluster now, None if there is no such cluster; raises BadInputs, StoreError."""
     stored = rt.store.policies.current(name)
-    return in_force(stored) if stored else None
+    return in_force(stored, rt.clock()) if stored else None

@@ -6,13 +6,17 @@ stops nothing else (scale-up.md §6).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+import msgspec
 import numpy as np
 
+from chalicelib.model.node import Node
+from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Code, Reason
 from chalicelib.plan import fit
 from chalicelib.plan.arrays import Bools, Ints
+from chalicelib.plan.fit import node_affinity
 from chalicelib.plan.floor import Floor
 from chalicelib.plan.limits import Ledger
 from chalicelib.plan.pack import Shape, shape_of
@@ -32,6 +36,8 @@ class Candidates:
         self.shapes: dict[str, Shape] = {facts.id: shape_of(facts.template, floor) for facts in self.able
                                          if facts.template is not None}
         self.table = _template_table(self.able, floor)
+        self._unpromised = {row: labels for row, facts in enumerate(self.able)
+                            if (labels := facts.group.options.unpromised_labels)}
         self._fits: dict[int, Bools] = {}
 
     def fits(self, cls: int) -> Bools:
@@ -45,15 +51,24 @@ class Candidates:
                 found = fit.static_mask(cls, pod, self.table) & self.table.fitting(cls)
                 for row in np.flatnonzero(found) if pod.ports else ():
                     found[row] = self.table.port_clash(int(row), pod.ports) is None
+                for row, labels in self._unpromised.items():
+                    found[row] &= not depends(pod, labels, self.table.nodes[row])
                 if floor.volumes.concerns(cls):
                     found = found & floor.volumes.mask(cls, self.table)
             self._fits[cls] = found
         return found
 
+    def confine(self, cls: int, groups: Collection[str]) -> None:
+        """New nodes for a class, that of virtual pods, only in these groups."""
+        inside = np.fromiter((facts.id in groups for facts in self.able), dtype=np.bool_, count=len(self.able))
+        self._fits[cls] = self.fits(cls) & inside
+
     def against(self, cls: int, row: int) -> tuple[Reason, ...]:
         """Why an empty new node of the row-th able group takes no pod of a class as things stand, () if it does."""
         floor = self._floor
         found = floor.nowhere(cls) or fit.reasons(cls, floor.classes[cls], self.table, row)
+        if not found and depends(floor.classes[cls], self._unpromised.get(row, ()), self.table.nodes[row]):
+            found = (Reason.of(Code.NODE_AFFINITY),)
         if not found and floor.volumes.concerns(cls):
             found = floor.claimed(cls) or self._full(cls, row) or floor.volumes.reasons(cls, self.table, row)
         needs = None if found else floor.needs(cls)
@@ -70,6 +85,20 @@ class Candidates:
             if each + shared > limits.get(driver, each + shared):
                 return (Reason.of(Code.VOLUME_COUNT, driver=driver, max=limits[driver]),)
         return ()
+
+
+def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
+    """Whether a pod could only run on such a node for labels that are not promised (huaweicloud-cce.md A1.2), by what
+    it asks of them or by what it forbids: that a template has not got them must not look like a wish come true."""
+    if not labels:
+        return False
+    terms = pod.required_affinity
+    free = None if terms is None else tuple(
+        term for term in terms if not any(each.key in labels for each in term.expressions))
+    if terms is not None and not free:
+        return True
+    plain = msgspec.structs.replace(pod, required_affinity=free)
+    return bool(pod.node_selector.keys() & set(labels)) or not node_affinity.matches(plain, node.name, node.labels)
 
 
 def _template_table(able: Sequence[GroupFacts], floor: Floor) -> NodeTable:

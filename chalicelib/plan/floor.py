@@ -8,7 +8,7 @@ no room is promised twice; `rewind` takes back what was only tried.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -33,6 +33,14 @@ Put = tuple[int, Ints, Ints]      # class, rows, pods on each
 Standing = dict[int, tuple[Ints, Ints]]     # class -> rows, pods on each
 
 
+class Spare(msgspec.Struct, frozen=True):
+    """Headroom that nodes that exist hold: so many virtual pods of a class."""
+
+    name: str
+    cls: int
+    pods: int
+
+
 class Parts(msgspec.Struct, frozen=True):
     """What the floor asks: the rules between pods, volumes, and what is not simulated."""
 
@@ -54,6 +62,7 @@ class Floor:
         self.real = real                # rows of nodes that exist; those on their way and planned ones come after
         self.base = len(table)          # rows without planned nodes
         self.promised: dict[str, str] = {}      # node name -> a pending pod that is expected there
+        self.spare: tuple[Spare, ...] = ()      # headroom; its pods do not stand here (plan/headroom.py)
         self.society, self.volumes, self.unsure = parts.society, parts.volumes, parts.unsure
         self.counting = parts.counting
         self.rows = Rows(table, self.counts_in_spread)
@@ -64,6 +73,7 @@ class Floor:
                 self._attached.expect(row, cls)
         self._static: dict[int, Bools] = {}
         self._masks: dict[object, Bools] = {}
+        self._confined: dict[int, Callable[[int], bool]] = {}
         self._counted: dict[tuple[int, str, tuple[str, ...], bool, bool], Bools] = {}
         self._ghosts: Bools = np.zeros(len(table), dtype=np.bool_)
         self._gone: Bools = np.zeros(len(table), dtype=np.bool_)
@@ -79,8 +89,16 @@ class Floor:
             found = self._alike(self.classes[cls], cls)
             if self.volumes.concerns(cls):
                 found = found & self.volumes.mask(cls, self.table)
+            if cls in self._confined:
+                inside = map(self._confined[cls], range(len(self.table)))
+                found = found & np.fromiter(inside, dtype=np.bool_, count=len(self.table))
             self._static[cls] = found
         return found
+
+    def confine(self, cls: int, inside: Callable[[int], bool]) -> None:
+        """A class, that of virtual pods, may use only rows of which this is true, those to come included."""
+        self._confined[cls] = inside
+        self._static.pop(cls, None)
 
     def _alike(self, pod: PodClass, cls: int) -> Bools:
         """Many classes ask the same of a node; they share one mask, which nobody writes into."""

@@ -45,6 +45,12 @@ def outside(windows: Sequence[Window], now: float) -> Reason | None:
     return Reason.of(Code.OUTSIDE_WINDOW, window=name, **({} if until is None else {"until": until}))
 
 
+def is_open(window: Window, now: float) -> bool:
+    """Whether a window is open, whatever it is for. Its ends count as a maintenance window's do: open at the instant it
+    opens, closed at the one it closes. Schedules (plan/timetable.py) ask the same."""
+    return _closes(window, now) is not None
+
+
 def called(window: Window) -> str:
     """What people know a window by."""
     return window.name or window.cron

@@ -21,7 +21,8 @@ from chalicelib.plan.budgets import BudgetLedger
 from chalicelib.plan.explain import sentence, text
 from chalicelib.plan.floor import Floor
 from chalicelib.plan.removal.holds import Moves, blocked
-from chalicelib.plan.removal.places import Places
+from chalicelib.plan.removal.places import Mark, Places
+from chalicelib.plan.removal.reserve import Reserve
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -54,16 +55,22 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A node that must stay. cls: of the pod that found no place; -1: a budget is spent."""
+    """A node that must stay. cls: of the pod that found no place; -1: a budget is spent, or headroom needs it: then it
+    is named, and there is no pod."""
 
     moves: Moves
-    pod: Pod
+    pod: Pod | None
     cls: int = -1
     budget: str = ""
+    headroom: str = ""
 
 
 _Guest = tuple[Pod, dict[str, str]]
 """A pod to be moved, with the record of where pods of its node end up."""
+
+
+_Moved = tuple[int, Pod, dict[str, str]]
+"""The row on which a pod found a place, the pod, and the record."""
 
 
 class Trial:
@@ -73,6 +80,7 @@ class Trial:
         self._floor, self._budgets = floor, budgets
         self._places = Places(floor, staying, going)
         self._start = self._places.mark()
+        self._reserve = Reserve(floor)
         self._size = _sizes(floor)
         # Pods that earlier removals put on a node, with the record of where they end up: if that node goes too, they
         # must find yet another place.
@@ -98,11 +106,14 @@ class Trial:
         waiting = [*((pod, destinations) for pod in mine), *guests]
         self._lift((pod for pod, _ in waiting), row)
         moved, left = self._settle(waiting)
-        if left is not None:
+        short = "" if left is not None else self._reserve.lacking(row, moved)
+        if short and waiting and (beside := self._beside(waiting, row, mark)) is not None:
+            moved, short = beside, self._reserve.lacking(row, beside)
+        if left is not None or short:
             places.rewind(mark)
             if row is not None:
                 places.neighbours.stay(row, is_open=was_open)
-            return Failure(moves, left, left.cls)
+            return Failure(moves, left, left.cls) if left is not None else Failure(moves, None, headroom=short)
         for at, pod, record in moved:
             record[pod.key] = floor.table.nodes[at].name
             self._guests.setdefault(at, []).append((pod, record))
@@ -120,10 +131,10 @@ class Trial:
             if not pod.deleted:
                 self._places.lift(pod.cls, row)
 
-    def _settle(self, waiting: list[_Guest]) -> tuple[list[tuple[int, Pod, dict[str, str]]], Pod | None]:
+    def _settle(self, waiting: list[_Guest]) -> tuple[list[_Moved], Pod | None]:
         """A place for each, and the first that has none. One that waits for another of them is tried again after it, as
         the scheduler does."""
-        moved: list[tuple[int, Pod, dict[str, str]]] = []
+        moved: list[_Moved] = []
         while waiting:
             left: list[_Guest] = []
             for pod, record in waiting:
@@ -139,6 +150,25 @@ class Trial:
             waiting = left
         return moved, None
 
+    def _beside(self, waiting: list[_Guest], row: int | None, mark: Mark) -> list[_Moved] | None:
+        """The same with the headroom standing somewhere first: pods that took the only room for a large virtual pod may
+        find another. None: they do not."""
+        places, reserve = self._places, self._reserve
+        if not reserve.may_stand(row):
+            return None
+        places.rewind(mark)
+        self._lift((pod for pod, _ in waiting), row)
+        if not reserve.stand():
+            return None
+        inside = places.mark()
+        moved, left = self._settle(waiting)
+        reserve.vanish()
+        places.reconsider(inside)
+        if left is not None:
+            return None
+        reserve.helped()
+        return moved
+
     def undo(self) -> None:
         """Take the whole trial back, budgets included."""
         self._places.rewind(self._start)
@@ -148,11 +178,14 @@ class Trial:
         self._closed.clear()
         self._guests.clear()
         self._budgets.reset()
+        self._reserve.again()
 
     def verdict(self, failure: Failure, *, in_haste: bool = False) -> NodeVerdict:
         """Why a node stays, in words for people; asked as things stand at the end of the trial. in_haste: rather say
         what was said of a pod of the same class than count again."""
         node, pod = failure.moves.node, failure.pod
+        if pod is None:
+            return NodeVerdict(node.name, Reason.of(Code.HEADROOM, headroom=failure.headroom))
         if failure.cls < 0:
             return blocked(node, pod, Reason.of(Code.NOT_ENOUGH_PDB, budget=failure.budget))
         if not in_haste or failure.cls not in self._said:

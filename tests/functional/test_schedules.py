@@ -1,0 +1,90 @@
+"""Schedules in the functions: a cluster is looked at, or not, by what its policy says now (demands.md 18)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from chalicelib.dispatch.guard import permitted
+from chalicelib.handlers import hook, policies, query, ticking
+from chalicelib.store.policies import StoredPolicy
+from tests.functional.desk import Desk, Premises, sample
+
+
+@pytest.fixture
+def desk(premises: Premises) -> Desk:
+    """A desk over a table of the test's own: a tick looks at every cluster there is."""
+    return Premises(premises.aws, premises.clock).desk()
+
+
+def _soon(desk: Desk, mode: str, minutes: int = 30) -> dict[str, Any]:
+    """spec with a schedule that opens in three minutes, on the minute, every day; the clock is set on that minute."""
+    desk.clock.advance(60 - desk.clock() % 60)
+    opens = datetime.fromtimestamp(desk.clock() + 180, UTC)
+    return {"schedules": [{"name": "pause", "cron": f"{opens.minute} {opens.hour} * * *", "duration": f"{minutes}m",
+                           "mode": mode}]}
+
+
+def _queued(desk: Desk) -> tuple[str, ...]:
+    """What a tick queues; it is picked up at once."""
+    report = ticking.run(desk.runtime)
+    for name in report.queued:
+        lease = desk.store.leases.acquire(name, f"pass-{desk.clock()}", 60)
+        desk.store.leases.release(lease, passed_at=desk.clock())
+    assert report.failed == ()
+    return report.queued
+
+
+def test_a_cluster_that_a_schedule_switches_off_wakes_by_itself_when_it_closes(desk: Desk) -> None:
+    name = desk.cluster(spec=_soon(desk, "off", minutes=4))
+    seen = []
+    for _ in range(10):        # a tick a minute
+        seen.append(bool(_queued(desk)))
+        desk.clock.advance(60)
+    assert seen == [True] * 3 + [False] * 4 + [True] * 3
+    assert name
+
+
+def test_a_cluster_that_is_off_is_looked_at_while_a_schedule_switches_it_on(desk: Desk) -> None:
+    desk.cluster(mode="off", spec=_soon(desk, "active", minutes=2))
+    desk.clock.advance(120)
+    seen = []
+    for _ in range(4):
+        seen.append(bool(_queued(desk)))
+        desk.clock.advance(60)
+    assert seen == [False, True, True, False]
+
+
+def test_every_function_sees_the_mode_of_the_instant(desk: Desk) -> None:
+    name = desk.cluster(spec=_soon(desk, "off"))
+    found = []
+    for step in (179, 1, 1799, 1):
+        desk.clock.advance(step)
+        policy = policies.current(name, desk.runtime)
+        assert policy is not None
+        body = query.cluster(name, desk.runtime).body
+        found.append((permitted(policy).word, body["mode"], body["policy"]["mode"], body["health"] == "off"))
+    assert found == [("active",) * 3 + (False,), ("off",) * 3 + (True,), ("off",) * 3 + (True,),
+                     ("active",) * 3 + (False,)]
+
+
+def test_a_webhook_wakes_nobody_while_a_schedule_has_the_cluster_off(desk: Desk) -> None:
+    name = desk.cluster(spec=_soon(desk, "off"))
+    desk.clock.advance(170)
+    woken, body = [], sample("core-v1-failed-scheduling")
+    for step in (0, 15, 1800):      # the door of the first call is still open at the second
+        desk.clock.advance(step)
+        woken.append(hook.handle(name, desk.signed(body), body, desk.runtime).body["woken"])
+    assert woken == [True, False, True]
+
+
+def test_a_text_is_read_once_and_asked_at_every_instant(desk: Desk) -> None:
+    name = desk.cluster(spec=_soon(desk, "shadow"))
+    stored = desk.store.policies.current(name)
+    assert isinstance(stored, StoredPolicy)
+    now = desk.clock()
+    words = [permitted(policies.in_force(stored, now + after)).word for after in (0, 180, 1980, 180, 0)]
+    assert words == ["active", "shadow", "active", "shadow", "active"]
+    assert policies.read(stored.text, name, stored.version) is policies.read(stored.text, name, stored.version)

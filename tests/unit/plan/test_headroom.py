@@ -1,0 +1,264 @@
+"""Headroom: spare capacity that is there before anybody asks for it, and that removals leave (demands.md 17)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import Pool
+from chalicelib.model.memory import Backoff, GroupMemory, Memory
+from chalicelib.model.node import HOSTNAME_LABEL, Taint
+from chalicelib.model.pod import Toleration
+from chalicelib.model.reason import Code
+from chalicelib.model.rules import Headroom
+from chalicelib.model.selector import Selector
+from chalicelib.model.snapshot import Gap
+from tests.builders import NOW, ZONE, ClusterBuilder, cluster, expected, growth, having, near, node, stays
+from tests.unit.plan.spares import SPARE, busy, decided, gone, plan, said, why
+
+# -- how much
+
+
+def test_pods_that_find_room_buy_nothing_and_the_others_exactly_what_they_lack() -> None:
+    enough, short = plan(busy(3, 2), SPARE), plan(busy(4, 3), SPARE)
+    assert (growth(enough), said(enough)) == ({}, (3, 3, 0))
+    assert (growth(short), said(short)) == ({"g": (1, 0)}, (3, 1, 2))
+    assert [each.headroom for each in short.scale_ups] == [("spare",)]
+    assert [operation.to_size for operation in short.operations] == [3]
+
+
+@pytest.mark.parametrize(("percent", "used", "wanted", "nodes"), [
+    pytest.param(10, (4, 4, 2), 1, 0, id="a-tenth-of-ten-cores"),
+    pytest.param(25, (4, 4, 2), 3, 1, id="rounded-up"),
+    pytest.param(100, (4, 4), 8, 2, id="as-much-again"),
+    pytest.param(1000, (1,), 10, 2, id="ten-times"),
+    pytest.param(10, (0, 0), 0, 0, id="nothing-is-asked-for"),
+])
+def test_ten_percent_and_no_pending_pods_add_exactly_the_shortfall(percent: int, used: tuple[int, ...], wanted: int,
+                                                                   nodes: int) -> None:
+    found = plan(busy(*used), Headroom("tenth", percent=percent), unneeded=0.0)
+    assert said(found, "tenth")[0] == wanted
+    assert growth(found) == ({"g": (nodes, 0)} if nodes else {})
+
+
+def test_a_percentage_is_of_what_pods_ask_for_and_not_of_what_comes_with_their_nodes() -> None:
+    build = cluster().node("g-0", "8", "32Gi", group="g").node("other", "8").group("g")
+    build.running("g-0", 2, "1", "1Gi").running("other", 50, "1", "1Gi")
+    build.running("g-0", 1, "1", owner="logs", kind="DaemonSet").running("g-0", 1, "1", mirror=True)
+    build.running("g-0", 1, "1", priority=-100).pending(1, "100")
+    assert said(plan(build, Headroom("h", percent=100)), "h") == (2, 2, 0)
+
+
+def test_virtual_pods_are_no_larger_than_an_empty_node_takes_beside_its_daemons() -> None:
+    build = cluster().daemonset("logs", "1500m", "1Gi").node("g-0", "2", "8Gi", group="g").group("g")
+    build.running("g-0", 1, "1500m", "1Gi", owner="logs", kind="DaemonSet", namespace="kube-system",
+                  tolerations=(Toleration(operator="Exists"),))
+    found = plan(build.running("g-0", 1, "500m"), Headroom("h", percent=400))
+    assert (said(found, "h"), growth(found)) == ((4, 0, 4), {"g": (4, 0)}), "four of half a core, and not two of one"
+
+
+def test_memory_alone_is_cut_too() -> None:
+    build = cluster().node("g-0", "8", "64Gi", group="g").group("g").running("g-0", 1, 0, "20Gi")
+    assert said(plan(build, Headroom("h", percent=50)), "h") == (3, 3, 0)
+
+
+# -- where
+
+
+def two_groups() -> ClusterBuilder:
+    """`a` has room, `b` is full."""
+    build = cluster().node("a-0", "4", "16Gi", group="a").node("b-0", "4", "16Gi", group="b", zone="z")
+    return build.group("a").group("b").running("b-0", 4, "1", "1Gi")
+
+
+@pytest.mark.parametrize(("groups", "expected_growth"), [
+    pytest.param((), {}, id="anywhere"),
+    pytest.param(("a",), {}, id="in-the-group-that-has-room"),
+    pytest.param(("b",), {"b": (1, 0)}, id="in-the-group-that-has-none"),
+    pytest.param(("a", "b"), {}, id="in-both-together"),
+])
+def test_headroom_is_where_it_is_wanted(groups: tuple[str, ...], expected_growth: dict[str, tuple[int, int]]) -> None:
+    found = plan(two_groups(), msgspec.structs.replace(SPARE, groups=groups))
+    assert growth(found) == expected_growth
+    assert sum(said(found)[1:]) == 3
+
+
+def test_what_few_groups_may_hold_comes_before_what_any_may() -> None:
+    """Else the room in `a` would be taken, and a node bought there while `c` stands empty."""
+    build = two_groups().node("c-0", "4", "16Gi", group="c").group("c")
+    found = plan(build, Headroom("any", pods=4, cpu=1000), Headroom("in-a", groups=("a",), pods=4, cpu=1000))
+    assert (growth(found), said(found, "any"), said(found, "in-a")) == ({}, (4, 4, 0), (4, 4, 0))
+
+
+def test_a_pool_is_all_of_its_groups() -> None:
+    build = two_groups()
+    build.groups = [msgspec.structs.replace(each, pool=Pool("uid", "pool")) for each in build.groups]
+    for name in ("uid", "pool"):
+        assert said(plan(build, msgspec.structs.replace(SPARE, groups=(name,)))) == (3, 3, 0)
+
+
+def test_only_headroom_of_a_group_tolerates_its_taints() -> None:
+    build = cluster().node("g-0", "8", "32Gi", group="g", taints=[Taint("team", "NoSchedule", "a")]).group("g")
+    named, anywhere = plan(build, msgspec.structs.replace(SPARE, groups=("g",))), plan(build, SPARE)
+    assert said(named) == (3, 3, 0)
+    assert (said(anywhere), why(anywhere), growth(anywhere)) == ((3, 0, 0), {"g": Code.UNTOLERATED_TAINT}, {})
+
+
+def test_nodes_of_nobody_and_nodes_that_take_no_pods_hold_none() -> None:
+    build = cluster().node("nobodys", "64").node("g-0", "4", group="g", unschedulable=True).group("g")
+    assert said(plan(build, SPARE))[1] == 0
+
+
+def test_a_node_whose_pod_wants_to_be_alone_holds_none() -> None:
+    everybody = near(HOSTNAME_LABEL, Selector(()), namespace_selector=Selector(()))
+    build = busy(0, 0)
+    build.running("g-0", 1, "1", owner="alone", pod_anti_affinity=(everybody,))
+    found = plan(build, Headroom("spare", pods=4, cpu=1000))
+    assert (said(found), gone(found)) == ((4, 4, 0), []), "all of it is on the other one"
+    build = busy(0, 0)
+    build.running("g-0", 1, "1", owner="alone", pod_anti_affinity=(near(HOSTNAME_LABEL, having(app="alone")),))
+    assert said(plan(build, Headroom("spare", pods=7, cpu=1000))) == (7, 7, 0), "one that wants no other of its kind"
+
+
+# -- who comes first
+
+
+def test_pods_take_headrooms_room_at_once_and_it_is_filled_again() -> None:
+    build = busy(3, 2).pending(3, "1", "1Gi")
+    found = plan(build, SPARE)
+    assert set(expected(found).values()) == {"g-0", "g-1"}, "they start now"
+    assert (growth(found), said(found)) == ({"g": (1, 0)}, (3, 0, 3))
+
+
+def test_headroom_uses_what_is_left_on_nodes_that_pods_get() -> None:
+    found = plan(busy(4).pending(1, "1", "1Gi"), SPARE)
+    assert (growth(found), said(found)) == ({"g": (1, 1)}, (3, 0, 3))
+    assert [each.headroom for each in found.scale_ups] == [()], "the node is not its doing"
+
+
+def test_the_room_of_a_pod_that_was_promised_is_not_headrooms() -> None:
+    found = plan(busy(4, 2).pending(2, "1", "1Gi"), SPARE)
+    assert (set(expected(found).values()), said(found)) == ({"g-1"}, (3, 0, 3))
+
+
+# -- limits
+
+
+@pytest.mark.parametrize(("fields", "options", "reason"), [
+    pytest.param({"max": 1}, {}, Code.GROUP_MAX_SIZE, id="the-groups-maximum"),
+    pytest.param({}, {"max_nodes_total": 1}, Code.MAX_NODES_TOTAL, id="nodes-in-all"),
+    pytest.param({}, {"cores_total": (0, 7)}, Code.RESOURCE_LIMIT, id="cores-in-all"),
+    pytest.param({"error": "403"}, {}, Code.GROUP_UNREADABLE, id="not-readable"),
+])
+def test_no_limit_is_passed_for_headroom_and_what_is_missing_has_a_reason(fields: dict[str, Any], options: Any,
+                                                                          reason: Code) -> None:
+    found = plan(busy(4, **fields), SPARE, **options)
+    assert (growth(found), said(found), why(found)) == ({}, (3, 0, 0), {"g": reason})
+
+
+def test_a_group_that_is_backed_off_is_passed_over() -> None:
+    build = busy(4).group("h", template=node("t", "4", "16Gi"))
+    memory = Memory(groups={"g": GroupMemory(backoff=Backoff(300.0, NOW + 300, NOW, "OutOfStock"))})
+    assert growth(plan(build, SPARE, memory=memory)) == {"h": (1, 0)}
+
+
+def test_part_of_it_is_better_than_nothing() -> None:
+    found = plan(busy(4, max=2), Headroom("spare", pods=9, cpu=1000))
+    assert (growth(found), said(found), why(found)) == ({"g": (1, 0)}, (9, 0, 4), {"g": Code.GROUP_MAX_SIZE})
+
+
+def test_a_sick_cluster_grows_for_nobody() -> None:
+    build = busy(4)
+    for at in range(5):
+        build.node(f"sick-{at}", group="s", ready=False)
+    found = plan(build.group("s"), SPARE)
+    assert (growth(found), set(why(found).values())) == ({}, {Code.CLUSTER_UNHEALTHY})
+
+
+def test_without_a_ready_node_it_waits_where_growing_from_nothing_is_switched_off() -> None:
+    build = cluster().group("g", template=node("t", "4", "16Gi"))
+    assert growth(plan(build, SPARE)) == {"g": (1, 0)}
+    found = plan(build, SPARE, scale_up_from_zero=False)
+    assert (growth(found), why(found)) == ({}, {"g": Code.CLUSTER_UNHEALTHY})
+
+
+def test_what_cannot_be_read_may_hold_it_so_that_nothing_is_bought() -> None:
+    build = busy(4).group("h", error="no answer")
+    anywhere, named = plan(build, SPARE), plan(build, msgspec.structs.replace(SPARE, groups=("g",)))
+    assert (growth(anywhere), why(anywhere)) == ({}, {"g": Code.GROUP_UNREADABLE, "h": Code.GROUP_UNREADABLE})
+    assert growth(named) == {"g": (1, 0)}, "which is of g alone"
+    build = busy(4)
+    build.more["gaps"] = (Gap("provider/other", "no answer"),)
+    assert growth(plan(build, SPARE)) == {}
+
+
+def test_a_group_that_does_not_exist_has_none_and_says_so() -> None:
+    found = plan(busy(4), msgspec.structs.replace(SPARE, groups=("nobody",)))
+    assert (growth(found), said(found), set(why(found).values())) == ({}, (3, 0, 0), {Code.GROUP_UNREADABLE})
+
+
+# -- removals
+
+
+@pytest.mark.parametrize(("pods", "leave"), [(0, 3), (1, 3), (2, 2), (5, 2), (6, 1), (9, 1), (10, 0), (99, 0)])
+def test_removals_leave_what_headroom_needs(pods: int, leave: int) -> None:
+    """Four nodes of four cores, three cores in use: as many go as are not needed for both together."""
+    build = busy(2, 1, 0, 0, max=4)
+    found = plan(build, Headroom("spare", pods=pods, cpu=1000))
+    assert len(gone(found)) == leave
+    assert ("HeadroomNeedsNode" in stays(found).values()) == (pods > 0 and leave < 3)
+
+
+def test_a_node_that_headroom_needs_is_needed_and_has_no_timer() -> None:
+    found, after = decided(busy(0), Headroom("spare", pods=1, cpu=1000), unneeded=None)
+    (verdict,) = found.unremovable
+    assert (verdict.reason.code, verdict.reason.params) == (Code.HEADROOM, {"headroom": "spare"})
+    assert (found.unneeded, after.nodes) == ((), {})
+
+
+def test_which_node_holds_it_does_not_matter() -> None:
+    """The first node by name, which first fit would put it on, is the one that may go."""
+    build = busy(0, 2)
+    found = plan(build, Headroom("spare", pods=2, cpu=1000))
+    assert gone(found) == ["g-0"]
+
+
+KEPT = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+
+
+def test_headroom_makes_way_for_a_pod_that_may_go_to_one_node_only() -> None:
+    build = cluster().node("a", "4", group="g", zone="z1", annotations=KEPT)
+    build.node("b", "4", group="g", zone="z2", annotations=KEPT).node("c", "4", group="g", zone="z1").group("g")
+    build.running("a", 3, "1").running("c", 1, "1", node_selector={ZONE: "z1"})
+    assert gone(plan(build, Headroom("spare", pods=4, cpu=1000))) == ["c"], "there is room for it in the other zone"
+    assert gone(plan(build, Headroom("spare", pods=5, cpu=1000))) == []
+
+
+def test_a_pod_that_moves_makes_way_for_a_virtual_pod_that_only_one_node_can_take() -> None:
+    build = cluster().node("a", "8", group="g", annotations=KEPT).node("b", "2", group="g", annotations=KEPT)
+    build.node("c", "4", group="g").group("g").running("c", 1, "1")
+    (removal,) = plan(build, Headroom("spare", pods=1, cpu=7900)).removals
+    assert (removal.node, list(removal.destinations.values())) == ("c", ["b"])
+    assert list(plan(build).removals[0].destinations.values()) == ["a"], "where it would go else"
+
+
+def test_two_kinds_never_count_on_the_same_room() -> None:
+    build = two_groups().node("a-1", "4", "16Gi", group="a")
+    build.groups = []
+    build.group("a").group("b")
+    both = Headroom("any", pods=4, cpu=1000), Headroom("in-a", groups=("a",), pods=4, cpu=1000)
+    assert gone(plan(build, *both)) == []
+    assert len(gone(plan(build, both[0]))) == len(gone(plan(build, both[1]))) == 1
+
+
+def test_it_is_in_no_removals_pods_nor_destinations() -> None:
+    (removal,) = plan(busy(0, 0), Headroom("spare", pods=4, cpu=1000)).removals
+    assert (removal.kind, removal.evict, removal.destinations) == ("empty", (), {})
+
+
+def test_nodes_on_their_way_out_hold_nothing() -> None:
+    build = busy(4)
+    build.node("g-9", "4", group="g", taints=[Taint("ToBeDeletedByClusterAutoscaler", "NoSchedule")])
+    assert said(plan(build, SPARE))[1] == 0
