@@ -3,7 +3,8 @@
 What it survives. Twice the same message: the lease lets one in, and a scheduled message that a newer pass has served
 asks for nothing. Killed anywhere before the save: nothing happened. Killed after it: the operations are in the table,
 and the sweeper in tick sends them. Overtaken: the save is fenced. An executor wrote meanwhile: the save is stale, and
-the pass decides again with what the executor wrote.
+the pass decides again with what the executor wrote; executors that are quicker than it every time put it off by a few
+seconds, which is no failure.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from chalicelib.model.plan import Mark, Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Gap, Snapshot
 from chalicelib.plan.decide import decide
+from chalicelib.policy.horizontal import obeyed
 from chalicelib.snapshot import live
 from chalicelib.snapshot.observe import observe
 from chalicelib.store.errors import LeaseHeld, Stale, StoreError
@@ -52,6 +54,9 @@ LEASE_FOR = 150.0
 DECIDED_WITHIN = 80.0
 """Seconds after its beginning by which a pass stops looking for more: the rest of the function's life is for saving,
 sending and telling, and for deciding again after a stale save."""
+
+BUSY_FOR = 5.0
+"""Seconds after which a pass that could not be made is tried again, at most."""
 
 _TRIES = 3
 
@@ -77,6 +82,11 @@ def handle(body: str, rt: Runtime) -> None:
     began, tale = rt.clock(), Tale(policy, lease, rt)
     try:
         run(policy, lease, tale, rt)
+    except Stale as stale:
+        tale.failed(stale)
+        logger.warning("others were quicker than this pass every time; it comes back", cluster=policy.name,
+                       detail=str(stale))
+        _ask_again(msgspec.structs.replace(message, reason=Cause.OPERATION.value), BUSY_FOR, rt)
     except Exception as error:
         tale.failed(error)
         raise
@@ -87,10 +97,14 @@ def handle(body: str, rt: Runtime) -> None:
 
 def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:
     """A wake-up during a pass may know of something that the pass has not seen: it is queued again, once."""
-    now = rt.clock()
-    after = min(max(held.until - now, 1.0), 5.0)
+    _ask_again(message, min(max(held.until - rt.clock(), 1.0), BUSY_FOR), rt)
+
+
+def _ask_again(message: ReconcileMessage, after: float, rt: Runtime) -> None:
+    """The message once more, unless one that is on its way serves as well. Raises StoreError, NotSent: then the queue
+    brings the first one again."""
     if rt.store.debounce.first_use(message.cluster, "again", after, kind="again"):
-        rt.sender.send(RECONCILE, encode(msgspec.structs.replace(message, at=now)), whole_delay(after))
+        rt.sender.send(RECONCILE, encode(msgspec.structs.replace(message, at=rt.clock())), whole_delay(after))
 
 
 def run(policy: Policy, lease: Lease, tale: Tale, rt: Runtime) -> Plan:
@@ -102,7 +116,7 @@ def run(policy: Policy, lease: Lease, tale: Tale, rt: Runtime) -> Plan:
     def look() -> Snapshot:
         with tale.part("updateClusterState"):
             seen = live.take(policy.name, kube, lambda nodes: observe(providers, nodes), rt.clock(),
-                             namespace=policy.options.namespace)
+                             namespace=policy.options.namespace, rules=obeyed(policy))
         rt.checkpoint("reconcile:observed")
         return seen
 

@@ -76,6 +76,7 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     claimed_until: float = 0.0
     sent_at: float = 0.0                # last time a message was sent for it; 0.0: never
     updated_at: float = 0.0
+    pool: str = ""                      # the id of the pool that the group shares with others, if it does
     outcome: str = ""                   # one line, for people, once it is over
     error_class: str = ""
     error_code: str = ""

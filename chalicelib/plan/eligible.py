@@ -5,6 +5,7 @@ from __future__ import annotations
 from chalicelib.model.memory import NodeMemory
 from chalicelib.model.node import SCALE_DOWN_DISABLED, Node
 from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.pools import at_minimum, spares
 from chalicelib.plan.readiness import Bucket
 from chalicelib.plan.utilization import Usage
 from chalicelib.plan.world import GroupFacts, World
@@ -42,6 +43,11 @@ def _of_group(node: Node, facts: GroupFacts, world: World, usage: Usage) -> Reas
         return Reason.of(Code.UNEXPECTED, detail=held)
     if facts.target - facts.leaving <= group.min:
         return Reason.of(Code.GROUP_MIN_SIZE, min=group.min, target=facts.target - facts.leaving)
+    if group.pool is not None and group.pool.min > 0:
+        beside = {each.id: each for each in world.groups.values()
+                  if each.group.pool is not None and each.group.pool.id == group.pool.id}
+        if full := at_minimum(group, spares(beside, lambda each: each.target - each.leaving)):
+            return full
     own = group.options
     ignore = options.ignore_daemonsets_utilization
     used = usage.of(node, ignore_daemonsets=(

@@ -41,6 +41,11 @@ class Search:
         self.stops: dict[str, Reason] = {}
         self.notes: dict[object, Reason] = {}
         self._likeness = Likeness(floor.classes, world.options)
+        self._row = {facts.id: row for row, facts in enumerate(self.candidates.able)}
+        self._mates: dict[str, list[GroupFacts]] = {}       # pool -> those of its groups that may grow
+        for facts in self.candidates.able:
+            if facts.group.pool is not None:
+                self._mates.setdefault(facts.group.pool.id, []).append(facts)
         self._barren: set[str] = set()
         self._cut: set[str] = set()     # groups whose last option was cut short by a limit
         self._packed: dict[tuple[object, ...], Packing] = {}
@@ -83,12 +88,11 @@ class Search:
         from chalicelib.plan.choose.least_cost.model import Shared
 
         limit, prices = self.world.options.max_binpacking_time, self.world.policy.prices
-        able = [facts.template.node for facts in self.candidates.able if facts.template is not None]
         priced = prices is not None or any(facts.group.price > 0 for facts in self.candidates.able)
         bought = None if not priced else purchases(
             {ask.cls: ask.count for ask in asks}, self.candidates, self.floor, self.ledger, prices,
             lambda: self.watch.over(limit), self.grown,
-            [Shared(amounts, most) for amounts, most in self.ledger.shared(able)])
+            [Shared(amounts, most) for amounts, most in self.ledger.shared(self.candidates.able)])
         if bought is None:
             note = Reason.of(Code.EXPANDER_SKIPPED, expander=LEAST_COST, detail="no prices, no solver or no time")
             self.notes[note.key] = note
@@ -177,19 +181,26 @@ class Search:
                              for other in self._similar(facts, [ask.cls for ask in asks]))
 
     def _similar(self, facts: GroupFacts, classes: Sequence[int]) -> list[GroupFacts]:
-        if not self.world.options.balance_similar_node_groups:
+        """The groups that an increase is spread over: flavours of the same pool that the user ranks alike in any case
+        (huaweicloud-cce.md A6.7), others with balanceSimilarNodeGroups; never flavours of the pool of another rank."""
+        pool = facts.group.pool
+        mates = self._mates.get(pool.id, []) if pool is not None else []
+        others = [other for other in mates if other.group.rank == facts.group.rank and other.id != facts.id]
+        if self.world.options.balance_similar_node_groups:
+            apart = {other.id for other in mates}
+            others += [other for other in self.candidates.able if other.id not in apart]
+        if not others:
             return []
-        able = self.candidates.able
-        row = {other.id: at for at, other in enumerate(able)}
-        return self._likeness.similar(facts, able, lambda other: all(
-            bool(self.candidates.fits(cls)[row[other.id]]) for cls in classes))
+        return self._likeness.similar(facts, others, lambda other: all(
+            bool(self.candidates.fits(cls)[self._row[other.id]]) for cls in classes))
 
     def _take(self, option: Option, asks: list[Ask]) -> list[Ask]:
         """Put an option's nodes and pods on the floor; returns what is left."""
         facts = self.world.groups[option.group]
         shares = [(option.group, option.nodes)]
-        if self.world.options.balance_similar_node_groups:
-            shares = balance(option.nodes, facts, self._similar(facts, list(option.pods)), self.ledger, self.grown)
+        similar = self._similar(facts, list(option.pods))
+        if similar or self.world.options.balance_similar_node_groups:
+            shares = balance(option.nodes, facts, similar, self.ledger, self.grown)
         if not any(self._most(group) for group, _ in shares):
             shares = [(option.group, option.nodes)]     # the others have had their share of this scale-up
         for group, nodes in shares:
@@ -214,7 +225,7 @@ class Search:
 
     def add(self, group: str, nodes: int) -> None:
         """So many more new nodes of a group, empty."""
-        self.ledger.take(self.candidates.shapes[group].template.node, nodes)
+        self.ledger.take(self.candidates.shapes[group].template.node, nodes, self.world.groups[group].group)
         self.put_nodes(group, self.grown.get(group, 0), nodes)
         self.grown[group] = self.grown.get(group, 0) + nodes
 
@@ -230,7 +241,7 @@ class Search:
 
     def take_back(self, group: str, nodes: int) -> None:
         """So many nodes of a group fewer; the floor is for the caller to clear."""
-        self.ledger.take(self.candidates.shapes[group].template.node, -nodes)
+        self.ledger.take(self.candidates.shapes[group].template.node, -nodes, self.world.groups[group].group)
         self.grown[group] -= nodes
 
     def give_again(self, group: str, nodes: int) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from chalicelib.model.operation import Kind, Operation, Target, operation_id
 from chalicelib.model.plan import GroupVerdict, Plan, Removal, Repair, ScaleUp
+from chalicelib.plan import warnings
 from chalicelib.plan.demand import Pending
 from chalicelib.plan.growth import Growth
 from chalicelib.plan.patience import PROVISION, length
@@ -34,7 +35,7 @@ def intend(world: World, pending: Pending, growth: Growth, shrinkage: Shrinkage,
         id=name, cluster=world.snapshot.cluster, at=world.now, scale_ups=growth.scale_ups,
         unschedulable=tuple(sorted(growth.unschedulable, key=lambda v: v.pods)),
         fits_existing=tuple(sorted(growth.fits)),
-        promises=growth.promises, notes=growth.notes,
+        promises=growth.promises, notes=(*growth.notes, *warnings.notes(world)),
         ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))), removals=shrinkage.removals,
         repairs=repairs, marks=shrinkage.marks, paused=shrinkage.paused,
         unneeded=shrinkage.unneeded, unremovable=shrinkage.unremovable, groups=_groups(world, growth, shrinkage),
@@ -62,7 +63,7 @@ def _grow(world: World, scale_up: ScaleUp, plan: str) -> Operation:
         cluster=cluster, provider=scale_up.provider, group=scale_up.group, kind=Kind.GROW, plan=plan, created_at=now,
         from_size=scale_up.from_size, to_size=scale_up.to_size, pods=scale_up.pods[:_PODS_NAMED], due_at=now,
         deadline=now + length(Kind.GROW, world.options), updated_at=now,
-        data={} if own is None else {PROVISION: str(own)},
+        data={} if own is None else {PROVISION: str(own)}, pool=_pool(world, scale_up.group),
     )
 
 
@@ -79,7 +80,7 @@ def _remove(world: World, removal: Removal, plan: str) -> Operation:
         created_at=now, from_size=size, to_size=size - 1, due_at=now, updated_at=now,
         deadline=now + length(Kind.REMOVE, world.options),
         targets=(Target(node=removal.node, instance=node.provider_id, handle=instance.handle if instance else "",
-                        evict=removal.evict),),
+                        evict=removal.evict),), pool=_pool(world, removal.group),
     )
 
 
@@ -91,6 +92,12 @@ def _repair(world: World, found: Repair, plan: str) -> Operation:
         id=operation_id(cluster, found.group, kind, found.from_size, found.to_size, found.instances, plan),
         cluster=cluster, provider=facts.group.provider, group=found.group, kind=kind, plan=plan, created_at=now,
         from_size=found.from_size, to_size=found.to_size, due_at=now, updated_at=now,
-        deadline=now + length(kind, world.options),
+        deadline=now + length(kind, world.options), pool=_pool(world, found.group),
         targets=tuple(Target(node=each.node, instance=each.id, handle=each.handle) for each in targets(facts, found)),
     )
+
+
+def _pool(world: World, group: str) -> str:
+    """The pool that a group shares with others, for the executors: only one of them may change its total at a time."""
+    pool = world.groups[group].group.pool
+    return pool.id if pool is not None else ""

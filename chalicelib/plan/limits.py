@@ -1,4 +1,5 @@
-"""How many nodes a group may still be grown by (scale-up.md §6, §7, §9): the group's own maximum and the cluster's.
+"""How many nodes a group may still be grown by (scale-up.md §6, §7, §9): the group's own maximum, that of the pool that
+it shares with others (huaweicloud-cce.md A6.1, A6.3), and the cluster's.
 
 The cluster-wide limits count all nodes, autoscaled or not, upcoming ones included, except virtual-kubelet nodes. The
 ledger is reduced as options are taken within a pass, so that two groups never spend the same room.
@@ -15,9 +16,11 @@ from copy import copy
 
 import msgspec
 
+from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
+from chalicelib.plan.pools import rooms
 from chalicelib.plan.readiness import Bucket
 from chalicelib.plan.world import GroupFacts, World
 
@@ -42,7 +45,7 @@ def may_grow(facts: GroupFacts) -> bool:
 
 
 class Ledger:
-    """What is left of the cluster-wide limits."""
+    """What is left of the limits that groups share: the cluster's and their pools'."""
 
     def __init__(self, world: World) -> None:
         options = world.options
@@ -52,6 +55,7 @@ class Ledger:
         for kind, _, most in sorted(options.gpu_total):
             self._max[kind] = min(most, self._max.get(kind, most))
         self._used = dict.fromkeys(self._max, 0)
+        self._pools = rooms(world.groups)
         counted = [node for node in world.snapshot.nodes if node.labels.get("type") != "virtual-kubelet"]
         self._nodes = len(counted)
         for node in counted:
@@ -68,24 +72,36 @@ class Ledger:
         """One to try things out on."""
         other = copy(self)
         other._used = dict(self._used)
+        other._pools = dict(self._pools)
         return other
 
-    def take(self, node: Node, count: int) -> None:
-        """Spend room for `count` new nodes like this one."""
+    def take(self, node: Node, count: int, group: NodeGroup | None = None) -> None:
+        """Spend room for `count` new nodes like this one. group: whose they are, for the bounds of its pool."""
         self._nodes += count
         self._spend(self._amounts(node), count)
+        if group is not None and group.pool is not None and group.pool.id in self._pools:
+            self._pools[group.pool.id] -= count
+
+    def pool_room(self, group: NodeGroup) -> int:
+        """How many nodes the bounds of a group's pool leave room for; never negative, and huge where it has none."""
+        return max(0, self._pools.get(group.pool.id, _UNLIMITED)) if group.pool is not None else _UNLIMITED
 
     def room(self, node: Node) -> int:
         """How many nodes like this one the cluster-wide limits leave room for; never negative."""
         return max(0, min((offer.nodes for offer in self._offers(node)), default=_UNLIMITED))
 
-    def shared(self, nodes: Sequence[Node]) -> list[tuple[tuple[int, ...], int]]:
-        """The cluster-wide limits: what one node of each kind counts for, and how much is left."""
+    def shared(self, able: Sequence[GroupFacts]) -> list[tuple[tuple[int, ...], int]]:
+        """The limits that several groups share: what one node of each counts for, and how much is left. able: groups
+        that have a template."""
+        nodes = [facts.template.node for facts in able if facts.template is not None]
         each = [self._amounts(node) for node in nodes]
         limits = [(tuple(one.get(name, 0) for one in each), max(0, most - self._used[name]))
                   for name, most in sorted(self._max.items())]
         if self._max_nodes > 0:
             limits.append(((1,) * len(nodes), max(0, self._max_nodes - self._nodes)))
+        homes = [facts.group.pool.id if facts.group.pool is not None else "" for facts in able]
+        limits += [(tuple(int(home == pool) for home in homes), max(0, room))
+                   for pool, room in sorted(self._pools.items()) if pool in homes]
         return limits
 
     def allowance(self, facts: GroupFacts, grown: int, beside: int = 0) -> Allowance:
@@ -98,6 +114,8 @@ class Ledger:
             stop = self.atomic(facts, grown)
             return Allowance(own, full) if stop is None else Allowance(0, stop)
         offers = [Allowance(own + beside, full), *self._offers(facts.template.node)]
+        if self.pool_room(facts.group) < _UNLIMITED:
+            offers.append(Allowance(self.pool_room(facts.group), self._pool_limit(facts)))
         if self._per_scale_up > 0:
             offers.append(Allowance(self._per_scale_up - grown,
                                     Reason.of(Code.MAX_NODES_PER_SCALE_UP, max=self._per_scale_up)))
@@ -112,8 +130,15 @@ class Ledger:
             return Reason.of(Code.GROUP_MAX_SIZE, max=facts.group.max)
         if 0 < self._max_nodes < self._nodes + lacks:
             return Reason.of(Code.ATOMIC_LIMIT, nodes=self._nodes + lacks, max=self._max_nodes)
+        if self.pool_room(facts.group) < lacks:
+            return self._pool_limit(facts)
         short = [name for name, room in self._rooms(facts.template.node) if room < lacks]
         return self._resource_limit(short, facts.template.node) if short else None
+
+    def _pool_limit(self, facts: GroupFacts) -> Reason:
+        pool = facts.group.pool
+        assert pool is not None
+        return Reason.of(Code.POOL_MAX_SIZE, pool=pool.name or pool.id, max=pool.max)
 
     def _offers(self, node: Node) -> list[Allowance]:
         offers = []

@@ -21,6 +21,7 @@ from chalicelib.plan.brake import Braking
 from chalicelib.plan.cooldown import cooldown, group_cooldown, young
 from chalicelib.plan.minima import Minima
 from chalicelib.plan.parallelism import Parallelism
+from chalicelib.plan.pools import at_minimum, spares
 from chalicelib.plan.readiness import Bucket
 from chalicelib.plan.windows import outside
 from chalicelib.plan.world import World
@@ -135,17 +136,21 @@ class _Sieve:
         lowered = {op.group: op.to_size for op in world.memory.operations if op.is_open and op.kind is Kind.SHRINK}
         self.sizes = {facts.id: min(facts.group.target, lowered.get(facts.id, facts.target)) - facts.leaving
                       for facts in world.groups.values()}
+        self.spares = spares(world.groups, lambda facts: self.sizes[facts.id])
         self.minima = Minima(world)
 
     def through(self, unit: Sequence[_T], held: dict[str, Reason]) -> list[_T]:
         """What of a unit may go as far as this sieve is concerned; the rest gets its reasons in `held`."""
-        mark, size = self.minima.mark(), self.sizes[unit[0].group]
+        mark, size, spare = self.minima.mark(), self.sizes[unit[0].group], dict(self.spares)
         fit: list[_T] = []
         for candidate in unit:
             reason = next((reason for check in _CHECKS if (reason := check(self, candidate)) is not None), None)
             if reason is None:
                 fit.append(candidate)
                 self.sizes[candidate.group] -= 1
+                pool = self.world.groups[candidate.group].group.pool
+                if pool is not None and pool.id in self.spares:
+                    self.spares[pool.id] -= 1
                 self.minima.take(candidate.node)
             else:
                 held[candidate.node.name] = reason
@@ -153,7 +158,7 @@ class _Sieve:
         if lacks is None:
             return fit
         self.minima.back_to(mark)
-        self.sizes[unit[0].group] = size
+        self.sizes[unit[0].group], self.spares = size, spare
         held.update((each.node.name, lacks) for each in fit)
         return []
 
@@ -213,6 +218,11 @@ def _group_minimum(sieve: _Sieve, candidate: Removable) -> Reason | None:
     return Reason.of(Code.GROUP_MIN_SIZE, min=least, target=size) if size <= least else None
 
 
+def _pool_minimum(sieve: _Sieve, candidate: Removable) -> Reason | None:
+    """The same for all groups of a pool together (huaweicloud-cce.md A6.1)."""
+    return at_minimum(sieve.world.groups[candidate.group].group, sieve.spares)
+
+
 def _cluster_minimum(sieve: _Sieve, candidate: Removable) -> Reason | None:
     return sieve.minima.refuse(candidate.node)
 
@@ -228,6 +238,6 @@ def _group_cooldown(sieve: _Sieve, candidate: Removable) -> Reason | None:
 
 
 _CHECKS: tuple[Callable[[_Sieve, Removable], Reason | None], ...] = (
-    _unneeded_for_long, _failed_before, _on_completion, _young, _growing, _group_minimum, _cluster_minimum, _paused,
-    _group_cooldown,
+    _unneeded_for_long, _failed_before, _on_completion, _young, _growing, _group_minimum, _pool_minimum,
+    _cluster_minimum, _paused, _group_cooldown,
 )

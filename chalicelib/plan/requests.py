@@ -58,7 +58,8 @@ class _Judge:
         fresh = [name for name in self.facts.failed if name not in known]
         if not fresh or (request is None and not self.facts.growing):
             return request, failed
-        error = next((i.error for i in self.facts.group.instances if i.id == fresh[0] and i.error), InstanceError(""))
+        errors = [i.error for i in self.facts.group.instances if i.id in fresh and i.error]
+        error = min(errors, key=lambda each: each.cls in backoff.FLAT, default=InstanceError(""))
         failed = backoff.fail(failed, self.world.now, self.world.options, error.cls, error.code, error.message)
         left = request.increase - len(fresh) if request is not None else 0
         return (msgspec.structs.replace(request, increase=left) if request is not None and left > 0 else None), failed
@@ -68,12 +69,17 @@ class _Judge:
         """Fulfilled when everything asked for is a node and has started; failed when some of it is no node in time."""
         outstanding = self._outstanding(request)
         if outstanding <= 0 and not self.facts.counts[Bucket.NOT_STARTED]:
-            return None, failed
+            return None, None if self._redeemed(request, failed) else failed
         if outstanding <= 0 or request.expected_at >= self.world.now:
             return request, failed
         self.timed_out = request
         message = f"{outstanding} nodes did not join in time"
         return None, backoff.fail(failed, self.world.now, self.world.options, "Unknown", "timeout", message)
+
+    def _redeemed(self, request: ScaleUpRequest, failed: Backoff | None) -> bool:
+        """Whether what was asked for since the last failure has all come: the next failure of a flavour begins its
+        sequence anew (huaweicloud-cce.md A9.4). Upstream lets three hours pass, and so does a group without a pool."""
+        return self.facts.group.pool is not None and failed is not None and failed.until < request.since
 
     def _outstanding(self, request: ScaleUpRequest) -> int:
         """Machines that are no nodes yet. Neither back-off nor being late makes one arrive: they are no longer

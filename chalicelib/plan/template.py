@@ -3,7 +3,8 @@
 Source per group, the first that works: a real node that has been ready for over a minute; the template learnt from
 one earlier (memory), until it expires; the provider's own; a real but bad node. The result is a node of a name of its
 own, without the taints that go away by themselves, with what will run on it from the start and with the volumes its
-drivers can attach.
+drivers can attach. Labels that its group does not promise (GroupOptions.unpromised_labels, huaweicloud-cce.md A1.2)
+have counted for its DaemonSets, which the kubelet's own labels will bring, and are gone from the result.
 
 A learnt template remembers the node alone, not its pods: the indices of classes mean nothing in another pass. So its
 DaemonSets are those that should run on it, as on a provider's template.
@@ -69,7 +70,8 @@ class Template(msgspec.Struct, frozen=True):
 
 class _Cluster(msgspec.Struct, frozen=True):
     """What of the cluster is put beside a node to make a template. pods: node name -> its pods, of the nodes that are
-    copied; limits: node name -> what its CSINode says; promised: group id -> NodeGroup.template_volumes."""
+    copied; limits: node name -> what its CSINode says; promised: group id -> NodeGroup.template_volumes;
+    unpromised: group id -> labels that no new node of it is bought for."""
 
     daemonsets: Sequence[DaemonSet]
     classes: Sequence[PodClass]
@@ -77,6 +79,7 @@ class _Cluster(msgspec.Struct, frozen=True):
     pods: Mapping[str, Sequence[Pod]]
     limits: Mapping[str, Mapping[str, int]]
     promised: Mapping[str, Mapping[str, int]]
+    unpromised: Mapping[str, tuple[str, ...]]
 
 
 def templates(snapshot: Snapshot, members: Mapping[str, Sequence[Node]], learnt: Mapping[str, LearntTemplate],
@@ -88,7 +91,8 @@ def templates(snapshot: Snapshot, members: Mapping[str, Sequence[Node]], learnt:
     pods = {node.name: pods_on(node.name) for node, source in models.values() if source in _COPIES}
     cluster = _Cluster(snapshot.daemonsets, snapshot.classes, options, pods,
                        {each.name: each.limits for each in snapshot.storage.csi_nodes},
-                       {each.id: each.template_volumes for each in snapshot.groups})
+                       {each.id: each.template_volumes for each in snapshot.groups},
+                       {each.id: each.options.unpromised_labels for each in snapshot.groups})
     return {group: _made(group, node, source, members.get(group, ()), cluster)
             for group, (node, source) in models.items()}
 
@@ -121,6 +125,9 @@ def _made(group: str, node: Node, source: str, nodes: Sequence[Node], cluster: _
     if volumes is None:
         # No node of the group has told its limits: what the provider says of a new one, where 0 is no limit.
         volumes = {driver: limit for driver, limit in cluster.promised[group].items() if limit > 0}
+    if unpromised := cluster.unpromised.get(group):
+        labels = {key: value for key, value in clean.labels.items() if key not in unpromised}
+        clean = msgspec.structs.replace(clean, labels=labels)
     return Template(clean, daemons, source, volumes)
 
 

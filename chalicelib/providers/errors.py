@@ -4,6 +4,7 @@
     ├── Throttled        too many calls; come back after retry_after          temporary
     ├── OutOfStock       the vendor has no such machine just now              temporary, next group in the same pass
     ├── QuotaExceeded    our account's limit                                  temporary, next group, tell a person
+    ├── InstallFailed    a machine was made and could not be made a node      temporary, always the same short wait
     ├── Unauthorized     credentials refused or expired (401, 403)            stop this provider, tell a person
     ├── NotFound         what we act on is gone                               permanent
     ├── Conflict         someone else changed it meanwhile (409)              read again, decide again
@@ -48,6 +49,13 @@ class OutOfStock(ProviderError):
 
 class QuotaExceeded(ProviderError):
     """The account may not have more."""
+
+    temporary = True
+
+
+class InstallFailed(ProviderError):
+    """A machine was made and did not become a node. The vendor has stock, so it does not help to wait longer each time
+    (huaweicloud-cce.md A9.2; plan/backoff.py)."""
 
     temporary = True
 

@@ -1,7 +1,7 @@
 """One increase spread over similar groups (scale-up.md §9): which groups are alike, and who gets how many nodes.
 
-Only with balanceSimilarNodeGroups, and never for zero-or-max groups. What fits where is not asked here: that the pods
-of an option run on a similar group too is for the caller to say (`takes`).
+Only with balanceSimilarNodeGroups or within a vendor's pool, and never for zero-or-max groups. What fits where is not
+asked here: that the pods of an option run on a similar group too is for the caller to say (`takes`).
 """
 
 from chalicelib.plan.balance.similar import Likeness, similar_groups

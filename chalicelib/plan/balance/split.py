@@ -35,9 +35,10 @@ def balance(total: int, best: GroupFacts, similar: Sequence[GroupFacts], ledger:
             grown: Mapping[str, int] | None = None) -> list[tuple[str, int]]:
     """group -> nodes, when `total` nodes of the best group are spread over it and its similar groups.
 
-    The cluster's limits cap the total first, then each share in turn, smallest group first; what a share loses is not
-    given to others, and a group with no room for one node gets none from the start (cases B8, B9). A zero-or-max group
-    shares with nobody. grown: what the pass already gave each group. The ledger stays as it is: taking is the caller's.
+    The cluster's limits cap the total first, then, with the pool's maximum, each share in turn, smallest group first;
+    what a share loses is not given to others, and a group with no room for one node gets none from the start (cases B8,
+    B9). A zero-or-max group shares with nobody. grown: what the pass already gave each group. The ledger stays as it
+    is: taking is the caller's.
     """
     assert best.template is not None
     spare, given, room = ledger.copy(), grown or {}, ledger.room(best.template.node)
@@ -45,13 +46,13 @@ def balance(total: int, best: GroupFacts, similar: Sequence[GroupFacts], ledger:
         return [(best.id, total)] if 0 < total <= room else []
     total = min(total, room)
     able = [(facts, facts.template.node) for facts in (best, *similar)
-            if facts.template is not None and spare.room(facts.template.node) > 0]
+            if facts.template is not None and spare.room(facts.template.node) > 0 and spare.pool_room(facts.group) > 0]
     sizes = [(facts.target + given.get(facts.id, 0), facts.group.max) for facts, _ in able]
     shares: list[tuple[str, int]] = []
     for (size, _), new, (facts, node) in sorted(zip(sizes, split(total, sizes), able, strict=True),
                                                 key=lambda each: each[0][0]):
-        share = min(new - size, spare.room(node))
+        share = min(new - size, spare.room(node), spare.pool_room(facts.group))
         if share > 0:
-            spare.take(node, share)
+            spare.take(node, share, facts.group)
             shares.append((facts.id, share))
     return shares

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from chalicelib.model.reason import Code, Reason
 from chalicelib.plan.choose import least_nodes, least_waste, lots, most_pods, price, priority
+from chalicelib.plan.choose.flavours import preferred
 from chalicelib.plan.choose.situation import Expander, Situation
 from chalicelib.plan.option import Option
 
@@ -32,12 +33,12 @@ def choose(options: Sequence[Option], chain: Sequence[str],
     """The option to take, None if none is left; and notes for Plan.notes (the same again on every call of a pass).
 
     As upstream, the chain ends as soon as one option is left, a single option is asked about too, and an expander that
-    keeps nothing leaves nothing. Among equals the one that meets most soft preferences is taken (demands.md 26); among
-    those, `random` draws by the seed if the chain ends in it, else the lowest group id is taken, so that a plan can be
-    foretold. Upstream draws lots there in any case.
+    keeps nothing leaves nothing. Before it, the flavours of a pool are ranked (flavours.py). Among equals the one that
+    meets most soft preferences is taken (demands.md 26); among those, `random` draws by the seed if the chain ends in
+    it, else the lowest group id is taken, so that a plan can be foretold. Upstream draws lots there in any case.
     A name that nobody answers to is passed over with EXPANDER_SKIPPED.
     """
-    left = sorted(options, key=lambda option: option.group)
+    left = preferred(sorted(options, key=lambda option: option.group), situation)
     notes = [Reason.of(Code.EXPANDER_SKIPPED, expander=name, detail="not available in this version")
              for name in chain if name not in EXPANDERS and name not in (RANDOM, LEAST_COST)]
     for name in _filters(chain):

@@ -1,7 +1,9 @@
 """priority: the groups of the highest priority that a person gave them (scale-up.md §8).
 
 Said in the cluster's ConfigMap `cluster-autoscaler-priority-expander`, or, where there is none, by the priorities of
-the policy's nodeGroups. A ConfigMap that is there and wrong filters nothing: a half-understood wish is worse than none.
+the policy's nodeGroups; among groups of the highest the rank decides, which a vendor's pools give their flavours
+(huaweicloud-cce.md A6.5). A ConfigMap that is there and wrong filters nothing: a half-understood wish is worse than
+none.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ def keep(options: Sequence[Option], situation: Situation) -> Kept:
     """The options of the highest priority, all of them where nothing says otherwise."""
     if situation.priorities is not None:
         return _by_config(options, situation.priorities, situation.group_aliases)
-    given = situation.group_priorities
-    if not any(given.values()):
-        return list(options), ()
-    highest = max(given.get(option.group, 0) for option in options)
-    return [option for option in options if given.get(option.group, 0) == highest], ()
+    highest = max(_given(option, situation) for option in options)
+    return [option for option in options if _given(option, situation) == highest], ()
+
+
+def _given(option: Option, situation: Situation) -> tuple[int, int]:
+    return situation.group_priorities.get(option.group, 0), situation.group_ranks.get(option.group, 0)
 
 
 def _by_config(options: Sequence[Option], config: PriorityConfig, aliases: Mapping[str, tuple[str, ...]]) -> Kept:

@@ -19,7 +19,9 @@ class Situation(msgspec.Struct, frozen=True):
     """cluster_nodes: nodes in the cluster, the price expander's measure of how large new ones should be.
     priorities: None where the cluster has no such ConfigMap; then group_priorities count (group id -> priority, 0 if
     not there). group_prices: what a node of a group costs per hour by its provider (group id -> price; not there: it
-    does not say). group_aliases: further names of a group (group id -> names). absent: groups that would have to be
+    does not say). group_aliases: further names of a group (group id -> names). group_ranks: which group is
+    preferred among equals, the higher the more (group id -> rank, 0 if not there). group_pools: the pool that a group
+    shares with others (group id -> pool id). absent: groups that would have to be
     created first."""
 
     seed: int = 0
@@ -29,6 +31,8 @@ class Situation(msgspec.Struct, frozen=True):
     group_priorities: dict[str, int] = {}
     group_prices: dict[str, float] = {}
     group_aliases: dict[str, tuple[str, ...]] = {}
+    group_ranks: dict[str, int] = {}
+    group_pools: dict[str, str] = {}
     absent: frozenset[str] = frozenset()
 
 

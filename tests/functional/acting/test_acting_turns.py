@@ -47,3 +47,31 @@ def test_a_growth_that_nobody_has_begun_holds_nothing_up(stage: Stage) -> None:
     stage.play()
     assert stage.now(second).state is State.SUCCEEDED
     assert stage.now(second).updated_at - began < 600.0
+
+
+def test_CCE_18_of_two_growths_of_one_pool_the_second_waits_until_the_first_is_taken(stage: Stage) -> None:
+    stage.group(3)
+    stage.provider.add_pool("h", size=1)
+    first = stage.planned(Kind.GROW, id="grow-1", from_size=3, to_size=4, pool="p")
+    second = stage.planned(Kind.GROW, id="grow-2", group="h", from_size=1, to_size=2, pool="p")
+    stage.die_at("grow:called")
+    stage.deliver()
+    bought = [Purchase(first.id, "g", 1)]
+    assert stage.provider.purchases == bought
+    while stage.now(first).attempt < 2:
+        assert stage.provider.purchases == bought, "nobody knows yet what became of the first"
+        stage.deliver()
+    stage.play()
+    assert stage.provider.purchases == [*bought, Purchase(second.id, "h", 1)]
+    assert {stage.now(each).state for each in (first, second)} == {State.SUCCEEDED}
+
+
+def test_growths_of_groups_without_a_common_pool_wait_for_nobody(stage: Stage) -> None:
+    stage.group(3)
+    stage.provider.add_pool("h", size=1)
+    stage.planned(Kind.GROW, id="grow-1", from_size=3, to_size=4)
+    second = stage.planned(Kind.GROW, id="grow-2", group="h", from_size=1, to_size=2)
+    stage.die_at("grow:called")
+    stage.deliver()
+    stage.deliver()
+    assert Purchase(second.id, "h", 1) in stage.provider.purchases

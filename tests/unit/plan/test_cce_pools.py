@@ -1,0 +1,381 @@
+"""Pools of several flavours: bounds that they share, ranks, zones, and labels that nobody may count on
+(huaweicloud-cce.md A1.2, A1.5, A6; rows 11 of its table)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from chalicelib.model.group import GroupOptions, Pool
+from chalicelib.model.memory import Backoff, GroupMemory, Memory
+from chalicelib.model.operation import Kind, Target
+from chalicelib.model.plan import Plan
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.selector import NodeTerm, Requirement
+from tests.builders import NOW, ClusterBuilder, cluster, growth, node, stays, verdict
+from tests.unit.plan.machines import operation
+
+POOL = Pool("p", "pool-a", max=100)
+OS, SUBNET = "os.name", "node.kubernetes.io/subnetid"
+UNPROMISED = GroupOptions(unpromised_labels=(SUBNET, "os.architecture", OS, "os.version"))
+PRIORITY = ("priority",)
+WASTE = ("least-waste",)
+
+
+def _new(plan: Plan) -> dict[str, int]:
+    return {group: nodes for group, (nodes, _) in growth(plan).items()}
+
+
+def _failed(*groups: str) -> Memory:
+    failed = Backoff(300, NOW + 200, NOW - 100, "OutOfStock", "SoldOut", "none left")
+    return Memory(groups={group: GroupMemory(backoff=failed) for group in groups})
+
+
+def _flavours(pool: Pool | None = POOL, **fields: dict[str, Any]) -> ClusterBuilder:
+    """Groups of machines with one cpu, in one pool; fields: by group."""
+    build = cluster()
+    for name, more in sorted(fields.items()):
+        build.group(name, **{"template": node("t", "1", zone=f"zone-{name}"), "pool": pool, **more})
+    return build
+
+
+# -- bounds
+
+
+@pytest.mark.parametrize(("pool", "sizes", "new"), [
+    (Pool("p", "pool-a", max=5), (0, 0), 5),
+    (Pool("p", "pool-a", max=5), (2, 1), 2),
+    (Pool("p", "pool-a", max=5, elsewhere=4), (0, 0), 1),
+    (Pool("p", "pool-a", max=5, elsewhere=9), (0, 0), 0),
+    (Pool("p", "pool-a", max=-1), (0, 0), 9),
+    (Pool("p", "pool-a", max=0), (0, 0), 0),
+])
+def test_CCE_A6_1_all_groups_of_a_pool_together_stay_below_its_maximum(
+        pool: Pool, sizes: tuple[int, int], new: int) -> None:
+    build = _zones({"a": sizes[0], "b": sizes[1]}, a={"pool": pool, "max": 6}, b={"pool": pool, "max": 6, "rank": 1})
+    plan = build.pending(9, "1").plan()
+    assert sum(_new(plan).values()) == new
+    if new < 9:
+        full = Reason.of(Code.POOL_MAX_SIZE, pool="pool-a", max=pool.max)
+        assert list(verdict(plan).reasons.values()) == [(full,)] * 2
+
+
+def test_CCE_A6_1_another_pool_has_its_own_bounds() -> None:
+    build = _flavours(Pool("p", max=3), a={})
+    build.group("other", template=node("t", "1"), pool=Pool("q", max=4)).group("lone", template=node("t", "1"), max=2)
+    assert _new(build.pending(20, "1").plan()) == {"a": 3, "other": 4, "lone": 2}
+
+
+def test_CCE_A6_1_what_is_balanced_with_another_pool_stays_within_both() -> None:
+    build = _flavours(Pool("p", max=3), a={}, b={}).group("c", template=node("t", "1"), pool=Pool("q", max=4))
+    new = _new(build.pending(20, "1").plan(balance_similar_node_groups=True))
+    assert (new["a"] + new["b"], new["c"]) == (3, 4)
+
+
+def test_CCE_A6_1_a_group_that_grows_whole_does_not_where_the_pool_has_no_room_for_all() -> None:
+    whole = {"max": 4, "options": GroupOptions(zero_or_max=True)}
+    assert _new(_flavours(Pool("p", max=4), a=whole).pending(2, "1").plan()) == {"a": 4}
+    plan = _flavours(Pool("p", max=4, elsewhere=1), a=whole).pending(2, "1").plan()
+    assert _new(plan) == {}
+    assert verdict(plan).reasons["a"][0].code is Code.POOL_MAX_SIZE
+
+
+def test_CCE_A6_1_the_cheapest_mix_stays_within_a_pool_too() -> None:
+    build = _flavours(Pool("p", max=3), a={"price": 1.0}, b={"price": 1.1})
+    build.group("c", template=node("t", "1"), price=5.0)
+    new = _new(build.pending(8, "1").plan(expander=("least-cost",)))
+    assert (new.get("a", 0) + new.get("b", 0), new["c"]) == (3, 5)
+
+
+def _idle(pool: Pool, *, a: int, b: int, **fields: Any) -> ClusterBuilder:
+    build = cluster().node("home", "8", "64Gi")
+    for name, count in (("a", a), ("b", b)):
+        for number in range(count):
+            build.node(f"{name}-{number}", group=name)
+        build.group(name, pool=pool, **fields)
+    return build
+
+
+@pytest.mark.parametrize(("pool", "gone"), [
+    (Pool("p", "pool-a", min=3, max=9), 1), (Pool("p", "pool-a", min=0, max=9), 4),
+    (Pool("p", "pool-a", min=3, max=9, elsewhere=1), 2), (Pool("p", "pool-a", min=4, max=9), 0),
+    (Pool("p", "pool-a", min=7, max=9), 0),
+])
+def test_CCE_A6_1_all_groups_of_a_pool_together_keep_its_minimum(pool: Pool, gone: int) -> None:
+    plan = _idle(pool, a=2, b=2).plan(unneeded=7200)
+    assert len(plan.removals) == gone
+    codes = [code for name, code in stays(plan).items() if name != "home"]
+    assert codes == ["PoolMinSizeReached"] * (4 - gone)
+
+
+def test_CCE_A6_1_nodes_on_their_way_out_have_left_the_pool() -> None:
+    build = _idle(Pool("p", "pool-a", min=2, max=9), a=2, b=2)
+    going = [operation(Kind.REMOVE, "b", Target("b-0", "test://b/b-0"))]
+    plan = build.plan(Memory(operations=tuple(going)), unneeded=7200)
+    assert len(plan.removals) == 1
+    assert list(stays(plan).values()).count("PoolMinSizeReached") == 2
+
+
+def test_CCE_A6_1_no_pool_passes_its_bounds_whatever_is_wanted() -> None:
+    for seed in range(60):
+        rng = random.Random(seed)
+        pools = [Pool(f"p{at}", max=rng.choice([-1, 0, 3, 7]), elsewhere=rng.randint(0, 2)) for at in range(2)]
+        build = cluster()
+        for at in range(rng.randint(1, 5)):
+            for number in range(rng.randint(0, 3)):
+                build.node(f"g{at}-{number}", group=f"g{at}").running(f"g{at}-{number}", 1, "1")
+            build.group(f"g{at}", max=rng.randint(0, 6), rank=rng.randint(0, 2), pool=rng.choice([*pools, None]),
+                        template=node("t", str(rng.choice([1, 2])), zone=f"z{at}"))
+        for size in range(1, 3):
+            build.pending(rng.randint(0, 8), str(size), name=f"p{size}", owner=f"o{size}")
+        plan = build.plan(balance_similar_node_groups=rng.random() < 0.5, seed=seed,
+                          expander=rng.choice([PRIORITY, WASTE, ("random",)]))
+        sizes = {group.id: group.target for group in build.groups}
+        sizes |= {up.group: up.to_size for up in plan.scale_ups}
+        for pool in pools:
+            mine = [group for group in build.groups if group.pool == pool]
+            now = sum(group.target for group in mine) + pool.elsewhere
+            after = sum(sizes[group.id] for group in mine) + pool.elsewhere
+            assert pool.max < 0 or after <= max(pool.max, now), (seed, pool)
+        assert all(up.to_size <= up.max for up in plan.scale_ups), seed
+
+
+def test_an_operation_says_which_pool_it_changes() -> None:
+    build = _flavours(a={}).group("lone", template=node("t", "4"))
+    grown = build.pending(1, "1").pending(1, "4", owner="big").plan()
+    assert {each.group: each.pool for each in grown.operations} == {"a": "p", "lone": ""}
+    removed = _idle(POOL, a=1, b=0).plan(unneeded=7200)
+    assert [(each.kind, each.pool) for each in removed.operations] == [(Kind.REMOVE, "p")]
+
+
+# -- ranks and priorities
+
+
+@pytest.mark.parametrize("chain", [WASTE, PRIORITY, ("random",), ("most-pods",), ("least-nodes",)])
+def test_CCE_A6_3_the_preferred_flavour_of_a_pool_is_taken_whatever_the_expander_weighs(chain: tuple[str, ...]) -> None:
+    build = _flavours(a={"rank": 5, "template": node("t", "3")}, b={"rank": 0, "template": node("t", "2")})
+    build.pending(2, "1")
+    assert _new(build.plan(expander=chain)) == {"a": 1}
+
+
+def test_CCE_A6_3_a_preferred_flavour_at_its_own_maximum_leaves_the_rest_to_the_next() -> None:
+    build = _flavours(a={"rank": 5, "max": 2}, b={"rank": 3, "max": 3}, c={"rank": 0})
+    assert _new(build.pending(9, "1").plan()) == {"a": 2, "b": 3, "c": 4}
+
+
+@pytest.mark.parametrize(("least", "gone"), [(0, 4), (2, 2)])
+def test_CCE_A6_3_each_flavour_keeps_its_own_minimum(least: int, gone: int) -> None:
+    assert len(_idle(POOL, a=2, b=2, min=least // 2).plan(unneeded=7200).removals) == gone
+
+
+def test_CCE_A6_3_ranks_say_nothing_between_pools() -> None:
+    build = _flavours(a={"rank": 5, "template": node("t", "3")})
+    build.group("b", template=node("t", "2"), pool=Pool("q", max=9))
+    assert _new(build.pending(2, "1").plan(expander=WASTE)) == {"b": 1}
+
+
+@pytest.mark.parametrize(("first", "second", "chosen"), [(10, 5, "a"), (5, 10, "b"), (-1, 0, "b")])
+def test_CCE_A6_4_the_pool_of_the_higher_priority_grows(first: int, second: int, chosen: str) -> None:
+    build = cluster().group("a", template=node("t", "4"), pool=Pool("p", max=9), priority=first)
+    build.group("b", template=node("t", "4"), pool=Pool("q", max=9), priority=second)
+    assert _new(build.pending(1, "1").plan(expander=PRIORITY)) == {chosen: 1}
+
+
+def test_CCE_A6_5_priority_comes_before_rank_and_rank_before_waste() -> None:
+    build = cluster().group("a", template=node("t", "8"), pool=Pool("p", max=9), priority=10, rank=1)
+    build.group("b", template=node("t", "4"), pool=Pool("p", max=9), priority=10, rank=0)
+    build.group("c", template=node("t", "1"), pool=Pool("q", max=9), priority=5, rank=9)
+    chain = ("priority", "least-waste", "random")
+    assert _new(build.pending(1, "1").plan(expander=chain)) == {"a": 1}
+    assert _new(build.plan(_failed("a"), expander=chain)) == {"b": 1}
+    assert _new(build.plan(_failed("a", "b"), expander=chain)) == {"c": 1}
+
+
+def test_CCE_A6_5_among_pools_of_one_priority_the_highest_rank_of_all_decides() -> None:
+    build = cluster().group("a", template=node("t", "1"), pool=Pool("p", max=9), priority=1, rank=1)
+    build.group("b", template=node("t", "8"), pool=Pool("q", max=9), priority=1, rank=2)
+    assert _new(build.pending(1, "1").plan(expander=PRIORITY)) == {"b": 1}
+
+
+def test_CCE_A6_5_a_flavour_that_cannot_host_the_pods_is_dropped_however_it_is_ranked() -> None:
+    build = _flavours(a={"rank": 9, "template": node("t", "1")}, b={"template": node("t", "4")})
+    build.pending(2, "3").pending(1, "1", owner="small")
+    assert _new(build.plan(expander=PRIORITY)) == {"b": 2}
+
+
+def test_CCE_A6_5_of_equals_the_one_that_wastes_least_is_taken() -> None:
+    build = cluster().group("a", template=node("t", "8"), pool=Pool("p", max=9), priority=1)
+    build.group("b", template=node("t", "2"), pool=Pool("q", max=9), priority=1)
+    assert _new(build.pending(2, "1").plan(expander=("priority", "least-waste"))) == {"b": 1}
+
+
+@pytest.mark.parametrize(("chain", "most", "chosen"), [
+    (("least-waste",), 9, {"b": 2}), (("most-pods",), 1, {"a": 1}), (("random",), 1, {"a": 1}),
+    (("priority", "least-waste", "random"), 9, {"b": 2}),
+])
+def test_CCE_A6_6_the_expanders_of_the_add_on(chain: tuple[str, ...], most: int, chosen: dict[str, int]) -> None:
+    """`priority-ratio` is meant for rescheduling only, and is not among ours."""
+    build = cluster().group("a", template=node("t", "16")).group("b", template=node("t", "1"), max=most)
+    assert _new(build.pending(2, "1").plan(expander=chain)) == chosen
+
+
+def test_CCE_A1_3_nothing_waits_for_a_version_of_the_vendors_add_on() -> None:
+    """Ranks of flavours, even zones and a pool's own conditions came to the add-on one after the other; here they hold
+    together, for clusters that have never had it."""
+    own = GroupOptions(scale_down_utilization_threshold=0.9)
+    build = _zones({"a": 2, "b": 0, "c": 0}, c={"rank": 9, "max": 1}).node("old", group="d").running("old", 1, "800m")
+    build.group("d", pool=Pool("q"), options=own, max=1).pending(5, "1")
+    plan = build.plan()
+    assert _new(plan) == {"a": 1, "b": 3, "c": 1}
+    assert stays(plan)["old"] != "NotUnderutilized"
+
+
+def test_CCE_11_sold_out_then_the_next_flavour_then_the_next_pool() -> None:
+    build = cluster()
+    for name, priority, rank in (("x1", 10, 2), ("x2", 10, 1), ("y", 5, 0)):
+        pool = Pool("x" if name != "y" else "y", max=9)
+        build.group(name, template=node("t", "2"), pool=pool, priority=priority, rank=rank)
+    build.pending(2, "1")
+    seen = [_new(build.plan(_failed(*names), expander=PRIORITY)) for names in ((), ("x1",), ("x1", "x2"))]
+    assert seen == [{"x1": 1}, {"x2": 1}, {"y": 1}]
+    none = build.plan(_failed("x1", "x2", "y"), expander=PRIORITY)
+    assert {reasons[0].code for reasons in verdict(none).reasons.values()} == {Code.GROUP_BACKOFF}
+
+
+# -- zones
+
+
+def _zones(sizes: dict[str, int], **fields: dict[str, Any]) -> ClusterBuilder:
+    """Groups of a pool in a zone each, their nodes full."""
+    build = cluster()
+    for name, size in sizes.items():
+        for number in range(size):
+            build.node(f"{name}-{number}", zone=name, group=name).running(f"{name}-{number}", 1, "1")
+        build.group(name, **{"template": node("t", "1", zone=name), "pool": POOL, **fields.get(name, {})})
+    return build
+
+
+@pytest.mark.parametrize(("pods", "new"), [(10, {"b": 10}), (20, {"a": 5, "b": 15}), (1, {"b": 1})])
+def test_CCE_A6_7_zones_of_a_pool_even_out(pods: int, new: dict[str, int]) -> None:
+    assert _new(_zones({"a": 10, "b": 0}).pending(pods, "1").plan()) == new
+
+
+def test_CCE_A6_7_a_zone_that_is_short_leaves_its_share_to_the_others() -> None:
+    assert _new(_zones({"a": 4, "b": 0}, b={"max": 3}).pending(10, "1").plan()) == {"a": 7, "b": 3}
+    assert _new(_zones({"a": 4, "b": 0}).pending(3, "1").plan(_failed("b"))) == {"a": 3}
+
+
+def test_CCE_A6_7_the_pools_maximum_cuts_the_whole_batch() -> None:
+    build = _zones({"a": 4, "b": 0}, a={"pool": Pool("p", max=10)}, b={"pool": Pool("p", max=10)})
+    assert _new(build.pending(10, "1").plan()) == {"a": 1, "b": 5}
+
+
+def test_CCE_A6_7_flavours_that_the_user_ranks_apart_are_not_evened_out() -> None:
+    ranked = _zones({"a": 3, "b": 0}, a={"rank": 1})
+    assert _new(ranked.pending(2, "1").plan()) == {"a": 2}
+    assert _new(ranked.plan(balance_similar_node_groups=True)) == {"a": 2}
+
+
+def test_CCE_A6_7_other_pools_are_evened_out_only_where_it_is_asked_for() -> None:
+    build = _zones({"a": 3, "b": 0}, b={"pool": Pool("q", max=9)}).pending(3, "1")
+    assert _new(build.plan(expander=WASTE)) == {"a": 3}
+    assert _new(build.plan(expander=WASTE, balance_similar_node_groups=True)) == {"b": 3}
+
+
+def test_CCE_A6_7_machines_of_another_size_are_no_zone_of_the_same() -> None:
+    build = _zones({"a": 2, "b": 0}, b={"template": node("t", "7", zone="b")})
+    assert _new(build.pending(2, "1").plan(expander=WASTE)) == {"a": 2}
+
+
+# -- conditions of a pool
+
+
+@pytest.mark.parametrize(("used", "own", "candidate"), [
+    ("600m", None, False), ("600m", 0.7, True), ("400m", 0.3, False), ("400m", None, True),
+])
+def test_CCE_A6_8_a_pools_own_threshold_holds_instead_of_the_clusters(
+        used: str, own: float | None, candidate: bool) -> None:
+    build = cluster().node("home", "8", "64Gi").node("n", group="g").running("n", 1, used)
+    build.group("g", pool=POOL, options=GroupOptions(scale_down_utilization_threshold=own))
+    assert (stays(build.plan()).get("n") == "NotUnderutilized") is not candidate
+
+
+@pytest.mark.parametrize(("own", "age", "goes"), [
+    (None, 700.0, True), (1200.0, 700.0, False), (60.0, 61.0, True), (None, 61.0, False),
+])
+def test_CCE_A6_8_a_pools_own_time_holds_instead_of_the_clusters(own: float | None, age: float, goes: bool) -> None:
+    build = cluster().node("n", group="g").group("g", options=GroupOptions(scale_down_unneeded_time=own), pool=POOL)
+    assert bool(build.plan(unneeded=age).removals) is goes
+
+
+@pytest.mark.parametrize(("age", "goes"), [(899.0, False), (900.0, True)])
+def test_CCE_A6_2_a_node_stays_for_its_pools_cooldown(age: float, goes: bool) -> None:
+    build = cluster().node("n", group="g", created=NOW - age, ready_since=NOW - age)
+    build.node("old", group="g").group("g", pool=POOL, options=GroupOptions(scale_down_cooldown=900.0))
+    plan = build.plan(unneeded=7200)
+    assert {removal.node for removal in plan.removals} == ({"n", "old"} if goes else {"old"})
+
+
+# -- what nobody may count on
+
+
+def _asking(operator: str, *values: str, also: Requirement | None = None) -> NodeTerm:
+    return NodeTerm(tuple(each for each in (Requirement(OS, operator, values), also) if each))
+
+
+@pytest.mark.parametrize("asks", [
+    {"node_selector": {OS: "Linux"}},
+    {"required_affinity": (_asking("In", "Linux"),)},
+    {"required_affinity": (_asking("Exists"),)},
+    {"required_affinity": (_asking("NotIn", "Windows"),)},
+    {"required_affinity": (_asking("DoesNotExist"),)},
+])
+@pytest.mark.parametrize("source", ["provider", "node"])
+def test_CCE_A1_2_a_pod_that_asks_for_a_label_no_new_node_promises_buys_nothing(
+        asks: dict[str, Any], source: str) -> None:
+    build = cluster()
+    if source == "node":
+        build.node("g-0", "2", group="g", labels={OS: "Linux"}).running("g-0", 1, "2")
+    build.group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
+    plan = build.pending(1, "1", **asks).plan()
+    assert _new(plan) == {}
+    assert [reason.code for reason in verdict(plan).reasons["g"]] == [Code.NODE_AFFINITY]
+
+
+@pytest.mark.parametrize("asks", [
+    {}, {"node_selector": {"team": "red"}}, {"required_affinity": (_asking("In", "Linux"), NodeTerm((
+        Requirement("team", "In", ("red",)),)))},
+])
+def test_CCE_A1_2_a_pod_that_can_do_without_them_is_served(asks: dict[str, Any]) -> None:
+    build = cluster().group("g", template=node("t", "2", labels={OS: "Linux", "team": "red"}), options=UNPROMISED)
+    assert _new(build.pending(1, "1", **asks).plan()) == {"g": 1}
+
+
+def test_CCE_A1_2_a_pod_that_asks_for_one_takes_room_on_a_node_that_has_it() -> None:
+    build = cluster().node("g-0", "2", group="g", labels={OS: "Linux"})
+    build.group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
+    plan = build.pending(1, "2", node_selector={OS: "Linux"}).plan()
+    assert (plan.fits_existing, _new(plan)) == (("default/p-00000",), {})
+
+
+def test_CCE_A1_2_such_a_pod_takes_no_room_from_those_that_nodes_are_bought_for() -> None:
+    build = cluster().group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
+    build.pending(1, "2", node_selector={OS: "Linux"}, name="asks").pending(1, "2", name="plain", owner="plain")
+    plan = build.plan()
+    assert growth(plan) == {"g": (1, 1)}
+    assert plan.scale_ups[0].pods == ("default/plain-00001",)
+
+
+def test_CCE_A1_2_daemonsets_that_ask_for_one_still_count_on_new_nodes() -> None:
+    build = cluster().group("g", template=node("t", "2", labels={OS: "Linux"}), options=UNPROMISED)
+    build.daemonset("agent", "500m", node_selector={OS: "Linux"})
+    assert _new(build.pending(2, "1").plan()) == {"g": 2}
+
+
+def test_CCE_A1_5_nodes_of_a_pool_that_is_no_node_group_are_left_alone() -> None:
+    build = cluster().node("of-default-pool").node("g-0", group="g").group("g", pool=POOL)
+    plan = build.plan(unneeded=7200)
+    assert [removal.node for removal in plan.removals] == ["g-0"]
+    assert stays(plan) == {"of-default-pool": "NotAutoscaled"}
