@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from chalicelib.cli import rule_rows
 from chalicelib.cli.answers import Answer, Scene, coded, sentences, weakening
 from chalicelib.cli.find import named
 from chalicelib.cli.tables import Table
@@ -28,6 +29,9 @@ def answer(scene: Scene, name: str) -> Answer:
     promised = on_new(plan, name)
     refused = [(each.pods, each.reasons[name]) for each in plan.unschedulable if name in each.reasons]
     says = [_growth(verdict, grown)]
+    mine = {name} if group is None or group.pool is None else {name, group.pool.id, group.pool.name}
+    rules = [each for each in plan.rules if each.pool in mine]
+    following = rule_rows.following(rules, scene.case.policy, scene.decided.memory, scene.case.now) if rules else {}
     if gone:
         says.append(f"{len(gone)} of its nodes would be removed: {', '.join(removal.node for removal in gone)}.")
     known = scene.decided.memory.groups.get(name, GroupMemory())
@@ -37,8 +41,10 @@ def answer(scene: Scene, name: str) -> Answer:
         "provider": verdict.provider, "size": verdict.target, "min": verdict.min, "max": verdict.max,
         "ready": verdict.ready, "upcoming": verdict.upcoming, "nodes": nodes,
         **_option(verdict), **_memory(known, scene.case.now),
-        **({"growth": {"from": grown.from_size, "to": grown.to_size, "max": grown.max, "pods": list(grown.pods)}}
+        **({"growth": {"from": grown.from_size, "to": grown.to_size, "max": grown.max, "pods": list(grown.pods),
+                         **rule_rows.growth_data(grown)}}
            if grown is not None else {}),
+        **({"rules": [rule_rows.rule_data(verdict, following) for verdict in rules]} if rules else {}),
         "promises": [{"number": number, "pods": pods} for number, pods in promised.items()],
         "removals": [removal.node for removal in gone],
         "noHelpTo": [{"pods": list(pods), "reasons": [coded(reason) for reason in reasons]}
@@ -48,6 +54,7 @@ def answer(scene: Scene, name: str) -> Answer:
         Table(("group", "new node", "pods each", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"),
         Table(("pods", "why not"), tuple((some(pods), sentences(reasons)) for pods, reasons in refused),
               title="Pods it is no help to"),
+        rule_rows.rules_table(rules, following),
         Table(("node", "what becomes of it"), tuple((node, _fate(scene, node)) for node in nodes), title="Its nodes"),
     ), weakening(plan, removal=False))
 
@@ -55,9 +62,10 @@ def answer(scene: Scene, name: str) -> Answer:
 def _growth(verdict: GroupVerdict, grown: ScaleUp | None) -> str:
     start = f"Node group {verdict.group}"
     if grown is not None:
-        least = not grown.pods and grown.to_size <= verdict.min
-        pods = f"{len(grown.pods)} pod{'' if len(grown.pods) == 1 else 's'}"
-        what = f"to its minimum, {verdict.min}" if least else f"for {pods}"
+        asked = [f"{len(grown.pods)} pod{'' if len(grown.pods) == 1 else 's'}"] * bool(grown.pods)
+        asked += list(filter(None, [rule_rows.causes(grown)]))
+        least = not asked and grown.to_size <= verdict.min
+        what = f"to its minimum, {verdict.min}" if least else f"for {' and '.join(asked) or '0 pods'}"
         return f"{start} grows {grown.from_size} -> {grown.to_size} (max {grown.max}) {what}."
     if verdict.skipped is not None:
         return f"{start} is not grown: {sentence(verdict.skipped)}."

@@ -27,6 +27,7 @@ _CLUSTER_API = "clusterapi"
 def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     """A snapshot of a live cluster; groups come from --node-groups, or from the policy's providers. Raises BadInput."""
     from chalicelib.kube.connect import connect
+    from chalicelib.policy.horizontal import obeyed
     from chalicelib.providers.means import Means
     from chalicelib.providers.registry import providers as for_policy
     from chalicelib.snapshot import files
@@ -42,13 +43,13 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     kube = connected(policy.kubernetes)
     if args.node_groups is not None:
         return take(policy.name, kube, lambda nodes: (files.groups(args.node_groups, nodes), ()), now,
-                    namespace=policy.options.namespace)
+                    namespace=policy.options.namespace, rules=obeyed(policy))
     if not policy.providers:
         raise BadInput("--kubeconfig", "says nothing about node groups",
                        "add --node-groups FILE, or --policy FILE with providers")
     providers = for_policy(policy, kube, read_secret, time.time, Means(connect=connected))
     return take(policy.name, kube, lambda nodes: observe(providers, nodes), now,
-                namespace=policy.options.namespace)
+                namespace=policy.options.namespace, rules=obeyed(policy))
 
 
 def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | None) -> Policy:

@@ -1,8 +1,8 @@
 """A plan as scripts read it (the stable JSON of architecture §8) and as a person reads it (a few tables).
 
 Only here do reasons meet their sentences for output. Keys of the JSON are only ever added: beside those of the
-architecture there are `plan`, `cluster`, `at`, `assumed`, `notLookedAt`, `promises`, `groups`, `gaps`, `notes`, and
-`details` with the numbers.
+architecture there are `plan`, `cluster`, `at`, `assumed`, `notLookedAt`, `promises`, `groups`, `gaps`, `notes`,
+`rules`, `headroom`, and `details` with the numbers.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli import where
+from chalicelib.cli import rule_rows, where
 from chalicelib.cli.tables import Block, Table
 from chalicelib.cli.where import some
 from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, PodVerdict
@@ -30,8 +30,8 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
         "cluster": plan.cluster,
         "at": format_time(plan.at),
         "assumed": list(assumed),
-        "scaleUps": [{"group": s.group, "from": s.from_size, "to": s.to_size, "pods": list(s.pods)}
-                     for s in plan.scale_ups],
+        "scaleUps": [{"group": s.group, "from": s.from_size, "to": s.to_size, "pods": list(s.pods),
+                      **rule_rows.growth_data(s)} for s in plan.scale_ups],
         "unschedulable": [_unschedulable(verdict) for verdict in plan.unschedulable],
         "fitsExisting": list(plan.fits_existing),
         "promises": [where.as_data(promise) for promise in plan.promises],
@@ -43,6 +43,7 @@ def as_document(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = 
         "unremovable": [{"node": v.node, "code": v.reason.code.value, "message": sentence(v.reason),
                          **({"pod": v.pod} if v.pod else {})} for v in plan.unremovable],
         "groups": [_group(verdict) for verdict in plan.groups],
+        **rule_rows.as_data(plan),
         "notes": [{"code": note.code.value, "message": sentence(note)} for note in plan.notes],
         "gaps": [msgspec.to_builtins(gap) for gap in plan.gaps],
         "health": msgspec.to_builtins(msgspec.structs.asdict(plan.health)),
@@ -85,6 +86,7 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
         _table("Pods that fit on nodes that exist or are on their way",
                ("node", "pods", "which"), where.rows_of_existing(plan)),
         _table("Pods not looked at", ("pods", "why"), [(some(i.pods), sentence(i.reason)) for i in plan.ignored]),
+        rule_rows.rules_table(plan.rules), rule_rows.headroom_table(plan.headroom),
         _table("Nodes to remove", ("node", "group", "how", "pods go to"), gone),
         _table("Nodes that stay", ("node", "rule", "why"), _stay(plan)),
         _table("Notes", ("what", "why"), [(note.code.value, sentence(note)) for note in plan.notes]),
@@ -117,14 +119,22 @@ def summary(plan: Plan, timings: dict[str, float]) -> str:
     parts = [
         (f"Cluster {plan.cluster} at {format_time(plan.at)}: {nodes},"
          f"{unwell} {pending} pod{'' if pending == 1 else 's'} want{'s' if pending == 1 else ''} a node."),
-        (f"Grow by {new} node{_s(new)} in {len(plan.scale_ups)} group{_s(len(plan.scale_ups))} for {asked} pods; "
-         f"{left} get none, {len(plan.fits_existing)} fit, {unseen} are not looked at."),
+        (f"Grow by {new} node{_s(new)} in {len(plan.scale_ups)} group{_s(len(plan.scale_ups))} for "
+         f"{_for(plan, asked)}; {left} get none, {len(plan.fits_existing)} fit, {unseen} are not looked at."),
         f"Remove {len(plan.removals)} of {len(plan.unneeded)} unneeded node{_s(len(plan.unneeded))}.",
     ]
     if plan.gaps:
         parts.append(f"{len(plan.gaps)} thing{_s(len(plan.gaps))} could not be read (below).")
     parts.append(f"Read in {timings['decode']:.3f} s, planned in {timings['plan']:.3f} s.")
     return "\n".join(parts)
+
+
+def _for(plan: Plan, asked: int) -> str:
+    """What all growth is for: pods, and rules and headroom where they want some of it."""
+    rules = len({rule for up in plan.scale_ups for rule in up.rules})
+    also = [f"{rules} rule{_s(rules)}"] * bool(rules)
+    also += ["headroom"] * any(up.headroom for up in plan.scale_ups)
+    return " and ".join([f"{asked} pods", *also])
 
 
 def _groups(plan: Plan) -> list[tuple[str, ...]]:
@@ -140,7 +150,8 @@ def _groups(plan: Plan) -> list[tuple[str, ...]]:
                   if verdict.option_nodes else sentence(verdict.skipped) if verdict.skipped else "helps no pod")
         option = "-" if up and not verdict.option_nodes else option
         size = f"{verdict.target}" + (f" ({verdict.upcoming} upcoming)" if verdict.upcoming else "")
-        pods = some(up.pods) if up else "-"
+        causes = rule_rows.causes(up) if up else ""
+        pods = "; ".join(filter(None, (some(up.pods) if up.pods or not causes else "", causes))) if up else "-"
         rows.append((verdict.group, size, f"{verdict.min}..{verdict.max}", change, pods, option))
     return rows
 

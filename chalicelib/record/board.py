@@ -39,6 +39,7 @@ class Board(Lazily):
     def post(self, event: Event, now: float) -> None:
         """See EventApi."""
         involved = {"kind": event.kind, "name": event.name, "uid": event.uid}
+        involved |= {"apiVersion": event.api_version} if event.api_version else {}
         post_event(self.connected, namespace=event.namespace, involved=involved, reason=event.reason,
                    message=event.message, type_=event.type, now=now)
 

@@ -29,7 +29,8 @@ the same is the message (state.md §11)."""
 
 class Event(msgspec.Struct, frozen=True):
     """One event to be posted. fact: the row of the table it comes from, which is what is not told twice. A Node has no
-    namespace. uid empty: not known yet; an event without its object's uid is not shown by `kubectl describe`."""
+    namespace. uid empty: not known yet; an event without its object's uid is not shown by `kubectl describe`.
+    api_version: the object's, empty for `v1`. lasting: a fact that is so for good, told once a day (repeats.py)."""
 
     fact: str
     kind: str
@@ -39,12 +40,15 @@ class Event(msgspec.Struct, frozen=True):
     type: str = NORMAL
     namespace: str = ""
     uid: str = ""
+    api_version: str = ""
+    lasting: bool = False
 
     @property
     def key(self) -> bytes:
-        """Two events with the same key are one within five minutes."""
+        """Two events with the same key are one within five minutes, or a day."""
         by_message = self.kind == "ConfigMap" and (self.namespace, self.name) == _BY_MESSAGE
-        return digest(self.kind, self.namespace, self.name, self.reason, self.message if by_message else self.fact)
+        return digest(self.kind, self.namespace, self.name, self.reason, self.message if by_message else self.fact,
+                      lasting=self.lasting)
 
 
 class EventApi(Protocol):
@@ -58,18 +62,19 @@ class EventApi(Protocol):
 
 
 def about_pods(fact: str, pods: Iterable[str], reason: str, message: str, *, type_: str = NORMAL,
-               uids: Mapping[str, str] | None = None) -> list[Event]:
+               uids: Mapping[str, str] | None = None, lasting: bool = False) -> list[Event]:
     """The same event about each of the first PODS_TOLD pods (namespace/name)."""
     known, events = uids or {}, []
     for key in sorted(pods)[:PODS_TOLD]:
         namespace, _, name = key.partition("/")
-        events.append(Event(fact, "Pod", name, reason, message, type_, namespace, known.get(key, "")))
+        events.append(Event(fact, "Pod", name, reason, message, type_, namespace, known.get(key, ""),
+                            lasting=lasting))
     return events
 
 
-def about_node(fact: str, node: str, reason: str, message: str, *, type_: str = NORMAL) -> Event:
+def about_node(fact: str, node: str, reason: str, message: str, *, type_: str = NORMAL, lasting: bool = False) -> Event:
     """An event about a node, which upstream's recorder identifies by its name."""
-    return Event(fact, "Node", node, reason, message, type_, uid=node)
+    return Event(fact, "Node", node, reason, message, type_, uid=node, lasting=lasting)
 
 
 def about_status(fact: str, options: Options, reason: str, message: str, *, type_: str = NORMAL) -> list[Event]:

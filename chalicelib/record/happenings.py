@@ -21,6 +21,7 @@ from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan import explain
 from chalicelib.policy.priorities import CONFIG_MAP
+from chalicelib.record import rule_happenings as rules
 from chalicelib.record.events import PODS_TOLD, WARNING, Event, about_node, about_pods, about_status
 
 
@@ -179,5 +180,12 @@ FACTS: tuple[tuple[str, Callable[[str, Seen], list[Event]]], ...] = (
     ("creation failed", _not_created),
     ("taint taken off", _cleaned),
     ("priorities", _priorities),
+    ("rule object refused", rules.objects_refused),
+    ("rule object warned", rules.objects_warned),
+    ("rule adds nodes", rules.scaled_up),
+    ("rule too late", rules.expired),
+    ("rule not in force", rules.unusable),
+    ("taint to avoid", rules.avoid_taint),
+    ("annotation to avoid", rules.avoid_annotation),
     ("pod not helped", _not_helped),
 )

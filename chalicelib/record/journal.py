@@ -23,6 +23,8 @@ from chalicelib.store.journal import JournalEntry, Ledger
 
 PLAN, OPERATION = "plan", "operation"
 DIGEST = "decision"
+RULES = "rules"
+"""Keys of the rules that want nodes: a fact of a decision, and of a group's growth where Operation.data has it."""
 
 
 class Journal(Protocol):
@@ -54,6 +56,9 @@ def of_plan(plan: Plan) -> JournalEntry:
         "repairs": len(plan.repairs),
         "gaps": len(plan.gaps),
     }
+    rules = sorted({rule for up in plan.scale_ups for rule in up.rules})
+    if rules:
+        facts[RULES] = ",".join(rules)
     body = msgspec.json.encode(msgspec.structs.replace(plan, operations=()))
     return JournalEntry(at=plan.at, kind=PLAN, plan=plan.id, facts=facts, body=body.decode())
 
@@ -67,6 +72,8 @@ def of_outcome(operation: Operation, outcome: Done | Failed, now: float) -> Jour
         "seconds": round(now - operation.created_at, 1),
         **outcome.facts,
     }
+    if RULES in operation.data:
+        facts[RULES] = operation.data[RULES]
     if operation.targets:
         facts["targets"] = ",".join(target.node or target.instance for target in operation.targets)
     if isinstance(outcome, Failed):
@@ -107,8 +114,19 @@ def decision(plan: Plan) -> str:
          for group in plan.groups],
         [(gap.kind, gap.name) for gap in plan.gaps],
         [note.code for note in plan.notes],
+        *([_asked(plan)] if plan.rules or plan.headroom else ()),
     ]
     return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]
+
+
+def _asked(plan: Plan) -> list[object]:
+    """Rules and headroom. Without them a decision's digest is what it was before there were any."""
+    return [
+        [(up.group, up.rules, up.headroom) for up in plan.scale_ups],
+        [(rule.source, rule.rule, rule.pool, rule.nodes, rule.reason.code if rule.reason else "")
+         for rule in plan.rules],
+        [(each.name, each.wanted, each.held, each.added) for each in plan.headroom],
+    ]
 
 
 def _codes(reasons: dict[str, tuple[Reason, ...]]) -> list[tuple[str, Sequence[str]]]:

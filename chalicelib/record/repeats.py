@@ -25,22 +25,30 @@ from collections.abc import Iterable
 
 APART = 300.0
 """Seconds in which the same fact about the same object is not told again."""
+LASTING = 86400.0
+"""The same for facts that stay so for good, such as a taint that nobody should use: once is enough, a day is as well as
+it can be kept without a row of its own. Their digests begin with a byte that no other's does."""
 MOST = 500
 """Facts kept; beyond that the oldest are forgotten, so that no storm makes the row a large one (5 KB)."""
 
 _ENTRY = struct.Struct(">6sI")     # digest of the fact, epoch second
+_STAYS, _PASSES = b"\xff", b"\xfe"
 
 
-def digest(*words: str) -> bytes:
+def digest(*words: str, lasting: bool = False) -> bytes:
     """Six bytes for a fact about an object; among 500 two are alike once in 2 billion times, which costs one event."""
-    return hashlib.sha256("\0".join(words).encode()).digest()[:6]
+    made = hashlib.sha256("\0".join(words).encode()).digest()[:6]
+    if lasting:
+        return _STAYS + made[1:]
+    return _PASSES + made[1:] if made.startswith(_STAYS) else made
 
 
 def known(told: bytes, now: float) -> dict[bytes, int]:
-    """What was told within the last five minutes, with its second. Rubbish is nothing told; so is the future, where a
-    clock went back."""
+    """What was told within the last five minutes (or the last day, where it lasts), with its second. Rubbish is nothing
+    told; so is the future, where a clock went back."""
     whole = len(told) - len(told) % _ENTRY.size
-    return {key: at for key, at in _ENTRY.iter_unpack(told[:whole]) if -APART < now - at < APART}
+    return {key: at for key, at in _ENTRY.iter_unpack(told[:whole])
+            if -APART < now - at < (LASTING if key.startswith(_STAYS) else APART)}
 
 
 def fresh(told: bytes, keys: Iterable[bytes], now: float) -> tuple[frozenset[bytes], bytes]:

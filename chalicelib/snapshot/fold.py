@@ -21,10 +21,12 @@ from chalicelib.model.pod import Owner, Pod
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Gap, Snapshot
 from chalicelib.model.times import parse_time
+from chalicelib.policy.horizontal import KIND as RULE_OBJECT
 from chalicelib.snapshot import wire
 from chalicelib.snapshot.allocated import held_requests
 from chalicelib.snapshot.classes import ClassTable
 from chalicelib.snapshot.convert import selector
+from chalicelib.snapshot.rule_objects import RuleObjects, is_one
 from chalicelib.snapshot.storage import CLAIMS, FOLDS, NAMESPACE, StorageFolder
 
 _HEAD = msgspec.json.Decoder(wire.Head)
@@ -66,6 +68,7 @@ class Folder:
         self._controllers: list[Controller] = []
         self._daemonsets: list[DaemonSet] = []
         self._namespaces: dict[str, dict[str, str]] = {}
+        self._rules = RuleObjects()
         self._gaps: list[Gap] = []
         self._listed: set[str] = set()
         self._seen: set[str] = set()
@@ -93,6 +96,8 @@ class Folder:
             self._namespaces.clear()
         elif kind == "DaemonSet":
             self._daemonsets.clear()
+        elif kind == RULE_OBJECT:
+            self._rules.forget()
         self._storage.forget(kind)
         self._controllers = [c for c in self._controllers if c.kind != kind]
         self._gaps = [g for g in self._gaps if g.kind != kind]
@@ -101,6 +106,12 @@ class Folder:
     def claims(self) -> bool:
         """Whether any pod has a claim on a volume, so that storage matters."""
         return any(volume.claim or volume.template for cls in self._table.classes for volume in cls.volumes)
+
+    def none_of(self, kind: str) -> None:
+        """There are none: the cluster does not serve the kind, or nobody wants any."""
+        self._listed.add(kind)
+        if kind == RULE_OBJECT:
+            self._rules.listed()
 
     def gap(self, gap: Gap) -> None:
         """Note something that could not be read."""
@@ -120,6 +131,8 @@ class Folder:
                 head = _HEAD.decode(body)
                 kind = kind or (head.kind.removesuffix("List") if head.kind.endswith("List") else "")
                 self._listed.add(kind)
+                if is_one(kind):
+                    self._rules.listed()
                 if len(head.items) == len(_NULL) and bytes(head.items) == _NULL:
                     return  # Go's way of writing an empty list
                 if not head.items:
@@ -158,10 +171,14 @@ class Folder:
         if not kind:
             self._malformed("object", place, "is no Kubernetes object: it has no kind", raw)
             return
-        if kind not in _FOLDS:
+        if kind not in _FOLDS and not is_one(kind):
             return
+        kind = kind if kind in _FOLDS else RULE_OBJECT
         self._seen.add(kind)
         try:
+            if kind == RULE_OBJECT:
+                self._rules.fold(raw)
+                return
             _FOLDS[kind][1](self, _ONE[kind].decode(raw))
         except _MALFORMED as error:
             self._malformed(kind, place, str(error), raw)
@@ -204,6 +221,7 @@ class Folder:
             daemonsets=tuple(sorted(self._daemonsets, key=lambda d: (d.namespace, d.name))),
             namespaces=dict(sorted(self._namespaces.items())),
             storage=self._storage.storage(),
+            rule_objects=self._rules.all(),
             priorities=self._storage.priorities,
             gaps=tuple(self._gaps),
         )

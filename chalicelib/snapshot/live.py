@@ -13,11 +13,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import msgspec
 
 from chalicelib.kube.client import Cluster, Page, path_segment
-from chalicelib.kube.errors import Forbidden, Missing, Unavailable
+from chalicelib.kube.errors import ClusterError, Forbidden, Missing, Unavailable
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import Gap, Snapshot
+from chalicelib.policy.horizontal import GROUP, KIND, PLURAL
+from chalicelib.snapshot import rule_objects
 from chalicelib.snapshot.fold import Folder
 from chalicelib.snapshot.storage import NAMESPACE, PRIORITIES
 
@@ -65,14 +67,20 @@ RESOURCES: tuple[Resource, ...] = (
     Resource("CSIStorageCapacity", _STORAGE, "csistoragecapacities", f"/apis/{_STORAGE}/v1/csistoragecapacities",
              weakens=("NotEnoughStorage",)),
 )
+# Read where the policy says so (policy/horizontal.obeyed), in the one namespace that counts.
+RULE_OBJECTS = Resource(KIND, GROUP, PLURAL, rule_objects.PATH, weakens=rule_objects.WEAKENS)
 # The one object that is read by name: what the priority expander is told, if anything.
 PRIORITY_CONFIG = f"/api/v1/namespaces/{{}}/configmaps/{PRIORITIES}"
 
 Observe = Callable[[Sequence[Node]], tuple[tuple[NodeGroup, ...], tuple[Gap, ...]]]
 
 
-def take(cluster: str, kube: Cluster, observe: Observe, now: float, *, namespace: str = NAMESPACE) -> Snapshot:
+def take(cluster: str, kube: Cluster, observe: Observe, now: float, *, namespace: str = NAMESPACE,
+         rules: bool = False) -> Snapshot:
     """Read everything in the table and the priority expander's ConfigMap, then the node groups.
+
+    rules: HorizontalNodeAutoscalers count, and are read too; else there are none (which is not "not read": the last
+    good ones would stay in force).
 
     observe: the cluster's nodes -> its groups, and what could not be read of them. now: epoch seconds, the snapshot's
     instant. namespace: where that ConfigMap is (options.namespace). Raises ClusterError where nodes or pods cannot be
@@ -84,9 +92,11 @@ def take(cluster: str, kube: Cluster, observe: Observe, now: float, *, namespace
         try:
             # The first page of everything is on its way before the first is folded.
             started = [_Ahead(pool, kube.list_pages(r.path, query=r.query)) for r in RESOURCES]
+            objects = _Ahead(pool, kube.list_pages(RULE_OBJECTS.path)) if rules else ()
             priorities = pool.submit(kube.get, PRIORITY_CONFIG.format(path_segment(namespace)))
             for resource, pages in zip(RESOURCES, started, strict=True):
                 _fold_all(resource, pages, folder)
+            _fold_rules(objects, folder)
             _fold_priorities(priorities, namespace, folder)
         finally:
             pool.shutdown(cancel_futures=True)
@@ -94,6 +104,23 @@ def take(cluster: str, kube: Cluster, observe: Observe, now: float, *, namespace
     for gap in gaps:
         folder.gap(gap)
     return folder.snapshot(cluster, now, groups)
+
+
+def _fold_rules(pages: Iterable[Page], folder: Folder) -> None:
+    """Fold the rule objects. They are an extra of a vendor: whatever keeps them from being read (a webhook of their own
+    that is down, say) is a gap, and stops nothing. A cluster that does not know the kind has none."""
+    try:
+        for page in pages:
+            if page.first:
+                folder.forget(KIND)
+            folder.feed(page.body, RULE_OBJECTS.path, KIND)
+        folder.none_of(KIND)    # no page: nobody wants them, and there are none
+    except Missing:
+        folder.forget(KIND)
+        folder.none_of(KIND)
+    except (ClusterError, BadInput) as error:
+        folder.forget(KIND)
+        folder.gap(Gap(KIND, str(error), place=RULE_OBJECTS.path, weakens=RULE_OBJECTS.weakens))
 
 
 def _fold_priorities(reading: Future[bytes], namespace: str, folder: Folder) -> None:

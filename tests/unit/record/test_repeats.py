@@ -44,3 +44,13 @@ def test_rubbish_in_the_row_is_nothing_told(rubbish: bytes, keys: list[bytes], n
     new, told = fresh(rubbish, keys, now)
     assert new <= set(keys)
     assert fresh(told, keys, now)[0] == set() or len(told) == 10 * MOST or int(now) <= now - APART
+
+
+def test_a_lasting_fact_is_known_for_a_day_and_no_other_is_taken_for_one() -> None:
+    lasting = digest("a", lasting=True)
+    _, told = fresh(b"", [lasting, A], NOW)
+    assert fresh(told, [lasting, A], NOW + 301)[0] == {A}
+    assert fresh(told, [lasting], NOW + 86_399)[0] == frozenset()
+    assert fresh(told, [lasting], NOW + 86_401)[0] == {lasting}
+    assert fresh(told, [lasting], NOW - 301)[0] == {lasting}, "the clock went back"
+    assert {digest(str(n))[0] for n in range(5000)} == set(range(255))

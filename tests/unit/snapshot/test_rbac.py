@@ -9,7 +9,7 @@ import yaml
 
 from chalicelib.handlers.rechecking import CONTROLLERS
 from chalicelib.model.policy import Options
-from chalicelib.snapshot.live import PRIORITY_CONFIG, RESOURCES
+from chalicelib.snapshot.live import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS
 from chalicelib.snapshot.storage import NAMESPACE
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
@@ -35,7 +35,7 @@ def granted(kind: str) -> set[tuple[str, str, str]]:
 
 
 def test_the_cluster_role_is_the_table_and_the_calls_and_nothing_else() -> None:
-    assert granted("ClusterRole") == {(r.group, r.plural, "list") for r in RESOURCES} | CALLS.keys()
+    assert granted("ClusterRole") == {(r.group, r.plural, "list") for r in (*RESOURCES, RULE_OBJECTS)} | CALLS.keys()
 
 
 def test_the_role_allows_two_config_maps_by_name_and_to_make_one() -> None:
