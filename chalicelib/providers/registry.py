@@ -38,8 +38,15 @@ def _exoscale(connection: Connection) -> Provider:
     return make(connection)
 
 
+def _huaweicloud(connection: Connection) -> Provider:
+    from chalicelib.providers.huaweicloud.provider import build as make
+
+    return make(connection)
+
+
 _AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType(
-    {"alicloud": _alicloud, "cherryservers": _cherryservers, "clusterapi": _clusterapi, "exoscale": _exoscale}
+    {"alicloud": _alicloud, "cherryservers": _cherryservers, "clusterapi": _clusterapi, "exoscale": _exoscale,
+     "huaweicloud": _huaweicloud}
 )
 
 
@@ -55,7 +62,6 @@ def _cherryservers_definitions(connection: Connection) -> tuple[BadInput, ...]:
 _LOOKED_AT: Mapping[str, Callable[[Connection], tuple[BadInput, ...]]] = MappingProxyType(
     {"cherryservers": _cherryservers_definitions}
 )
-_PLANNED = frozenset({"huaweicloud"})
 
 
 def names() -> tuple[str, ...]:
@@ -67,8 +73,7 @@ def build(name: str, connection: Connection) -> Provider:
     """The provider of that name for one pass. Raises BadInput for a name that cannot be built, or bad settings."""
     make = _AVAILABLE.get(name)
     if make is None:
-        problem = "is not available in this version" if name in _PLANNED else "is no provider"
-        raise BadInput(f"providers.{name}", f"{name!r} {problem}", f"available: {', '.join(names())}")
+        raise BadInput(f"providers.{name}", f"{name!r} is no provider", f"available: {', '.join(names())}")
     return make(connection)
 
 

@@ -21,6 +21,7 @@ BENCHES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType({
     "alicloud": ("alicloud", "AlicloudBench", {}),
     "cherryservers": ("cherryservers", "CherryBench", {}),
     "exoscale": ("exoscale", "ExoscaleBench", {}),
+    "huaweicloud": ("huaweicloud", "HuaweiBench", {}),
 })
 #: The same vendors used in another way, for the modules in VARIED only: it is the vendor that makes tests dear.
 VARIANTS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType({
@@ -28,6 +29,7 @@ VARIANTS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType({
     "alicloud-undesired": ("alicloud", "AlicloudBench", {"desired": False, "prefix": "alicloud://"}),
     "cherryservers-late": ("cherryservers", "CherryBench", {"prefix": "", "cap": 3, "delete_lag": 20.0}),
     "exoscale-standalone": ("exoscale", "ExoscaleBench", {"standalone": True}),
+    "huaweicloud-grouped": ("huaweicloud", "HuaweiBench", {"grouped": True}),
 })
 VARIED = ("test_suite_observe", "test_suite_grow", "test_suite_remove", "test_suite_random")
 

@@ -23,6 +23,7 @@ ANY = Operation("o", "prod", "p", "g", Kind.GROW, "plan", 0.0)
 
 ALICLOUD = {"region": "cn-hangzhou", "nodes": "0:5:asg-1", "credentialsSecret": "key"}
 EXOSCALE = {"zone": "ch-gva-2", "credentialsSecret": "key"}
+HUAWEICLOUD = {"region": "cn-north-4", "clusterId": "2292498e-1111-11ee-8b5e-0255ac1001ba", "credentialsSecret": "key"}
 
 
 def connection(kube: object | None = None, **settings: str) -> Connection:
@@ -30,15 +31,16 @@ def connection(kube: object | None = None, **settings: str) -> Connection:
 
 
 def test_a_provider_is_built_by_its_name() -> None:
-    assert names() == ("alicloud", "cherryservers", "clusterapi", "exoscale")
+    assert names() == ("alicloud", "cherryservers", "clusterapi", "exoscale", "huaweicloud")
     assert build("clusterapi", connection(kube=object())).name == "clusterapi"
     assert build("alicloud", connection(**ALICLOUD)).name == "alicloud"
     assert build("exoscale", connection(**EXOSCALE)).name == "exoscale"
+    assert build("huaweicloud", connection(**HUAWEICLOUD)).name == "huaweicloud"
 
 
 @pytest.mark.parametrize(
     ("name", "problem"),
-    [("huaweicloud", "not available in this version"), ("aws", "is no provider"), ("", "no provider")],
+    [("aws", "is no provider"), ("", "no provider")],
 )
 def test_a_name_that_cannot_be_built_is_refused_with_those_that_can(name: str, problem: str) -> None:
     with pytest.raises(BadInput) as raised:
@@ -57,7 +59,8 @@ def test_settings_and_connection_are_checked_before_anything_is_asked() -> None:
         build("alicloud", connection(region="cn-hangzhou", credentialsSecret="key"))
 
 
-@pytest.mark.parametrize(("name", "settings"), [("alicloud", ALICLOUD), ("exoscale", EXOSCALE)])
+@pytest.mark.parametrize(("name", "settings"), [("alicloud", ALICLOUD), ("exoscale", EXOSCALE),
+                                                  ("huaweicloud", HUAWEICLOUD)])
 def test_a_vendors_provider_is_built_without_asking_anybody(name: str, settings: dict[str, str]) -> None:
     def read_secret(name: str) -> str:
         raise AssertionError(name)
@@ -65,12 +68,12 @@ def test_a_vendors_provider_is_built_without_asking_anybody(name: str, settings:
     assert build(name, Connection("test", settings, (), read_secret, None, lambda: 0.0)).name == name
 
 
-@pytest.mark.parametrize("name", ["alicloud", "exoscale"])
+@pytest.mark.parametrize("name", ["alicloud", "exoscale", "huaweicloud"])
 def test_a_vendors_provider_loads_no_package_of_the_vendor(name: str) -> None:
     code = (
         f"import sys, chalicelib.providers.{name}.provider; "
         "print([m for m in sys.modules"
-        " if m.startswith(('alibabacloud', 'Tea', 'boto', 'exoscale', 'chalicelib.providers.c'))])"
+        " if m.startswith(('alibabacloud', 'Tea', 'boto', 'exoscale', 'huawei', 'chalicelib.providers.c'))])"
     )
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
@@ -85,7 +88,7 @@ def test_a_policys_providers_get_their_own_settings_and_groups() -> None:
 
 
 @pytest.mark.parametrize(("name", "settings", "why"), [
-    ("huaweicloud", {}, "provider huaweicloud: providers.huaweicloud: 'huaweicloud' is not available in this version"),
+    ("huaweicloud", {}, "provider huaweicloud: providers.huaweicloud.region: is missing"),
     ("exoscale", {}, "provider exoscale: providers.exoscale.zone: is missing"),
     ("clusterapi", {"autoDiscovery": "asg:x"}, "provider clusterapi: .*autoDiscovery"),
     ("alicloud", {}, "provider alicloud: providers.alicloud.region: is missing"),

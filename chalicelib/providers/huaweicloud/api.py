@@ -1,0 +1,159 @@
+"""The calls that this provider makes, and nothing of why (huaweicloud-cce.md B4).
+
+Reads may be repeated. Changes may not (changes.py): whoever lost the answer of one reads first what there is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import count
+
+from chalicelib.providers.errors import InvalidRequest, NotFound, Unknown
+from chalicelib.providers.http import Answer, Call
+from chalicelib.providers.huaweicloud import decode
+from chalicelib.providers.huaweicloud.changes import delete_call, scale_call, update_call
+from chalicelib.providers.huaweicloud.ids import checked
+from chalicelib.providers.huaweicloud.sign import Credential
+from chalicelib.providers.huaweicloud.wire import Addon, CceNode, Flavor, Job, NodePool
+from chalicelib.providers.kept import Kept
+from chalicelib.providers.means import Shelf
+from chalicelib.providers.rest import Rest
+from chalicelib.providers.secret_source import digest
+
+HOUR = 3600.0
+NODES = 1000            # nodes in one page (1 to 2000)
+FLAVORS = 1000          # flavours in one page
+_PAGES = 200            # a list that has not ended by then goes in circles
+_CLUSTER_ADVICE = "look at clusterId, projectId and region (providers.huaweicloud)"
+
+
+class Api:
+    """One cluster with one credential, for one pass. Every method raises ProviderError.
+
+    cce, ecs: each service's root and its way. project: asked for at the first call. key: a kind of thing -> its row on
+    the shelf, which names account and region.
+    """
+
+    def __init__(
+        self, cluster: str, cce: tuple[str, Rest[Credential]], ecs: tuple[str, Rest[Credential]], *,
+        project: Callable[[], str], shelf: Shelf, key: Callable[[str], str], now: Callable[[], float],
+    ) -> None:
+        self._cluster, self._project = checked(cluster, "cluster"), project
+        self._cce_root, self._cce = cce
+        self._ecs_root, self._ecs = ecs
+        self._shelf, self._key, self._now = shelf, key, now
+        self._held: dict[str, Mapping[str, Flavor]] = {}
+
+    def expect(self, calls: int) -> None:
+        """So many calls of CCE will follow (budget.py); asks nothing."""
+        self._cce.expect(calls)
+
+    # -- reading
+
+    def pools(self) -> tuple[NodePool, ...]:
+        """All pools but the default one, in one call; one that cannot be understood has an `error`. The conditions are
+        the whole pool's (advanceStatus)."""
+        return decode.pools_of(self._list(f"{self._base()}/nodepools", {"advanceStatus": "true"}))
+
+    def pool(self, id: str) -> NodePool:  # noqa: A002 - the vendor's word
+        """One pool; raises NotFound, and Unknown for one that cannot be understood."""
+        wanted = checked(id, "node pool")
+        return decode.pool_of(self._get(f"{self._base()}/nodepools/{wanted}", {"advanceStatus": "true"}), wanted)
+
+    def nodes(self) -> tuple[CceNode, ...]:
+        """All nodes of the cluster, page by page and never in part; also where a region knows no pages."""
+        found: dict[str, CceNode] = {}
+        marker, seen = "", set[str]()
+        for page in count(1):
+            params = {"limit": str(NODES)} | ({"marker": marker} if marker else {})
+            nodes, marker = decode.nodes_of(self._list(f"{self._base()}/nodes", params))
+            found |= {node.id: node for node in nodes}
+            if not marker:
+                break
+            if marker in seen or page == _PAGES:
+                raise Unknown("the list of nodes has no end: a marker came twice", code="Pages")
+            seen.add(marker)
+        return tuple(found.values())
+
+    def node(self, id: str) -> CceNode:  # noqa: A002 - the vendor's word
+        """One node; raises NotFound."""
+        wanted = checked(id, "node")
+        return decode.node_of(self._get(f"{self._base()}/nodes/{wanted}"), wanted)
+
+    def job(self, id: str) -> Job:  # noqa: A002 - the vendor's word
+        """How far a job is; raises NotFound for one that has been over for long."""
+        wanted = checked(id, "job")
+        return decode.job_of(self._get(f"{self._projects()}/jobs/{wanted}"), wanted)
+
+    def cluster_phase(self) -> str:
+        """Available, ScalingUp, Hibernation … (B10)."""
+        return decode.phase_of(self._list(self._base(), {}))
+
+    def addons(self) -> tuple[Addon, ...]:
+        """The add-ons of the cluster (A7)."""
+        return decode.addons_of(self._list(f"{self._cce_root}/api/v3/addons", {"cluster_id": self._cluster}))
+
+    def flavors(self, az: str) -> Mapping[str, Flavor]:
+        """Flavours by name that an AZ has (az "": the region), kept on the shelf for an hour."""
+        if az not in self._held:
+            kept = Kept(self._shelf, lambda: self._key(f"flavors/{digest(az)}"), dict[str, Flavor], self._now)
+            found = kept.get([az]).get(az)
+            if found is None:
+                found = self._flavors(az)
+                kept.put({az: found}, known=HOUR, unknown=0.0)
+            self._held[az] = found
+        return self._held[az]
+
+    # -- changing
+
+    def scale(self, pool: str, total: int, group: str, *, zero: bool = False) -> None:
+        """Make the pool's total this by growing or shrinking that group (changes.scale_call). Raises InvalidRequest
+        before anything is sent; Transient where nobody knows whether it happened."""
+        self._cce.send(scale_call(self._base(), self._headers(), pool, total, group, zero=zero))
+
+    def delete_node(self, id: str) -> str:  # noqa: A002 - the vendor's word
+        """Delete a node and lower its pool's total by one; the job's id, or "". An answer of 200 is a success whatever
+        it says (B8). Raises NotFound where it is gone."""
+        return decode.job_id_of(self._cce.send(delete_call(self._base(), self._headers(), id)))
+
+    def update_pool(self, id: str, name: str, autoscaling: Mapping[str, object]) -> None:  # noqa: A002
+        """Change a pool's autoscaling settings and nothing else (changes.update_call)."""
+        self._cce.send(update_call(self._base(), self._headers(), id, name, autoscaling))
+
+    # -- the wire
+
+    def _flavors(self, az: str) -> dict[str, Flavor]:
+        found: dict[str, Flavor] = {}
+        marker, seen = "", set[str]()
+        url = f"{self._ecs_root}/v1/{self._project()}/cloudservers/flavors"
+        while True:
+            params = {"limit": str(FLAVORS)} | ({"availability_zone": az} if az else {})
+            call = Call("GET", url, self._headers(), params | ({"marker": marker} if marker else {}), safe=True)
+            flavors, size, marker = decode.flavors_of(self._listed(self._ecs, call))
+            found |= {each.name: each for each in flavors}
+            if size < FLAVORS or not marker or marker in seen or len(seen) == _PAGES:
+                return found
+            seen.add(marker)
+
+    def _projects(self) -> str:
+        return f"{self._cce_root}/api/v3/projects/{self._project()}"
+
+    def _base(self) -> str:
+        return f"{self._projects()}/clusters/{self._cluster}"
+
+    def _headers(self) -> dict[str, str]:
+        return {"Content-Type": "application/json", "X-Project-Id": self._project()}
+
+    def _get(self, url: str, params: dict[str, str] | None = None) -> Answer:
+        return self._cce.send(Call("GET", url, self._headers(), params or {}, safe=True))
+
+    def _list(self, url: str, params: dict[str, str]) -> Answer:
+        return self._listed(self._cce, Call("GET", url, self._headers(), params, safe=True))
+
+    def _listed(self, rest: Rest[Credential], call: Call) -> Answer:
+        try:
+            return rest.send(call)
+        except NotFound as error:
+            # A list is never missing; taken for an answer it would mean that everything is gone.
+            raise InvalidRequest(f"{error.message}; {_CLUSTER_ADVICE}", code=error.code,
+                                 request_id=error.request_id) from None

@@ -1,0 +1,46 @@
+"""Changes that were asked for, followed by later messages and never waited for (base.py).
+
+Looks are counted and no clocks compared, so that a clock that goes back changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Pending
+
+POLLS, LOOKS, SENT = "polls", "looks", "sent"
+STEP = "follow"
+FIRST, LONGEST, PATIENCE = 5.0, 60.0, 600.0
+_GROWS = 1.5
+ENOUGH_LOOKS = 5    # at numbers that contradict what was asked for, before they are believed: they may lag behind
+
+
+def counted(data: Mapping[str, str], key: str) -> int:
+    """A count in the data; 0 where it cannot be read."""
+    text = data.get(key, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0
+
+
+def later(operation: Operation, note: str, step: str = STEP) -> Pending:
+    """Come back, later each time, up to a minute."""
+    polls = counted(operation.data, POLLS)
+    return Pending(round(_pause(polls), 1), step, {**operation.data, POLLS: str(polls + 1)}, note)
+
+
+def is_tired(operation: Operation) -> bool:
+    """Whether the looks so far took ten minutes: who waits then is the core, with its own timer."""
+    return sum(_pause(number) for number in range(min(counted(operation.data, POLLS), 100))) >= PATIENCE
+
+
+def doubted(operation: Operation, note: str, step: str = STEP) -> Pending | None:
+    """Look once more at numbers that contradict; None after enough of it."""
+    looks = counted(operation.data, LOOKS) + 1
+    if looks >= ENOUGH_LOOKS:
+        return None
+    return Pending(FIRST, step, {**operation.data, LOOKS: str(looks)}, note)
+
+
+def _pause(number: int) -> float:
+    return float(min(LONGEST, FIRST * _GROWS ** min(number, 20)))

@@ -1,0 +1,64 @@
+"""Which nodes an operation means, and whether they are the group's (huaweicloud-cce.md B6: all, before any write)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from chalicelib.model.operation import Operation
+from chalicelib.providers.errors import InvalidRequest, NotFound
+from chalicelib.providers.huaweicloud.context import Context, Site
+from chalicelib.providers.huaweicloud.naming import group_of, handle_of, is_placeholder, placeholder_group
+from chalicelib.providers.huaweicloud.states import is_leaving
+from chalicelib.providers.huaweicloud.wire import CceNode
+
+_FEW = 3        # nodes asked for one by one rather than by the whole list
+
+
+class Targets(msgspec.Struct, frozen=True):
+    """What an operation removes: CCE nodes by uid, and placeholders."""
+
+    nodes: tuple[str, ...]
+    placeholders: tuple[str, ...]
+
+
+def read_targets(operation: Operation) -> Targets:
+    """The targets, each once; raises InvalidRequest for one without a uid, or for another group's placeholder."""
+    handles: dict[str, None] = {}
+    for target in operation.targets:
+        handle = handle_of(target)
+        if not handle:
+            raise InvalidRequest(f"{target.node or target.instance}: no CCE node is known for it")
+        if is_placeholder(handle) and placeholder_group(handle) != operation.group:
+            raise InvalidRequest(f"{handle} does not belong to {operation.group}")
+        handles[handle] = None
+    return Targets(tuple(each for each in handles if not is_placeholder(each)),
+                   tuple(each for each in handles if is_placeholder(each)))
+
+
+def living(context: Context, names: Sequence[str]) -> dict[str, CceNode]:
+    """Those that CCE knows and is not deleting, by uid; raises ProviderError."""
+    found: dict[str, CceNode] = {}
+    if len(names) > _FEW:
+        found = {each.id: each for each in context.api.nodes() if each.id in names}
+    else:
+        for name in names:
+            try:
+                found[name] = context.api.node(name)
+            except NotFound:
+                continue
+    return {name: each for name, each in found.items() if not is_leaving(each)}
+
+
+def check_membership(nodes: Sequence[CceNode], site: Site) -> None:
+    """Raises InvalidRequest if one of them is another pool's, another group's or nobody's."""
+    strangers = {}
+    for each in nodes:
+        if each.pool != site.pool.id:
+            strangers[each.id] = f"pool {each.pool}" if each.pool else "no pool"
+        elif (group := group_of(each, site.pool)) is not None and group.name != site.group.name:
+            strangers[each.id] = f"scale group {group.name}"
+    if strangers:
+        told = "; ".join(f"{name} is in {where}" for name, where in sorted(strangers.items()))
+        raise InvalidRequest(f"{told}, and not in {site.title}")

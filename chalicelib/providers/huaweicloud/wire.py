@@ -1,0 +1,176 @@
+"""What CCE, ECS and IAM say, as far as it is used here (huaweicloud-cce.md B4, B9), made by decode.py.
+
+A thing of a list that cannot be understood stays in it with an `error`, so that it is told and stops no other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+DEFAULT_GROUP = "default"
+"""The scale group that a pool's own template is."""
+DEFAULT_POOL = "DefaultPool"
+"""Name and uid of the virtual pool of nodes that belong to none; it cannot be scaled (A1.5)."""
+PREPAID = 1
+"""The billingMode of what was paid for a month or a year in advance; 0 is pay-per-use."""
+
+_GONE = ("abandon", "sellout")
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """Of a pool or a scale group. type: Scalable, QuotaInsufficient …; status: True or False, as text."""
+
+    type: str
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def true(self) -> bool:
+        """Whether it holds."""
+        return self.status.lower() == "true"
+
+    @property
+    def false(self) -> bool:
+        """Whether it is said not to hold; what is said neither way is neither."""
+        return self.status.lower() == "false"
+
+
+class ScaleGroup(msgspec.Struct, frozen=True):
+    """One flavour in one AZ of a pool. min, max None: not set, the pool's hold. desired, existing, upcoming: nodes.
+    held: nodes under scale-in protection. error: why its numbers cannot be known; they are 0 then."""
+
+    name: str
+    uid: str = ""
+    flavor: str = ""
+    az: str = ""
+    enabled: bool = False
+    min: int | None = None
+    max: int | None = None
+    priority: int = 0
+    desired: int = 0
+    existing: int = 0
+    upcoming: int = 0
+    held: int = 0
+    conditions: tuple[Condition, ...] = ()
+    error: str = ""
+
+
+class Autoscaling(msgspec.Struct, frozen=True):
+    """A pool's own settings for scaling. None: not set (the vendor writes -1, too). utilization: 0 to 1."""
+
+    enable: bool = False
+    min: int | None = None
+    max: int | None = None
+    cooldown_minutes: int = 0
+    priority: int = 0
+    unneeded_minutes: int | None = None
+    utilization: float | None = None
+
+
+class Taint(msgspec.Struct, frozen=True):
+    """Of a pool's template."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class NodeTemplate(msgspec.Struct, frozen=True):
+    """What new nodes of the default scale group are like. az may be `random`. extend: extendParam as it came
+    (maxPods, kubeReservedMem …). runtime: containerd or docker, empty where it is not said."""
+
+    flavor: str = ""
+    az: str = ""
+    taints: tuple[Taint, ...] = ()
+    k8s_tags: dict[str, str] = {}
+    extend: dict[str, Any] = {}
+    runtime: str = ""
+    os: str = ""
+    billing: int = 0
+
+
+class NodePool(msgspec.Struct, frozen=True):
+    """A node pool. desired: of all groups together (spec.initialNodeCount). groups: the default one first. current:
+    nodes that exist, without those being deleted. error: what could not be understood; id may be "" then, and every
+    other field what it is by default."""
+
+    id: str
+    name: str = ""
+    type: str = ""
+    desired: int = 0
+    autoscaling: Autoscaling = Autoscaling()
+    template: NodeTemplate = NodeTemplate()
+    groups: tuple[ScaleGroup, ...] = ()
+    current: int = 0
+    creating: int = 0
+    deleting: int = 0
+    active: int = 0
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    error: str = ""
+
+    @property
+    def billing(self) -> int:
+        """0: pay-per-use; 1: prepaid, left alone (A1.5)."""
+        return self.template.billing
+
+    def group(self, name: str) -> ScaleGroup | None:
+        """The scale group of that name."""
+        return next((each for each in self.groups if each.name == name), None)
+
+
+class CceNode(msgspec.Struct, frozen=True):
+    """A node as CCE knows it. pool: the uid of its pool, "" for a node outside any (B5, 2). server: the ECS server's
+    id. created: epoch seconds, 0.0 where it cannot be read."""
+
+    id: str
+    name: str = ""
+    pool: str = ""
+    pool_name: str = ""
+    flavor: str = ""
+    az: str = ""
+    phase: str = ""
+    server: str = ""
+    private_ip: str = ""
+    billing: int = 0
+    annotations: dict[str, str] = {}
+    created: float = 0.0
+
+
+class Job(msgspec.Struct, frozen=True):
+    """phase: Initializing, Running, Failed, Success."""
+
+    id: str
+    phase: str = ""
+    reason: str = ""
+    type: str = ""
+
+
+class Addon(msgspec.Struct, frozen=True):
+    """An add-on of the cluster. template: `autoscaler` is the vendor's own scaler. custom: its settings as written."""
+
+    template: str
+    status: str = ""
+    custom: dict[str, Any] = {}
+
+
+class Flavor(msgspec.Struct, frozen=True, array_like=True):
+    """A flavour of ECS. arch: amd64 or arm64. gpu: model and how many. accelerators: the others, Ascend among them.
+    state: of the whole region; states: AZ -> state."""
+
+    name: str
+    vcpus: int
+    memory_mib: int
+    arch: str = "amd64"
+    gpu: tuple[str, int] | None = None
+    accelerators: tuple[tuple[str, int], ...] = ()
+    state: str = ""
+    states: dict[str, str] = {}
+
+    def sold_out(self, az: str) -> bool:
+        """Whether it cannot be had in that AZ just now, as far as the vendor says (B9: the AZ's word beats the
+        region's). A hint only."""
+        return self.states.get(az, self.state).lower().endswith(_GONE)

@@ -1,0 +1,225 @@
+"""What there is in an emulated project: flavours, clusters with node pools, scale groups and nodes, jobs, add-ons.
+
+These are the mutable records of the emulation; only the engine (engine.py), orders (orders.py) and tests that set a
+scene change them. How they look over the wire is told elsewhere (shapes.py). Times are epoch seconds of the given
+clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+DEFAULT = "default"         # the scale group of a pool's own flavour and zone
+DEFAULT_POOL = "DefaultPool"
+BUILD, INSTALLING, ACTIVE, DELETING, ERROR = "Build", "Installing", "Active", "Deleting", "Error"
+#: Node phases before a node is one.
+COMING = frozenset({BUILD, INSTALLING})
+#: Cluster phases in which its pools take orders.
+OPEN = frozenset({"Available", "ScalingUp", "ScalingDown"})
+
+
+class Times(msgspec.Struct, frozen=True):
+    """How long things take, seconds. order: until CCE knows that a machine cannot be had; build, install: a node's two
+    stages; delete: its way out; retry: until CCE tries again what it could not get; job: how long a job is known after
+    its end."""
+
+    order: float = 15.0
+    build: float = 40.0
+    install: float = 40.0
+    delete: float = 30.0
+    retry: float = 120.0
+    job: float = 3600.0
+
+
+class Fate(msgspec.Struct, frozen=True):
+    """What becomes of a machine that is asked for instead of running. condition: the one that its scale group shows;
+    made: there is a node, and it ends in phase Error."""
+
+    condition: str
+    reason: str
+    message: str
+    made: bool = False
+
+
+SOLD_OUT = Fate("ResourceInsufficient", "SoldOut", "The flavor is sold out in this availability zone.")
+NO_QUOTA = Fate("QuotaInsufficient", "QuotaInsufficient", "The quota of servers is used up.")
+NOT_INSTALLED = Fate("UnexpectedError", "InstallFailed", "Failed to install the node.", made=True)
+
+
+class Flavor(msgspec.Struct, frozen=True):
+    """A flavour. memory: MiB; specs: more of `os_extra_specs`."""
+
+    name: str
+    cpus: int
+    memory: int
+    specs: Mapping[str, str] = {}
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """Of a scale group."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+    since: float
+
+
+@dataclass(slots=True)
+class Node:
+    """A node of CCE. pool: the pool's uid, DEFAULT_POOL for one of no pool. since: when it became Active; never yet is
+    infinity. protected: from every resizing of its pool. billing: 1 is prepaid."""
+
+    uid: str
+    name: str
+    cluster: str
+    pool: str
+    group: str
+    flavor: str
+    az: str
+    server: str
+    ip: str
+    phase: str
+    created: float
+    number: int
+    since: float = float("inf")
+    fate: Fate | None = None
+    job: str = ""
+    protected: bool = False
+    billing: int = 0
+
+    @property
+    def leaves(self) -> bool:
+        """On its way out."""
+        return self.phase == DELETING
+
+
+@dataclass(slots=True)
+class ScaleGroup:
+    """A flavour in a zone of a pool. desired: the nodes it ought to have; trying: machines asked for of which it is not
+    known yet that they cannot be had; enabled, least, most, priority: its `autoscaling` (of the default group they are
+    the pool's); fates: of the next machines asked for. told: the size that its status still shows."""
+
+    name: str
+    uid: str
+    flavor: str
+    az: str
+    desired: int = 0
+    enabled: bool = True
+    least: int | None = None
+    most: int | None = None
+    priority: int = 0
+    trying: int = 0
+    retries: bool = False
+    nodes: dict[str, Node] = field(default_factory=dict)
+    conditions: dict[str, Condition] = field(default_factory=dict)
+    fates: list[Fate] = field(default_factory=list)
+    told: int | None = None
+
+    @property
+    def shown(self) -> int:
+        """The size that its status shows."""
+        return self.desired if self.told is None else self.told
+
+    @property
+    def staying(self) -> list[Node]:
+        """Its nodes that are not on their way out, oldest first."""
+        return [node for node in self.nodes.values() if not node.leaves]
+
+    def count(self, *phases: str) -> int:
+        """Nodes in one of these phases."""
+        return sum(node.phase in phases for node in self.nodes.values())
+
+
+@dataclass(slots=True)
+class Pool:
+    """A node pool. groups: by name, the default one first. phase: as a test has set it, "" for what follows from what
+    goes on. taken: until when another order has it. cooldown: minutes; unneeded: minutes, -1 for unset; utilization: -1
+    for unset."""
+
+    uid: str
+    name: str
+    cluster: str
+    created: float
+    groups: dict[str, ScaleGroup] = field(default_factory=dict)
+    enabled: bool = True
+    least: int = 0
+    most: int = 10
+    priority: int = 0
+    cooldown: int = 0
+    unneeded: int = -1
+    utilization: float = -1.0
+    billing: int = 0
+    labels: dict[str, str] = field(default_factory=dict)
+    taints: list[dict[str, str]] = field(default_factory=list)
+    extend: dict[str, Any] = field(default_factory=dict)
+    runtime: str = "containerd"
+    phase: str = ""
+    taken: float = float("-inf")
+
+    @property
+    def desired(self) -> int:
+        """Of all groups."""
+        return sum(group.desired for group in self.groups.values())
+
+    def all_nodes(self) -> Iterator[Node]:
+        """Of all groups."""
+        for group in self.groups.values():
+            yield from group.nodes.values()
+
+
+@dataclass(slots=True)
+class Job:
+    """What CCE does in the background."""
+
+    uid: str
+    type: str
+    cluster: str
+    resource: str
+    name: str
+    started: float
+    phase: str = "Running"
+    reason: str = ""
+    ended: float = float("inf")
+
+
+@dataclass(slots=True)
+class Addon:
+    """A component that CCE has installed in a cluster. custom: its `spec.values.custom`."""
+
+    uid: str
+    template: str
+    cluster: str
+    status: str = "running"
+    custom: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A CCE cluster."""
+
+    uid: str
+    name: str
+    created: float
+    phase: str = "Available"
+    pools: dict[str, Pool] = field(default_factory=dict)
+    lonely: dict[str, Node] = field(default_factory=dict)
+    addons: list[Addon] = field(default_factory=list)
+
+    def nodes(self) -> Iterator[Node]:
+        """All of them."""
+        for pool in self.pools.values():
+            yield from pool.all_nodes()
+        yield from self.lonely.values()
+
+    def node(self, uid: str) -> Node | None:
+        """One of them."""
+        for pool in self.pools.values():
+            for group in pool.groups.values():
+                if uid in group.nodes:
+                    return group.nodes[uid]
+        return self.lonely.get(uid)

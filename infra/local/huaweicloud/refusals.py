@@ -1,0 +1,35 @@
+"""How the emulated Huawei Cloud says no: a status, a code and a text, in one of several forms of bodies (B8)."""
+
+from __future__ import annotations
+
+import json
+
+
+class Refused(Exception):
+    """An error reply. retry_after: seconds, None for no such header."""
+
+    def __init__(self, status: int, code: str, message: str, *, retry_after: int | None = None) -> None:
+        super().__init__(f"{status} {code}: {message}")
+        self.status, self.code, self.message, self.retry_after = status, code, message, retry_after
+
+    def body(self, form: str, request: str) -> bytes:
+        """form: `cce`, `gateway`, `plain`, `page` (of HTML, by a proxy before the API), or "" for the one that fits who
+        refuses. request: the call's id."""
+        if form == "page":
+            return f"<html><body><h1>{self.status} Bad Gateway</h1></body></html>".encode()
+        own = "gateway" if self.code.startswith("APIGW.") else "cce"
+        bodies: dict[str, dict[str, str]] = {
+            "cce": {"errorCode": self.code, "errorMessage": self.message},
+            "gateway": {"error_code": self.code, "error_msg": self.message, "request_id": request},
+            "plain": {"code": self.code, "message": self.message}}
+        return json.dumps(bodies[form or own]).encode()
+
+
+def bad(message: str) -> Refused:
+    """The request makes no sense, or cannot be done now."""
+    return Refused(400, "CCE.01400001", message)
+
+
+def missing(what: str) -> Refused:
+    """There is no such thing."""
+    return Refused(404, "CCE.01404001", f"Resource not found: {what}")

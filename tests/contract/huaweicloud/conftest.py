@@ -1,0 +1,25 @@
+"""A desk for the emulator's own tests, a bench for those of the provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.benches.huaweicloud import HuaweiBench
+from tests.contract.huaweicloud.scene import Desk
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    """A project and its API without a network."""
+    made = Desk()
+    yield made
+    assert not made.front.crashes, made.front.crashes
+
+
+@pytest.fixture
+def bench() -> Iterator[HuaweiBench]:
+    """An empty cluster."""
+    with HuaweiBench() as made:
+        yield made

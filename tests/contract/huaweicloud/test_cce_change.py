@@ -1,0 +1,396 @@
+"""Growing, deleting and lowering over the wire: absolute totals, other writers, lost answers (B6)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import pytest
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.errors import Conflict, ProviderError
+from infra.local.huaweicloud.objects import DEFAULT, NOT_INSTALLED, SOLD_OUT, Pool, ScaleGroup
+from infra.local.vendor.faults import Fault
+from infra.local.vendor.wire import Answer, Incoming
+from tests.contract.benches.huaweicloud import HuaweiBench
+from tests.contract.huaweicloud.scene import carried, drive, order, scalings, seen, shelf, tried
+
+
+def two_groups(bench: HuaweiBench, own: int = 3, other: int = 2, *, most: int = 20) -> tuple[str, str]:
+    """A pool with two groups of ours: `default` and `az2`."""
+    pool = bench.cloud.add_pool(bench.cluster, "web", size=own, most=most)
+    bench.cloud.add_group(pool.uid, "az2", size=other)
+    return f"{pool.uid}/{DEFAULT}", f"{pool.uid}/az2"
+
+
+def sizes(bench: HuaweiBench, *groups: str) -> list[int]:
+    return [bench.target(group) for group in groups]
+
+
+def leaving(bench: HuaweiBench) -> list[str]:
+    return [node.uid for pool in bench.cloud.pools() for node in pool.all_nodes() if node.leaves]
+
+
+def raise_by(group: ScaleGroup, count: int) -> None:
+    """Somebody else does, in CCE's console."""
+    group.desired += count
+
+
+def step(bench: HuaweiBench, operation: Operation) -> tuple[Outcome | ProviderError, Operation]:
+    """One call; the operation as the table has it then."""
+    outcome = tried(bench, operation)
+    return outcome, carried(operation, outcome) if isinstance(outcome, Pending) else operation
+
+
+# -- growth
+
+
+def test_CCE_18_a_growth_names_the_total_of_the_pool_and_its_own_group(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    assert isinstance(drive(bench, order(bench, Kind.GROW, other, 2, 4)), Done)
+    assert scalings(bench) == [(7, ["az2"])]
+    assert (sizes(bench, own, other), leaving(bench)) == ([3, 4], [])
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.CUT_OFF, Fault.WEB_PAGE, Fault.HANGS_UP,
+                                   Fault.SERVER_ERROR])
+def test_CCE_18_after_a_time_out_one_looks_before_one_asks_again(bench: HuaweiBench, fault: Fault) -> None:
+    own, other = two_groups(bench)
+    bench.server.faults.next(fault, on="scale-pool")
+    assert isinstance(drive(bench, order(bench, Kind.GROW, other, 2, 4)), Done)
+    got_through = fault in (Fault.LOST_ANSWER, Fault.CUT_OFF)
+    assert scalings(bench) == [(7, ["az2"])] * (1 if got_through else 2)
+    assert (sizes(bench, own, other), leaving(bench)) == ([3, 4], [])
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+def test_CCE_18_another_writers_increase_is_never_undone(bench: HuaweiBench, arrives: bool) -> None:
+    """He raises the pool to 9 while our answer is on its way, or before we ask again."""
+    own, other = two_groups(bench)
+    bench.server.faults.next(Fault.LOST_ANSWER if arrives else Fault.HANGS_UP, on="scale-pool")
+    operation = order(bench, Kind.GROW, other, 2, 4)
+    for _ in range(3):
+        outcome, operation = step(bench, operation)
+        if isinstance(outcome, ProviderError):
+            break
+    raise_by(bench.group(own), 4)
+    assert isinstance(drive(bench, operation), Done)
+    totals = [total for total, _ in scalings(bench)]
+    assert totals == ([7] if arrives else [7, 11])
+    assert (sizes(bench, own, other), leaving(bench)) == ([7, 4], [])
+
+
+def test_CCE_18_another_writers_increase_before_the_first_request_is_added_to(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    outcome, operation = step(bench, order(bench, Kind.GROW, other, 2, 4))
+    assert isinstance(outcome, Pending)
+    assert scalings(bench) == [], "the first call only announces"
+    raise_by(bench.group(own), 4)
+    assert isinstance(drive(bench, operation), Done)
+    assert scalings(bench) == [(11, ["az2"])]
+    assert (sizes(bench, own, other), leaving(bench)) == ([7, 4], [])
+
+
+def test_CCE_18_an_increase_of_our_own_group_by_another_is_left_as_it_is(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    outcome, operation = step(bench, order(bench, Kind.GROW, other, 2, 4))
+    assert isinstance(outcome, Pending)
+    raise_by(bench.group(other), 1)
+    failed = drive(bench, operation)
+    assert isinstance(failed, Failed)
+    assert (failed.cls, scalings(bench), sizes(bench, own, other)) == ("Conflict", [], [3, 3])
+
+
+def test_CCE_DANGER_1_the_pool_is_the_last_thing_read_before_it_is_scaled(bench: HuaweiBench) -> None:
+    """Whatever is asked in between is time in which somebody else may raise it."""
+    own, other = two_groups(bench)
+    assert isinstance(drive(bench, order(bench, Kind.GROW, other, 2, 4)), Done)
+    bench.group(own).fates += [SOLD_OUT] * 9
+    assert isinstance(drive(bench, order(bench, Kind.GROW, own, 3, 4, op="b-0123456789abcdef")), Failed)
+    assert isinstance(drive(bench, order(bench, Kind.SHRINK, own, 4, 3, op="c-0123456789abcdef")), Done)
+    log = bench.server.log
+    before = [log[at - 1] for at, call in enumerate(log) if call.operation == "scale-pool"]
+    assert [call.operation for call in before] == ["show-pool"] * 3
+
+
+def test_CCE_DANGER_1_no_total_is_ever_left_out_or_below_what_there_is(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    drive(bench, order(bench, Kind.GROW, own, 3, 5, op="a-0123456789abcdef"))
+    bench.group(other).fates += [SOLD_OUT] * 9
+    drive(bench, order(bench, Kind.GROW, other, 2, 5, op="b-0123456789abcdef"))
+    drive(bench, order(bench, Kind.SHRINK, other, 5, 2, op="c-0123456789abcdef"))
+    drive(bench, order(bench, Kind.SHRINK, other, 2, 1, op="d-0123456789abcdef"))
+    assert scalings(bench) == [(7, [DEFAULT]), (10, ["az2"]), (7, ["az2"])]
+    assert (sizes(bench, own, other), leaving(bench)) == ([5, 2], [])
+
+
+def test_CCE_DANGER_2_no_put_is_ever_sent(bench: HuaweiBench) -> None:
+    """The suite of changes that a pass can ask for needs none."""
+    own, other = two_groups(bench)
+    drive(bench, order(bench, Kind.GROW, own, 3, 5))
+    drive(bench, order(bench, Kind.REMOVE, other, 2, 1, bench.machines(other)[0], op="b-0123456789abcdef"))
+    assert not [call for call in bench.server.log if call.method == "PUT"]
+
+
+def test_two_growths_of_one_pool_in_turns_both_get_all_they_want(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    first = order(bench, Kind.GROW, own, 3, 5, op="a-0123456789abcdef")
+    second = order(bench, Kind.GROW, other, 2, 5, op="b-0123456789abcdef")
+    _, first = step(bench, first)
+    _, second = step(bench, second)     # both have announced a total from the same reading
+    _, first = step(bench, first)
+    _, second = step(bench, second)
+    assert isinstance(drive(bench, second), Done)
+    assert isinstance(drive(bench, first), Done)
+    assert (sizes(bench, own, other), leaving(bench)) == ([5, 5], [])
+    assert [total for total, _ in scalings(bench)] == [7, 10]
+
+
+@pytest.mark.parametrize("reading", [1, 2])
+def test_two_requests_from_the_same_reading_lose_no_node_and_the_one_that_got_nothing_says_so(
+    bench: HuaweiBench, reading: int
+) -> None:
+    """The other's request for the same total comes right after one of our readings, before our request."""
+    own, other = two_groups(bench)
+    _, operation = step(bench, order(bench, Kind.GROW, other, 2, 4))
+    readings: list[str] = []
+
+    def watch(incoming: Incoming, _: Answer) -> None:
+        if incoming.method == "GET" and incoming.path.endswith(own.partition("/")[0]):
+            readings.append(incoming.path)
+            if len(readings) == reading:
+                raise_by(bench.group(own), 2)
+
+    bench.server.front.watches.append(watch)
+    outcome = drive(bench, operation)
+    assert (sizes(bench, own, other), leaving(bench)) == ([5, 4] if isinstance(outcome, Done) else [5, 2], [])
+    assert {total for total, _ in scalings(bench)} <= {7, 9}
+
+
+@pytest.mark.parametrize("lag", [8.0, 40.0])
+def test_a_status_that_lags_behind_buys_nothing_twice(bench: HuaweiBench, lag: float) -> None:
+    own, other = two_groups(bench)
+    bench.cloud.lag = lag
+    bench.server.faults.next(Fault.LOST_ANSWER, on="scale-pool")
+    outcome = drive(bench, order(bench, Kind.GROW, other, 2, 4))
+    assert isinstance(outcome, Done | Failed)
+    assert (sizes(bench, own, other), leaving(bench)) == ([3, 4], [])
+    assert scalings(bench) == [(7, ["az2"])]
+
+
+@pytest.mark.parametrize(("most", "to", "said"), [(6, 4, "of its pool"), (20, 9, "maximum")])
+def test_CCE_18_past_a_maximum_nothing_is_sent(bench: HuaweiBench, most: int, to: int, said: str) -> None:
+    own, other = two_groups(bench, most=most)
+    bench.group(other).most = 6
+    failed = drive_quietly(bench, order(bench, Kind.GROW, other, 2, to))
+    assert (failed.cls, said in failed.message, scalings(bench)) == ("InvalidRequest", True, [])
+    assert sizes(bench, own, other) == [3, 2]
+
+
+def drive_quietly(bench: HuaweiBench, operation: Operation) -> Failed:
+    """To its end, which must be a failure, whichever way it is said."""
+    try:
+        outcome = drive(bench, operation)
+    except ProviderError as error:
+        return Failed(error.cls, error.message, error.code)
+    assert isinstance(outcome, Failed), outcome
+    return outcome
+
+
+def _known(bench: HuaweiBench, pool: Pool) -> None:
+    bench.cloud.sell_out("c7.xlarge.2", "cn-north-4b", known=True)
+
+
+def _hinted(bench: HuaweiBench, pool: Pool) -> None:
+    bench.cloud.sell_out("c7.xlarge.2", "cn-north-4b", hinted=True)
+
+
+def _learnt(bench: HuaweiBench, pool: Pool) -> None:
+    bench.cloud.sell_out("c7.xlarge.2", "cn-north-4b")
+
+
+def _quota(bench: HuaweiBench, pool: Pool) -> None:
+    bench.cloud.limit = 5
+
+
+def _late_quota(bench: HuaweiBench, pool: Pool) -> None:
+    bench.cloud.limit, bench.cloud.refuses_quota = 5, False
+
+
+@pytest.mark.parametrize(("trouble", "cls"), [
+    (_known, "OutOfStock"), (_hinted, "OutOfStock"), (_learnt, "OutOfStock"), (_quota, "QuotaExceeded"),
+    (_late_quota, "QuotaExceeded")])
+def test_CCE_A9_1_why_nodes_do_not_come_is_told_by_its_class(
+    bench: HuaweiBench, trouble: Callable[[HuaweiBench, Pool], None], cls: str
+) -> None:
+    own, other = two_groups(bench)
+    trouble(bench, bench.pool(other))
+    failed = drive_quietly(bench, order(bench, Kind.GROW, other, 2, 4))
+    assert failed.cls == cls
+    assert isinstance(drive(bench, order(bench, Kind.GROW, own, 3, 4, op="b-0123456789abcdef")), Done) == (
+        cls != "QuotaExceeded")
+
+
+@pytest.mark.parametrize("phase", ["Upgrading", "Hibernation", "Unavailable"])
+def test_a_cluster_that_takes_no_order_is_not_given_one(bench: HuaweiBench, phase: str) -> None:
+    own, _ = two_groups(bench)
+    bench.cloud.clusters[bench.cluster].phase = phase
+    for operation in (order(bench, Kind.GROW, own, 3, 4),
+                      order(bench, Kind.REMOVE, own, 3, 2, bench.machines(own)[0], op="b-0123456789abcdef")):
+        outcome = tried(bench, operation)
+        assert isinstance(outcome, ProviderError | Failed | Pending)
+    bench.look()
+    assert not [call for call in bench.server.log if call.writes]
+
+
+def test_a_pool_that_another_order_holds_is_met_again(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    bench.cloud.holds = 30.0
+    first, second = bench.machines(own)[:2]
+    assert isinstance(drive(bench, order(bench, Kind.REMOVE, own, 3, 1, first, second)), Done)
+    assert isinstance(drive(bench, order(bench, Kind.GROW, other, 2, 3, op="b-0123456789abcdef")), Done)
+    assert sizes(bench, own, other) == [1, 3]
+
+
+# -- removal
+
+
+def test_CCE_19_CCE_DANGER_3_two_nodes_are_two_deletions_by_id_without_a_query(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    first, second, third = bench.machines(own)
+    bench.look()
+    assert isinstance(drive(bench, order(bench, Kind.REMOVE, own, 3, 1, third, first)), Done)
+    writes = [call for call in bench.look() if call.writes]
+    assert sorted(urlsplit(call.path).path.rpartition("/")[2] for call in writes) == [first, third]
+    assert {(call.method, urlsplit(call.path).query, call.body) for call in writes} == {("DELETE", "", "")}
+    assert (bench.machines(own), sizes(bench, own, other)) == ([second], [1, 2])
+
+
+def test_CCE_19_a_node_of_another_group_pool_or_cluster_stops_the_whole_removal(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    beside = bench.add_group("beside", size=1)
+    theirs = bench.add_group("theirs", size=1, cluster="theirs")
+    lonely = bench.cloud.add_lonely(bench.cluster).uid
+    bench.look()
+    for stranger in (bench.machines(other)[0], bench.machines(beside)[0], lonely):
+        failed = drive_quietly(bench, order(bench, Kind.REMOVE, own, 3, 1, bench.machines(own)[0], stranger))
+        assert failed.cls == "InvalidRequest"
+    drive_all(bench, order(bench, Kind.REMOVE, own, 3, 2, bench.machines(theirs)[0]))
+    assert not [call for call in bench.look() if call.writes]
+    assert sizes(bench, own, other, beside, theirs) == [3, 2, 1, 1]
+
+
+def drive_all(bench: HuaweiBench, operation: Operation) -> None:
+    """To its end, whatever that is: a node that our cluster does not know is as good as gone."""
+    try:
+        drive(bench, operation)
+    except ProviderError:
+        return
+
+
+@pytest.mark.parametrize("of", ["group", "pool"])
+def test_CCE_19_below_a_minimum_nothing_is_sent(bench: HuaweiBench, of: str) -> None:
+    own, other = two_groups(bench)
+    if of == "pool":
+        bench.pool(own).least = 5
+    else:
+        bench.group(other).least = 2
+    failed = drive_quietly(bench, order(bench, Kind.REMOVE, other, 2, 1, bench.machines(other)[0]))
+    assert (failed.cls, "minimum" in failed.message) == ("InvalidRequest", True)
+    assert not [call for call in bench.look() if call.writes]
+
+
+def test_CCE_19_a_size_below_what_exists_is_refused(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    failed = drive_quietly(bench, order(bench, Kind.SHRINK, other, 2, 1))
+    assert (failed.cls, scalings(bench), leaving(bench)) == ("InvalidRequest", [], [])
+    assert sizes(bench, own, other) == [3, 2]
+
+
+def test_CCE_19_what_was_never_made_is_taken_back_and_nothing_else_goes(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    bench.group(other).fates += [SOLD_OUT] * 20
+    assert isinstance(drive(bench, order(bench, Kind.GROW, other, 2, 4)), Failed)
+    missing = [each for each in seen(bench, other).instances if each.error]
+    assert [(each.state, each.error.cls if each.error else "") for each in missing] == [
+        (InstanceState.CREATING, "OutOfStock")] * 2
+    assert [each.handle for each in missing] == [f"{other}/placeholder-{number}" for number in range(2)]
+    bench.look()
+    discard = order(bench, Kind.DISCARD, other, 4, 2, *(each.handle for each in missing), op="b-0123456789abcdef")
+    assert isinstance(drive(bench, discard), Done)
+    assert scalings(bench) == [(5, ["az2"])]
+    assert isinstance(drive(bench, discard), Done), "a message that comes twice"
+    assert (scalings(bench), leaving(bench), sizes(bench, own, other)) == ([], [], [3, 2])
+
+
+def test_CCE_A9_2_a_node_that_was_not_installed_is_told_and_deleted_by_its_id(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    before = bench.machines(other)
+    bench.group(other).fates += [NOT_INSTALLED]
+    drive(bench, order(bench, Kind.GROW, other, 2, 3))
+    bench.settle(120.0)
+    (dead,) = [each for each in seen(bench, other).instances if each.error]
+    assert (dead.error.cls if dead.error else "") == "InstallFailed"
+    assert isinstance(drive(bench, order(bench, Kind.DISCARD, other, 3, 2, dead.handle, op="b-0123456789abcdef")), Done)
+    bench.settle()
+    assert (bench.machines(other), sizes(bench, own, other)) == (before, [3, 2])
+
+
+@pytest.mark.parametrize("marked", [1, 3])
+def test_CCE_A8_3_what_is_protected_survives(bench: HuaweiBench, marked: int) -> None:
+    """Only a count of protected nodes is told: where all are, none may go."""
+    own, _ = two_groups(bench)
+    machines = bench.machines(own)
+    for uid in machines[:marked]:
+        node = bench.cloud.node(uid)
+        assert node is not None
+        node.protected = True
+    outcome = tried(bench, order(bench, Kind.REMOVE, own, 3, 1, *machines[1:]))
+    if marked == 3:
+        assert isinstance(outcome, Failed | ProviderError)
+    assert machines[0] in bench.machines(own)
+
+
+def test_a_deletion_that_loses_its_answer_lowers_the_size_once(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    first, second, third = bench.machines(own)
+    bench.server.faults.next(Fault.LOST_ANSWER, on="delete-node")
+    operation = order(bench, Kind.REMOVE, own, 3, 1, first, second)
+    assert isinstance(drive(bench, operation), Done)
+    assert isinstance(drive(bench, operation), Done), "a message that comes twice"
+    bench.settle()
+    assert (bench.machines(own), sizes(bench, own, other)) == ([third], [1, 2])
+
+
+def test_one_that_somebody_else_has_deleted_counts_as_removed(bench: HuaweiBench) -> None:
+    own, _ = two_groups(bench)
+    first, second, third = bench.machines(own)
+    operation = order(bench, Kind.REMOVE, own, 3, 1, first, second)
+    bench.cloud.vanish(first)
+    assert isinstance(drive(bench, operation), Done)
+    assert third in bench.machines(own)
+    assert not [call for call in bench.look() if call.operation == "delete-node" and first in call.path]
+
+
+def test_conflicts_and_limits_are_met_again_without_a_failure(bench: HuaweiBench) -> None:
+    own, other = two_groups(bench)
+    for fault in (Fault.CONFLICT, Fault.THROTTLED, Fault.THROTTLED_FOR):
+        bench.server.faults.next(fault, on="write")
+    assert isinstance(drive(bench, order(bench, Kind.GROW, other, 2, 4)), Done)
+    assert (sizes(bench, own, other), leaving(bench)) == ([3, 4], [])
+    assert {json.loads(call.body)["spec"]["desiredNodeCount"]
+            for call in bench.server.log if call.operation == "scale-pool"} == {7}
+
+
+def test_with_a_shelf_a_growth_costs_few_calls(bench: HuaweiBench) -> None:
+    bench.shelf = shelf(bench)
+    _, other = two_groups(bench)
+    seen(bench, other)
+    bench.look()
+    assert isinstance(drive(bench, order(bench, Kind.GROW, other, 2, 4)), Done)
+    calls = [call.operation for call in bench.look()]
+    assert len(calls) <= 14, calls
+    assert Conflict.__name__ not in {call.code for call in bench.server.log}

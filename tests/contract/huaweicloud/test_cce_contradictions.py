@@ -1,0 +1,24 @@
+"""Numbers that lag behind one another over the wire: a growth beside a removal buys what was planned (B6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done
+from infra.local.huaweicloud.objects import DEFAULT
+from tests.contract.benches.huaweicloud import HuaweiBench
+from tests.contract.huaweicloud.scene import carried, drive, order, scalings, tried
+
+
+@pytest.mark.parametrize("lag", [0.0, 15.0])
+def test_CCE_18_a_growth_right_after_a_removal_beside_it_buys_what_was_planned(bench: HuaweiBench, lag: float) -> None:
+    pool = bench.cloud.add_pool(bench.cluster, "web", size=3, most=40)
+    bench.cloud.add_group(pool.uid, "az2", size=3, most=20)
+    bench.cloud.lag = lag
+    own, beside = f"{pool.uid}/{DEFAULT}", f"{pool.uid}/az2"
+    removal = order(bench, Kind.REMOVE, beside, 3, 1, *bench.machines(beside)[:2], op="remove-0123456789abcdef")
+    carried(removal, tried(bench, removal))
+    assert isinstance(drive(bench, order(bench, Kind.GROW, own, 3, 4)), Done)
+    assert scalings(bench) == [(5, [DEFAULT])], "the pool is at 4 by then, and no longer at 6"
+    assert [bench.target(own), bench.target(beside)] == [4, 1]

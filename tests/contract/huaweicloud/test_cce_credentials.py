@@ -1,0 +1,94 @@
+"""Keys over the wire: temporary ones of an agency, renewed before they end, and none of them shown (B3)."""
+
+from __future__ import annotations
+
+import io
+import logging
+
+import pytest
+
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done
+from chalicelib.providers.errors import Unauthorized
+from infra.local.vendor.faults import Fault
+from tests.contract.benches.huaweicloud import HuaweiBench
+from tests.contract.huaweicloud.scene import drive, order, seen, shelf, tried
+
+AGENCY = {"agencyName": "scaler", "agencyDomain": "partner", "agencyDuration": "900"}
+
+
+def with_agency(bench: HuaweiBench) -> str:
+    """A group, seen by temporary keys; its id."""
+    bench.shelf = shelf(bench)
+    bench.settings |= AGENCY
+    bench.server.ring.add_agency("partner", "scaler", bench.key.id)
+    return bench.add_group("a", size=2)
+
+
+def asked(bench: HuaweiBench) -> list[str]:
+    return [call.operation for call in bench.look() if call.operation == "assume-agency"]
+
+
+def test_CCE_17_temporary_keys_are_taken_once_and_renewed_before_they_end(bench: HuaweiBench) -> None:
+    group = with_agency(bench)
+    assert seen(bench, group).target == 2
+    assert len(asked(bench)) == 1
+    signed = {call.key for call in bench.server.log if call.operation == "list-pools"}
+    assert signed == {"HSTEXAMPLE000001"}
+    bench.clock.advance(900.0 - 301.0)      # five minutes are left
+    assert seen(bench, group).target == 2
+    assert len(asked(bench)) == 1
+    assert {call.status for call in bench.server.log} <= {200, 201}
+
+
+@pytest.mark.parametrize("fault", [Fault.EXPIRED_TOKEN, Fault.UNAUTHORIZED])
+def test_CCE_17_temporary_keys_that_are_refused_are_taken_anew_once(bench: HuaweiBench, fault: Fault) -> None:
+    group = with_agency(bench)
+    seen(bench, group)
+    bench.look()
+    bench.server.faults.next(fault, on="list-pools")
+    assert seen(bench, group).target == 2
+    assert len(asked(bench)) == 1
+    bench.server.faults.next(fault, on="list-pools", times=-1)
+    with pytest.raises(Unauthorized):
+        seen(bench, group)
+
+
+def test_an_agency_that_does_not_trust_the_key_is_said_so(bench: HuaweiBench) -> None:
+    with_agency(bench)
+    bench.server.ring.agencies["partner", "scaler"].trusts = frozenset()
+    with pytest.raises(Unauthorized):
+        bench.provider().observe(bench.nodes())
+
+
+def test_the_project_is_asked_for_where_it_is_not_written(bench: HuaweiBench) -> None:
+    bench.shelf = shelf(bench)
+    bench.settings["projectId"] = ""
+    group = bench.add_group("a", size=1)
+    assert seen(bench, group).target == 1
+    assert seen(bench, group).target == 1
+    assert [call.operation for call in bench.look()].count("list-projects") == 1
+
+
+def test_no_key_token_or_signature_is_ever_shown(bench: HuaweiBench) -> None:
+    heard = io.StringIO()
+    handler, root = logging.StreamHandler(heard), logging.getLogger()
+    level = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.DEBUG)
+    try:
+        group = with_agency(bench)
+        said: list[object] = [seen(bench, group), bench.provider(), bench.provider().observe(bench.nodes())]
+        for fault in (Fault.UNAUTHORIZED, Fault.FORBIDDEN, Fault.SERVER_ERROR, Fault.CUT_OFF, Fault.HANGS_UP):
+            bench.server.faults.next(fault, times=3)
+            said.append(tried(bench, order(bench, Kind.GROW, group, 2, 3)))
+            bench.server.faults.clear()
+        said.append(drive(bench, order(bench, Kind.GROW, group, 2, 3)))
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(level)
+    assert isinstance(said[-1], Done)
+    shown = heard.getvalue() + " ".join(f"{each!r} {each}" for each in said)
+    assert bench.server.front.seen
+    assert len(bench.secrets()) > 5
+    assert not [text for text in bench.secrets() if text in shown]

@@ -1,0 +1,86 @@
+"""How nodes of CCE become Nodes: named by their address, with CCE's labels, tainted for a moment (B5, B9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.quantity import parse_amount
+from infra.local.controllers.clock import ManualClock
+from infra.local.huaweicloud.cloud import Cloud
+from infra.local.huaweicloud.joining import UNINITIALIZED, Joining, Ways, node_object
+from infra.local.huaweicloud.objects import DEFAULT
+from infra.local.huaweicloud.orders import Orders
+from infra.local.kube.store import ObjectStore
+
+
+class Yard:
+    """A project with two clusters, one of which is the simulated one."""
+
+    def __init__(self, ways: Ways | None = None) -> None:
+        self.clock = ManualClock(1_800_000_000.0)
+        self.cloud, self.store = Cloud(self.clock), ObjectStore(self.clock)
+        self.ours, self.theirs = self.cloud.add_cluster("ours"), self.cloud.add_cluster("theirs")
+        self.joining = Joining(self.cloud, self.store, self.clock, ways, cluster=self.ours.uid)
+
+    def after(self, seconds: float) -> dict[str, list[str]]:
+        """Name -> keys of its taints."""
+        self.clock.advance(seconds)
+        self.joining.step()
+        return {node["metadata"]["name"]: [taint["key"] for taint in node["spec"].get("taints", ())]
+                for node in self.store.list("nodes")}
+
+
+def test_a_node_joins_when_it_is_active_loses_its_taint_and_goes() -> None:
+    yard = Yard()
+    pool = yard.cloud.add_pool(yard.ours.uid, "web")
+    yard.cloud.add_pool(yard.theirs.uid, "other", size=3)
+    Orders(yard.cloud).scale(yard.ours, pool, {"desiredNodeCount": 1})
+    (node,) = pool.groups[DEFAULT].nodes.values()
+    assert yard.after(84.0) == {}
+    assert UNINITIALIZED["key"] in yard.after(2.0)[node.ip]
+    assert UNINITIALIZED["key"] not in yard.after(11.0)[node.ip]
+    made = yard.store.peek("nodes", node.ip)
+    assert made is not None
+    assert made["spec"]["providerID"] == node.uid
+    Orders(yard.cloud).delete(yard.ours, node, keeps_size=False)
+    assert list(yard.after(1.0)) == [node.ip]
+    assert yard.after(60.0) == {}
+
+
+@pytest.mark.parametrize(("ways", "id_"), [
+    (Ways(), "{uid}"), (Ways(scheme="huaweicloud://"), "huaweicloud://{uid}"), (Ways(by_server=True), "{server}")])
+def test_the_provider_id_is_the_nodes_uid_unless_told_otherwise(ways: Ways, id_: str) -> None:
+    yard = Yard(ways)
+    pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1)
+    (node,) = pool.groups[DEFAULT].nodes.values()
+    told = node_object(yard.cloud, node, ways)["spec"]["providerID"]
+    assert told == id_.format(uid=node.uid, server=node.server)
+
+
+def test_who_never_joins_is_no_node() -> None:
+    yard = Yard()
+    pool = yard.cloud.add_pool(yard.ours.uid, "web", size=2)
+    yard.cloud.add_group(pool.uid, "az2", size=1)
+    first, second = pool.groups[DEFAULT].nodes.values()
+    yard.joining = Joining(yard.cloud, yard.store, yard.clock, cluster=yard.ours.uid,
+                           ways=Ways(never=frozenset({first.uid, f"{pool.uid}/az2"})))
+    assert list(yard.after(10.0)) == [second.ip]
+
+
+def test_labels_and_sizes_are_as_cce_gives_them() -> None:
+    yard = Yard()
+    taint = {"key": "status", "value": "x", "effect": "NoSchedule"}
+    pool = yard.cloud.add_pool(yard.ours.uid, "web", size=1, labels={"tier": "web"}, taints=[taint])
+    gpu = yard.cloud.add_pool(yard.ours.uid, "gpu", size=1, flavor="pi2.2xlarge.4", extend={"maxPods": 30})
+    made, other = (node_object(yard.cloud, next(each.all_nodes()), Ways()) for each in (pool, gpu))
+    labels = made["metadata"]["labels"]
+    assert {name: labels[name] for name in ("tier", "cce.cloud.com/cce-nodepool", "topology.kubernetes.io/zone",
+                                            "node.kubernetes.io/instance-type")} == {
+        "tier": "web", "cce.cloud.com/cce-nodepool": "web", "topology.kubernetes.io/zone": "cn-north-4a",
+        "node.kubernetes.io/instance-type": "c7.xlarge.2"}
+    assert taint in made["spec"]["taints"]
+    assert {name: parse_amount(name, made["status"]["allocatable"][name]) for name in ("cpu", "memory", "pods")} == {
+        "cpu": 3920, "memory": 6792 * 2**20, "pods": 40}
+    assert (other["metadata"]["labels"]["accelerator"], other["status"]["capacity"]["nvidia.com/gpu"]) == (
+        "nvidia-t4", "1")
+    assert other["status"]["capacity"]["pods"] == "30"

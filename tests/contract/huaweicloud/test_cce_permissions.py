@@ -1,0 +1,122 @@
+"""infra/huaweicloud: the policy holds exactly the actions that are used, and with it alone everything works (B3).
+
+Some can be done without: the cluster's phase, what the vendor's add-on does, which flavours there are and how far a
+job is are asked for and not needed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done, Failed
+from chalicelib.providers.errors import ProviderError, Unauthorized
+from infra.local.huaweicloud.front import Logged
+from infra.local.huaweicloud.objects import DELETING
+from tests.contract.benches.huaweicloud import HuaweiBench
+from tests.contract.huaweicloud.scene import ask, carried, drive, order, seen
+
+FOLDER = Path(__file__).parents[3] / "infra" / "huaweicloud"
+SPARED = frozenset({"cce:cluster:get", "cce:addonInstance:list", "ecs:cloudServerFlavors:get", "cce:job:get"})
+
+
+def statements(name: str) -> list[dict[str, Any]]:
+    found: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text())
+    assert found.keys() == {"Version", "Statement"}
+    assert found["Version"] == "1.1"        # of custom policies
+    for each in found["Statement"]:
+        assert each.keys() == {"Effect", "Action"}
+        assert each["Effect"] == "Allow"
+    listed: list[dict[str, Any]] = found["Statement"]
+    return listed
+
+
+def actions(name: str) -> frozenset[str]:
+    """What a policy allows; each action once, and written out."""
+    found = [action for each in statements(name) for action in each["Action"]]
+    assert len(found) == len(set(found))
+    assert all(re.fullmatch(r"[a-z]+:[A-Za-z]+:[A-Za-z]+", action) for action in found)
+    return frozenset(found)
+
+
+def everything(bench: HuaweiBench) -> list[Logged]:
+    """All that this provider ever does; the calls that it made."""
+    group = bench.add_group("web", size=2, least=1)
+    assert seen(bench, group).target == 2
+    assert isinstance(drive(bench, order(bench, Kind.GROW, group, 2, 4, op="a-0123456789abcdef")), Done)
+    bench.settle()
+    removal = order(bench, Kind.REMOVE, group, 4, 2, *bench.machines(group)[:2], op="b-0123456789abcdef")
+    removal = carried(removal, ask(bench.provider(), removal))
+    late = [node for node in bench.group(group).nodes.values() if node.leaves]
+    for node in late:
+        node.phase = "Active"       # the list of nodes is behind what CCE does: now the jobs are asked
+    removal = carried(removal, ask(bench.provider(), removal))
+    for node in late:
+        node.phase = DELETING
+    assert isinstance(drive(bench, removal), Done)
+    bench.settle()
+    assert seen(bench, group).target == bench.target(group) == 2
+    return bench.look()
+
+
+def denied(calls: list[Logged]) -> set[str]:
+    return {call.action for call in calls if call.status == 403}
+
+
+@pytest.fixture
+def bench() -> Iterator[HuaweiBench]:
+    with HuaweiBench(actions=actions("policy")) as made:
+        yield made
+
+
+def test_the_policy_holds_exactly_the_actions_that_are_used_and_suffices(bench: HuaweiBench) -> None:
+    calls = everything(bench)
+    assert denied(calls) == set()
+    assert {call.action for call in calls} == actions("policy")
+
+
+@pytest.mark.parametrize("missing", sorted(actions("policy") - SPARED))
+def test_each_action_is_needed(missing: str) -> None:
+    with HuaweiBench(actions=actions("policy") - {missing}) as bench:
+        with pytest.raises((AssertionError, ProviderError)):
+            everything(bench)
+        assert missing in denied(bench.server.log)
+
+
+@pytest.mark.parametrize("missing", sorted(SPARED))
+def test_what_can_be_done_without_is_asked_for_and_its_refusal_stops_nothing(missing: str) -> None:
+    with HuaweiBench(actions=actions("policy") - {missing}) as bench:
+        assert denied(everything(bench)) == {missing}
+
+
+def test_who_does_not_name_the_project_needs_one_action_more(bench: HuaweiBench) -> None:
+    bench.settings["projectId"] = ""
+    bench.add_group("web", size=2)
+    with pytest.raises(Unauthorized, match="the project of cn-north-4"):
+        bench.provider().observe(bench.nodes())
+    assert denied(bench.look()) == actions("policy-project")
+    bench.key.actions = actions("policy") | actions("policy-project")
+    assert bench.provider().observe(bench.nodes()).groups
+
+
+def test_a_key_that_may_do_nothing_is_refused_and_nothing_changes() -> None:
+    with HuaweiBench(actions=frozenset()) as bench:
+        group = bench.add_group("web", size=2)
+        with pytest.raises(Unauthorized) as raised:
+            bench.provider().observe(bench.nodes())
+        assert "policy.json" in raised.value.message
+        outcome = drive(bench, order(bench, Kind.GROW, group, 2, 3))
+        assert isinstance(outcome, Failed)
+        assert (outcome.cls, bench.target(group)) == ("Unauthorized", 2)
+
+
+def test_reads_and_changes_are_allowed_apart_so_that_changes_can_be_taken_away() -> None:
+    reads, changes = (each["Action"] for each in statements("policy"))
+    assert all(re.search(r":(get|list)$", action) for action in reads)
+    assert not any(re.search(r":(get|list)$", action) for action in changes)

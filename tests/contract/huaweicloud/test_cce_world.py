@@ -1,0 +1,101 @@
+"""A whole world with a CCE project beside its cluster: nodes are bought, join, work, and go again."""
+
+from __future__ import annotations
+
+import json
+
+from infra.local.controllers import seed
+from infra.local.huaweicloud.account import HuaweiAccount
+from infra.local.huaweicloud.joining import Ways
+from infra.local.huaweicloud.objects import DEFAULT, Times
+from infra.local.vendor.faults import Fault
+from infra.local.world import LocalWorld
+
+POLICY = """
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {{name: {name}}}
+spec:
+  mode: active
+  scanInterval: 20s
+  kubernetes: {{kubeconfigSecret: {kubeconfig}}}
+  providers:
+    huaweicloud: {settings}
+  options: {{expander: priority, scaleDownUnneededTime: 2m, scaleDownDelayAfterAdd: 2m}}
+"""
+
+
+class Bed:
+    """The world with its project: a pool of two scale groups that is preferred, and one of a single group."""
+
+    def __init__(self, world: LocalWorld, account: HuaweiAccount) -> None:
+        self.world, self.account, self.cloud = world, account, account.cloud
+        self.web = self.cloud.add_pool(account.cluster.uid, "web", most=8, priority=10)
+        self.cloud.add_group(self.web.uid, "az2", most=4, priority=5)
+        self.own = self.cloud.add_pool(account.cluster.uid, "own", size=1, least=1, most=5, priority=1,
+                                       az=self.cloud.zone("c"))
+        world.apply_policy(POLICY.format(name=world.name, kubeconfig=world.kubeconfig_secret,
+                                         settings=account.settings()))
+        world.seed(seed.node("system", cpu="2"))
+        world.step(60.0)
+
+    def demand(self, replicas: int) -> None:
+        self.world.seed(seed.deployment("web", replicas=replicas, cpu="3", memory="1Gi"))
+
+    def release(self) -> None:
+        deployment = self.world.kube.peek("deployments", "web", "default", "apps")
+        assert deployment is not None
+        self.world.kube.update("deployments", {**deployment, "spec": {**deployment["spec"], "replicas": 0}}, "apps")
+
+    def settled(self) -> bool:
+        return not self.world.pending()
+
+    def tried(self) -> list[str]:
+        """Where nodes were asked for, each once, in order."""
+        pools = {pool.uid: pool.name for pool in (self.web, self.own)}
+        calls = [call for call in self.account.server.log if call.operation == "scale-pool"]
+        groups = [json.loads(call.body)["spec"]["scaleGroups"][0] for call in calls]
+        asked = [pools[call.path.split("/")[-3]] for call in calls]
+        return list(dict.fromkeys(f"{pool}/{group}" for pool, group in zip(asked, groups, strict=True)))
+
+    def sizes(self) -> list[tuple[int, int]]:
+        """Desired and existing of `web/default`, `web/az2` and `own`."""
+        groups = [self.web.groups[DEFAULT], self.web.groups["az2"], self.own.groups[DEFAULT]]
+        return [(group.desired, len(group.staying)) for group in groups]
+
+
+def test_CCE_11_a_sold_out_flavour_gives_way_to_the_next_and_then_to_another_pool_and_all_goes_again() -> None:
+    account = HuaweiAccount(ways=Ways(boot=5.0))
+    with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
+        bed = Bed(world, account)
+        for zone in ("cn-north-4a", "cn-north-4b"):
+            bed.cloud.sell_out("c7.xlarge.2", zone)
+        bed.demand(3)
+        world.step_until(bed.settled, limit=900.0)
+        world.step(180.0)
+        assert bed.tried()[:3] == ["web/az2", "web/default", "own/default"]
+        assert bed.sizes() == [(0, 0), (0, 0), (3, 3)], "what was never made is not waited for"
+        bed.release()
+        world.step_until(lambda: len(bed.cloud.running()) == 1, limit=2400.0)
+        world.step(120.0)
+        assert bed.sizes() == [(0, 0), (0, 0), (1, 1)], "its minimum stays"
+        assert len(world.nodes()) == 2
+        calls = account.server.log
+        assert not [call for call in calls if call.method == "PUT"]
+        assert {call.status for call in calls} <= {200, 400, 409}
+        assert all(call.path.partition("?")[2] == "" for call in calls if call.writes)
+
+
+def test_CCE_18_functions_that_die_and_answers_that_get_lost_buy_exactly_what_is_needed() -> None:
+    account = HuaweiAccount(ways=Ways(boot=5.0), times=Times(build=100.0, install=60.0))
+    with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
+        bed = Bed(world, account)
+        world.kill_at("grow:called", times=1)
+        world.kill_at("act:stepped", times=1)
+        account.server.faults.next(Fault.LOST_ANSWER, on="write")
+        bed.demand(4)
+        world.step_until(bed.settled, limit=1200.0)
+        world.step(120.0)
+        assert sum(bool(each.killed_at) for each in world.invocations) == 2
+        assert sum(size for size, _ in bed.sizes()) == sum(count for _, count in bed.sizes()) == 1 + 3
+        assert not [node for node in bed.cloud.running() if node.phase == "Deleting"]

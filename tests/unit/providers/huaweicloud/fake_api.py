@@ -1,0 +1,372 @@
+"""One CCE cluster in a dictionary: pools, scale groups, nodes and refusals as the vendor documents them, no HTTP.
+
+A lower total takes the oldest nodes of the group, which is how a wrong number costs a running machine: `chosen` names
+them. Nodes are made, and deleted ones vanish, at `step()`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import HOSTNAME_LABEL, Node
+from chalicelib.model.operation import Kind, Operation, Target, operation_id
+from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.errors import Conflict, NotFound, ProviderError, Transient
+from chalicelib.providers.huaweicloud.api import Api
+from chalicelib.providers.huaweicloud.provider import HuaweiCloud
+from chalicelib.providers.huaweicloud.settings import read_settings
+from chalicelib.providers.huaweicloud.wire import (
+    Addon,
+    Autoscaling,
+    CceNode,
+    Condition,
+    Flavor,
+    Job,
+    NodePool,
+    NodeTemplate,
+    ScaleGroup,
+)
+from chalicelib.providers.kube_api import KubeLists
+
+CLUSTER = "2292498e-1111-11ee-8b5e-0255ac1001ba"
+POOL, OTHER = "7d48eca7-3419-11ea-bc29-0255ac1001a8", "7d48eca7-3419-11ea-bc29-0255ac1001a9"
+A, B = f"{POOL}/default", f"{POOL}/c7-az2"
+FLAVOR, AZ1, AZ2 = "c7.xlarge.2", "cn-north-4a", "cn-north-4b"
+
+
+def uid(number: int) -> str:
+    """A node's uid that looks like the vendor's and is an example."""
+    return f"cc697ad9-9563-11e8-8ea7-{number:012d}"
+
+
+def true(kind: str, reason: str = "") -> Condition:
+    return Condition(kind, "True", reason)
+
+
+SOLD_OUT, NO_QUOTA = true("ResourceInsufficient", "SoldOut"), true("QuotaInsufficient")
+NOT_SCALABLE = Condition("Scalable", "False")
+
+
+@dataclass
+class Group:
+    """One scale group. stock: nodes that may still be made; None: any number. why: what it says when there are none."""
+
+    name: str = "default"
+    az: str = AZ1
+    desired: int = 0
+    flavor: str = FLAVOR
+    enabled: bool = True
+    min: int | None = None
+    max: int | None = None
+    priority: int = 0
+    held: int = 0
+    conditions: tuple[Condition, ...] = ()
+    stock: int | None = None
+    why: Condition = SOLD_OUT
+    shown: int | None = None    # desired as status says it, where it lags behind
+    error: str = ""
+
+
+@dataclass
+class Cce:
+    """One pool."""
+
+    groups: list[Group]
+    id: str = POOL
+    name: str = "pool-a"
+    autoscaling: Autoscaling = field(default_factory=lambda: Autoscaling(True, 0, 10))
+    template: NodeTemplate = field(default_factory=lambda: NodeTemplate(
+        FLAVOR, AZ1, k8s_tags={"team": "a"}, extend={}, runtime="containerd"))
+    type: str = "vm"
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    error: str = ""
+    desired: int = -1
+
+    def __post_init__(self) -> None:
+        if self.desired < 0:
+            self.desired = sum(each.desired for each in self.groups)
+
+    def group(self, name: str) -> Group:
+        return next(each for each in self.groups if each.name == name)
+
+
+def two(first: int = 3, second: int = 2, **more: Any) -> Cce:
+    """A pool of two scale groups, in two AZs."""
+    return Cce([Group(desired=first), Group("c7-az2", AZ2, second, priority=5, max=6)], **more)
+
+
+class FakeApi(Api):
+    """The calls over pools. trouble: method -> errors of its next calls. lost: methods whose next answer is lost. lag:
+    what the groups are to have shows at the next step only."""
+
+    def __init__(self, *pools: Cce) -> None:
+        self.all = {pool.id: pool for pool in pools}
+        self.machines: dict[str, CceNode] = {}
+        self.kinds = {FLAVOR: Flavor(FLAVOR, 4, 8192)}
+        self.installed: tuple[Addon, ...] = ()
+        self.cluster = "Available"
+        self.calls: list[str] = []
+        self.trouble: dict[str, list[ProviderError]] = {}
+        self.lost: set[str] = set()
+        self.lag = False
+        self.works: dict[str, Job] = {}
+        self.chosen: list[str] = []         # nodes that the vendor chose to delete
+        self.named: list[str] = []          # nodes that we named
+        self._number = 0
+        for pool in pools:
+            for group in pool.groups:
+                for _ in range(group.desired):
+                    self.add(pool.id, group.name)
+
+    # -- the scene
+
+    def add(self, pool: str, group: str = "default", phase: str = "Active", **more: Any) -> str:
+        """A node, without a look at the size."""
+        self._number += 1
+        found = self.all[pool].group(group)
+        ip = f"192.0.2.{self._number}"
+        made = CceNode(uid(self._number), f"{self.all[pool].name}-{self._number}", pool, self.all[pool].name,
+                       found.flavor, found.az, phase, uid(self._number + 5000), ip)
+        self.machines[made.id] = msgspec.structs.replace(made, **more)
+        return made.id
+
+    def change(self, machine: str, **more: Any) -> None:
+        self.machines[machine] = msgspec.structs.replace(self.machines[machine], **more)
+
+    def of(self, pool: str, group: str = "default") -> list[str]:
+        """The group's nodes that are not leaving, oldest first."""
+        kind = self.all[pool].group(group)
+        return [each.id for each in self.machines.values() if each.pool == pool and each.phase != "Deleting"
+                and (each.flavor, each.az) == (kind.flavor, kind.az)]
+
+    def step(self) -> None:
+        """The vendor works."""
+        for name in [each.id for each in self.machines.values() if each.phase == "Deleting"]:
+            del self.machines[name]
+        for pool in self.all.values():
+            for group in pool.groups:
+                group.shown = None
+                while len(self.of(pool.id, group.name)) < group.desired:
+                    if group.stock == 0:
+                        group.conditions = (group.why,)
+                        break
+                    group.stock = None if group.stock is None else group.stock - 1
+                    self.add(pool.id, group.name)
+
+    def writes(self) -> list[str]:
+        return [call for call in self.calls if call.split()[0] in {"scale", "delete_node", "update_pool"}]
+
+    def nodes_now(self) -> list[Node]:
+        """Every machine of the cluster as a node."""
+        return [node(each) for each in self.machines.values()]
+
+    # -- the calls
+
+    def expect(self, calls: int) -> None:
+        del calls
+
+    def pools(self) -> tuple[NodePool, ...]:
+        self._call("pools")
+        return tuple(self._pool(each) for each in self.all.values())
+
+    def pool(self, id: str) -> NodePool:  # noqa: A002
+        self._call("pool")
+        if id not in self.all:
+            raise NotFound(f"no pool {id}", code="CCE.01404001")
+        return self._pool(self.all[id])
+
+    def nodes(self) -> tuple[CceNode, ...]:
+        self._call("nodes")
+        return tuple(self.machines.values())
+
+    def node(self, id: str) -> CceNode:  # noqa: A002
+        self._call("node")
+        if id not in self.machines:
+            raise NotFound(f"no node {id}", code="CCE.01404001")
+        return self.machines[id]
+
+    def scale(self, pool: str, total: int, group: str, *, zero: bool = False) -> None:
+        assert total > 0 or zero
+        self._call(f"scale {total} {group}")
+        self._scale(self.all[pool], total, self.all[pool].group(group))
+        self._answer("scale")
+
+    def delete_node(self, id: str) -> str:  # noqa: A002
+        self._call(f"delete_node {id}")
+        if id not in self.machines:
+            raise NotFound(f"no node {id}", code="CCE.01404001")
+        found = self.machines[id]
+        if found.phase != "Deleting" and found.pool in self.all:
+            pool = self.all[found.pool]
+            group = next(each for each in pool.groups if (each.flavor, each.az) == (found.flavor, found.az))
+            pool.desired, group.desired = pool.desired - 1, group.desired - 1
+            self.named.append(id)
+            self.change(id, phase="Deleting")
+        job = id.replace("cc697ad9", "661f6f7d")
+        self.works[job] = Job(job, "Running")
+        self._answer("delete_node")
+        return job
+
+    def update_pool(self, id: str, name: str, autoscaling: Mapping[str, object]) -> None:  # noqa: A002
+        raise AssertionError("no pass and no change needs this")
+
+    def job(self, id: str) -> Job:  # noqa: A002
+        self._call("job")
+        if id not in self.works:
+            raise NotFound("no job", code="CCE.01404001")
+        return self.works[id]
+
+    def cluster_phase(self) -> str:
+        self._call("cluster_phase")
+        return self.cluster
+
+    def addons(self) -> tuple[Addon, ...]:
+        self._call("addons")
+        return self.installed
+
+    def flavors(self, az: str) -> Mapping[str, Flavor]:
+        self._call(f"flavors {az}")
+        return self.kinds
+
+    # -- within
+
+    def _call(self, call: str) -> None:
+        self.calls.append(call)
+        if waiting := self.trouble.get(call.split(maxsplit=1)[0]):
+            raise waiting.pop(0)
+
+    def _answer(self, method: str) -> None:
+        if method in self.lost:
+            self.lost.discard(method)
+            raise Transient("the connection broke while the answer was awaited")
+
+    def _scale(self, pool: Cce, total: int, group: Group) -> None:
+        if self.lag:
+            group.shown = group.desired
+        group.desired += total - pool.desired
+        pool.desired = total
+        while len(alive := self.of(pool.id, group.name)) > max(0, group.desired):
+            self.chosen.append(alive[0])
+            self.change(alive[0], phase="Deleting")
+
+    def _made(self, pool: str, group: str) -> int:
+        """What counts as existing: machines that are being made do not, and are listed all the same."""
+        return sum(self.machines[name].phase not in {"Build", "Installing"} for name in self.of(pool, group))
+
+    def _pool(self, pool: Cce) -> NodePool:
+        if pool.error:
+            return NodePool(pool.id, pool.name, error=pool.error)
+        groups = tuple(ScaleGroup(
+            each.name, "g", each.flavor, each.az, each.enabled, each.min, each.max, each.priority,
+            each.desired if each.shown is None else each.shown, self._made(pool.id, each.name), 0, each.held,
+            each.conditions, each.error) for each in pool.groups)
+        current = sum(each.existing for each in groups)
+        return NodePool(pool.id, pool.name, pool.type, pool.desired, pool.autoscaling, pool.template, groups, current,
+                        0, 0, current, pool.phase, pool.conditions)
+
+
+def node(machine: CceNode, provider_id: str | None = None, name: str = "", **labels: str) -> Node:
+    """A machine as the cluster's node."""
+    name = name or machine.private_ip
+    said = machine.id if provider_id is None else provider_id
+    return Node(name, {HOSTNAME_LABEL: name, **labels}, {}, provider_id=said)
+
+
+def provider(api: FakeApi, *entries: GroupPolicy, kube: KubeLists | None = None, **settings: str) -> HuaweiCloud:
+    """A fresh provider over the fake; all pools are discovered by default."""
+    fields = {"region": "cn-north-4", "clusterId": CLUSTER, "credentialsSecret": "cce", **settings}
+    return HuaweiCloud(api, read_settings(fields, entries), kube)
+
+
+def entry(name: str, least: int | None = None, most: int | None = None, priority: int = 0) -> GroupPolicy:
+    return GroupPolicy("huaweicloud", name, least, most, priority)
+
+
+def operation(kind: Kind, group: str, from_size: int, to_size: int, *handles: str) -> Operation:
+    targets = tuple(Target("", handle, handle) for handle in handles)
+    name = operation_id("ours", group, kind, from_size, to_size, handles, "p")
+    return Operation(name, "ours", "huaweicloud", group, kind, "p", 0.0, from_size, to_size, targets, pool=POOL)
+
+
+def growth(from_size: int, to_size: int, group: str = A) -> Operation:
+    return operation(Kind.GROW, group, from_size, to_size)
+
+
+def shrinkage(from_size: int, to_size: int, group: str = A) -> Operation:
+    return operation(Kind.SHRINK, group, from_size, to_size)
+
+
+def removal(from_size: int, *handles: str, group: str = A, kind: Kind = Kind.REMOVE) -> Operation:
+    return operation(kind, group, from_size, from_size - len(handles), *handles)
+
+
+def continued(asked: Operation, outcome: Outcome) -> Operation:
+    """The operation as the executor comes back with it."""
+    assert isinstance(outcome, Pending), outcome
+    return msgspec.structs.replace(asked, data=outcome.data, step=outcome.step)
+
+
+def announced(api: FakeApi, asked: Operation, *entries: GroupPolicy) -> Operation:
+    """A growth after its first call, which sends nothing."""
+    before = len(api.writes())
+    outcome = provider(api, *entries).grow(asked)
+    assert isinstance(outcome, Pending), outcome
+    assert (outcome.step, len(api.writes())) == ("announce", before)
+    return continued(asked, outcome)
+
+
+def to_the_end(api: FakeApi, asked: Operation, *entries: GroupPolicy, kube: KubeLists | None = None) -> Outcome:
+    """As messages come: a fresh provider each time, and the vendor works in between."""
+    verbs = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target"}
+    first = verb = verbs.get(asked.kind, "remove")
+    for _ in range(60):
+        try:
+            outcome: Outcome = getattr(provider(api, *entries, kube=kube), verb)(asked)
+        except (Conflict, Transient):
+            api.step()
+            continue
+        if not isinstance(outcome, Pending):
+            return outcome
+        verb, asked = (first if outcome.step == "announce" else "poll"), continued(asked, outcome)
+        if outcome.step != "announce":
+            api.step()
+    raise AssertionError("not over after 60 calls")
+
+
+def seen(api: FakeApi, *entries: GroupPolicy, nodes: Sequence[Node] | None = None,
+         **settings: Any) -> dict[str, NodeGroup]:
+    """The groups of one pass by id; by default every machine there is has become a node."""
+    found = provider(api, *entries, **settings).observe(api.nodes_now() if nodes is None else nodes)
+    return {group.id: group for group in found.groups}
+
+
+def warnings(api: FakeApi, *entries: GroupPolicy, **settings: Any) -> str:
+    """What one pass says that it is not sure of."""
+    found = provider(api, *entries, **settings).observe(api.nodes_now())
+    return "\n".join(f"{gap.name}: {gap.detail}" for gap in found.gaps)
+
+
+class _Page(msgspec.Struct):
+    body: bytes
+    first: bool = True
+
+
+class Kube:
+    """A cluster whose nodes are these machines."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.nodes = nodes
+
+    def list_pages(self, path: str, *, query: object = None) -> list[_Page]:
+        assert (path, query) == ("/api/v1/nodes", None)
+        items = [{"metadata": {"name": each.name, "labels": each.labels}, "spec": {"providerID": each.provider_id}}
+                 for each in self.nodes]
+        return [_Page(json.dumps({"items": items}).encode())]

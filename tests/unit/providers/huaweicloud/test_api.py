@@ -1,0 +1,342 @@
+"""What is read, also where it is strange (huaweicloud-cce.md B4, B5, B9; B11 20)."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient, Unknown
+from chalicelib.providers.http import Answer
+from chalicelib.providers.huaweicloud import decode
+from chalicelib.providers.huaweicloud.decode_pools import read_pool
+from chalicelib.providers.huaweicloud.fields import instant
+from chalicelib.providers.huaweicloud.wire import (
+    Autoscaling,
+    CceNode,
+    Condition,
+    NodePool,
+    ScaleGroup,
+    Taint,
+)
+from tests.unit.providers.huaweicloud.script import (
+    AZ,
+    CALLS,
+    CCE_NODE,
+    JOB,
+    NODE,
+    NODE_POOL,
+    OTHER,
+    POOL,
+    PROJECT,
+    READS,
+    SERVER,
+    HttpScript,
+    api_for,
+    call,
+    many,
+    said,
+)
+
+Changes = dict[str, Any]
+
+
+def answer(body: object, status: int = 200) -> Answer:
+    return Answer("GET cce.example.com/x", status, {}, body if isinstance(body, bytes) else json.dumps(body).encode())
+
+
+def bent(thing: Changes, path: str, value: object) -> Changes:
+    """The same with another value at a path of dots; ... takes it out."""
+    made: Any = copy.deepcopy(thing)
+    *way, last = path.split(".")
+    part = made
+    for name in way:
+        part = part[int(name) if name.isdigit() else name]
+    if value is ...:
+        del part[last]
+    else:
+        part[int(last) if last.isdigit() else last] = value
+    return dict(made)
+
+
+def alone(**spec: object) -> Changes:
+    """A pool of one group without statuses of groups."""
+    return {"metadata": {"name": "p", "uid": POOL}, "spec": {"initialNodeCount": 3, "autoscaling": {"enable": True},
+                                                             "nodeTemplate": {"flavor": "f", "az": AZ}} | spec,
+            "status": {"currentNode": 2, "creatingNode": 1, "conditions": [{"type": "Scalable", "status": "False"}]}}
+
+
+# -- each call
+
+
+@pytest.mark.parametrize("name", list(CALLS))
+def test_each_call_is_what_the_contract_says(name: str) -> None:
+    line, _, reply = CALLS[name]
+    with HttpScript([said(200, reply)]) as server:
+        call(name, server.url)
+    (seen,) = server.requests
+    assert f"{seen.method} {seen.path}" == line
+    headers = {key.lower(): value for key, value in seen.headers.items()}
+    assert headers["x-project-id"] == PROJECT
+    assert headers["content-type"] == "application/json"
+
+
+def test_pools_are_asked_for_as_a_whole_and_without_the_default_pool() -> None:
+    default = {"metadata": {"name": "DefaultPool", "uid": "DefaultPool"}, "spec": {}, "status": {}}
+    with HttpScript([said(200, many(default, NODE_POOL))]) as server:
+        found = api_for(server.url).pools()
+    assert server.requests[0].query == {"advanceStatus": "true"}
+    assert [pool.id for pool in found] == [POOL]
+
+
+def test_a_pool_is_read_with_its_groups() -> None:
+    pool = read_pool(NODE_POOL)
+    assert (pool.id, pool.name, pool.type, pool.desired, pool.billing, pool.error) == (POOL, "pool-a", "vm", 5, 0, "")
+    assert (pool.current, pool.creating, pool.deleting, pool.active, pool.phase) == (4, 1, 0, 4, "")
+    assert pool.autoscaling == Autoscaling(True, 0, 10, 15, 10)
+    assert pool.template.taints == (Taint("status", "x", "NoSchedule"),)
+    assert (pool.template.runtime, pool.template.extend) == ("containerd", {"maxPods": 40})
+    assert pool.template.k8s_tags == {"cce.cloud.com/cce-nodepool": "pool-a"}
+    assert pool.conditions == (Condition("Scalable", "True"),)
+    assert pool.groups == (
+        ScaleGroup("default", "", "c7.xlarge.2", AZ, True, None, None, 0, 3, 3, 0),
+        ScaleGroup("c7-az2", "g2", "c7.xlarge.2", "cn-north-4b", True, 1, 6, 5, 2, 1, 1, 1,
+                   (Condition("ResourceInsufficient", "True", "SoldOut"),)))
+    assert pool.group("c7-az2") == pool.groups[1]
+    assert pool.group("nobody") is None
+
+
+def test_a_pool_of_one_group_needs_no_statuses_of_groups() -> None:
+    pool = read_pool(alone())
+    assert pool.desired == 3
+    assert pool.groups == (ScaleGroup("default", "", "f", AZ, True, desired=3, existing=2, upcoming=1),)
+    assert pool.conditions[0].false
+    shrinking = read_pool(bent(alone(), "spec.initialNodeCount", 0))
+    assert (shrinking.desired, shrinking.groups[0].desired, shrinking.groups[0].existing) == (0, 0, 2)
+    empty = read_pool({"metadata": {"uid": POOL}, "spec": {}})
+    assert (empty.error, empty.desired, empty.groups[0].desired) == ("", 0, 0)
+
+
+def test_CCE_DANGER_1_two_sizes_that_disagree_are_both_kept_for_the_changes_to_see() -> None:
+    assert read_pool(bent(NODE_POOL, "spec.initialNodeCount", 4)).desired == 4
+    assert read_pool(bent(NODE_POOL, "spec.initialNodeCount", 9)).desired == 9
+    assert read_pool(bent(NODE_POOL, "spec.initialNodeCount", ...)).desired == 5
+
+
+def test_a_group_that_nothing_is_said_of_has_the_rest_or_nothing_or_nobody_knows() -> None:
+    of_one = bent(NODE_POOL, "status.scaleGroupStatuses", NODE_POOL["status"]["scaleGroupStatuses"][:1])
+    assert [(each.desired, each.existing, each.upcoming, each.error) for each in read_pool(of_one).groups] == [
+        (3, 3, 0, ""), (2, 1, 1, "")]
+    of_none = bent(NODE_POOL, "status.scaleGroupStatuses", None)
+    assert all("not said" in each.error for each in read_pool(of_none).groups)
+    nothing = bent(bent(of_none, "spec.initialNodeCount", 0), "status", {})
+    assert [(each.desired, each.error) for each in read_pool(nothing).groups] == [(0, ""), (0, "")]
+    silent = bent(NODE_POOL, "status.scaleGroupStatuses.1.desiredNodeCount", ...)
+    assert [(each.desired, each.existing) for each in read_pool(silent).groups] == [(3, 3), (2, 1)]
+
+
+def test_what_is_not_set_is_none() -> None:
+    scaling: Changes = {"enable": True, "minNodeCount": -1, "scaleDownUnneededTime": -1,
+                        "scaleDownUtilizationThreshold": -1}
+    assert read_pool(alone(autoscaling=scaling)).autoscaling == Autoscaling(True)
+    scaling = {"scaleDownUnneededTime": "7", "scaleDownUtilizationThreshold": 0.6, "scaleDownCooldownTime": None}
+    assert read_pool(alone(autoscaling=scaling)).autoscaling == Autoscaling(unneeded_minutes=7, utilization=0.6)
+
+
+@pytest.mark.parametrize(("path", "value", "why"), [
+    ("spec.initialNodeCount", "many", "initialNodeCount"), ("spec.initialNodeCount", -1, "negative"),
+    ("spec.initialNodeCount", True, "initialNodeCount"), ("spec.initialNodeCount", 10**12, "initialNodeCount"),
+    ("spec.initialNodeCount", 2.5, "initialNodeCount"), ("spec", "none", "spec"), ("status", [1], "status"),
+    ("spec.autoscaling.enable", "yes", "enable"), ("spec.autoscaling.maxNodeCount", {}, "maxNodeCount"),
+    ("spec.autoscaling.scaleDownUtilizationThreshold", "half", "scaleDownUtilizationThreshold"),
+    ("spec.nodeTemplate.taints", "x", "taints"), ("spec.nodeTemplate.k8sTags", {"a": 1}, "k8sTags"),
+    ("spec.extensionScaleGroups", {"a": 1}, "extensionScaleGroups"), ("spec.extensionScaleGroups", [7], "objects"),
+    ("spec.extensionScaleGroups.0.metadata.name", "", "no usable name"),
+    ("spec.extensionScaleGroups.0.metadata.name", "a\nb", "no usable name"),
+    ("spec.extensionScaleGroups.0.metadata.name", "default", "one name"),
+    ("status.scaleGroupStatuses.1.name", "default", "one name"),
+    ("status.scaleGroupStatuses.0.desiredNodeCount", -3, "negative"),
+    ("status.scaleGroupStatuses.0.existingNodeCount", 3, "existingNodeCount"),
+    ("status.currentNode", "x", "currentNode"),
+])
+def test_CCE_20_a_pool_that_says_nonsense_stays_in_the_list_with_its_error(path: str, value: object, why: str) -> None:
+    bad = bent(NODE_POOL, path, value)
+    good = bent(NODE_POOL, "metadata.uid", OTHER)
+    first, second = decode.pools_of(answer(many(bad, good)))
+    assert (first.id, first.name, why in first.error, first.groups) == (POOL, "pool-a", True, ())
+    assert (second.id, second.error, second.desired) == (OTHER, "", 5)
+    with pytest.raises(Unknown, match=why):
+        decode.pool_of(answer(bad), POOL)
+
+
+@pytest.mark.parametrize("thing", [None, 7, "pool", [], {}, {"metadata": 1}, {"metadata": {"uid": "../../x"}},
+                                   {"metadata": {"uid": 5, "name": "n"}}])
+def test_CCE_20_a_pool_without_a_uid_is_told_too(thing: object) -> None:
+    found, _ = decode.pools_of(answer(many(thing, NODE_POOL)))
+    assert (found.id, found.error) == ("", "it has no uid")
+
+
+def test_what_seldom_matters_stops_no_pool() -> None:
+    pool = bent(bent(NODE_POOL, "status.conditions", [1, {"type": 3}, {"type": "Scalable", "status": True}]),
+                "spec.nodeTemplate.extendParam", "none")
+    found = read_pool(bent(pool, "spec.nodeTemplate.runtime", 3))
+    assert (found.error, found.conditions, found.template.extend, found.template.runtime) == (
+        "", (Condition("Scalable"),), {}, "")
+    assert not found.conditions[0].true
+    assert not found.conditions[0].false
+
+
+# -- nodes
+
+
+def test_a_node_is_read() -> None:
+    (node,), marker = decode.nodes_of(answer(many(CCE_NODE)))
+    assert marker == ""
+    assert node == CceNode(
+        NODE, "pool-a-x7k2p", POOL, "pool-a", "c7.xlarge.2", AZ, "Active", SERVER, "192.168.0.69", 0,
+        {"kubernetes.io/node-pool.id": POOL}, node.created)
+    assert node.created == pytest.approx(1580545249.944664)
+
+
+@pytest.mark.parametrize(("owner", "annotation", "pool"), [
+    ({"nodepoolID": OTHER}, POOL, OTHER), ({"nodepoolID": OTHER.upper()}, "", OTHER), (None, POOL, POOL),
+    ({}, POOL, POOL), ([{"nodepoolID": OTHER}], POOL, OTHER), ({"nodepoolID": "DefaultPool"}, POOL, ""),
+    (None, "cn-north-4a#c7.xlarge.2#EulerOS 2.9", ""), (None, "", ""), ("x", "", ""), ({"nodepoolID": 7}, POOL, POOL),
+])
+def test_CCE_20_a_node_belongs_to_its_owner_else_to_its_annotation_else_to_none(
+    owner: object, annotation: str, pool: str
+) -> None:
+    node = bent(bent(CCE_NODE, "metadata.ownerReferences", owner), "metadata.annotations",
+                {"kubernetes.io/node-pool.id": annotation})
+    assert decode.node_of(answer(node), NODE).pool == pool
+
+
+def test_CCE_20_nodes_come_in_pages_by_marker() -> None:
+    third = bent(CCE_NODE, "metadata.uid", JOB)
+    with HttpScript([
+        said(200, many(CCE_NODE, pageInfo={"currentCount": 1, "nextMarker": "a b/c~"})),
+        said(200, many(bent(CCE_NODE, "metadata.uid", OTHER), CCE_NODE, pageInfo={"nextMarker": "2"})),
+        said(200, many(third, pageInfo={"currentCount": 1})),
+    ]) as server:
+        found = api_for(server.url).nodes()
+    assert [node.id for node in found] == [NODE, OTHER, JOB]
+    assert [dict(seen.query) for seen in server.requests] == [
+        {"limit": "1000"}, {"limit": "1000", "marker": "a b/c~"}, {"limit": "1000", "marker": "2"}]
+
+
+def test_CCE_20_a_region_that_knows_no_pages_answers_everything_at_once() -> None:
+    with HttpScript([said(200, many(CCE_NODE))]) as server:
+        assert len(api_for(server.url).nodes()) == 1
+    assert len(server.requests) == 1
+
+
+def test_CCE_20_a_list_that_goes_in_circles_is_no_list() -> None:
+    page = said(200, many(CCE_NODE, pageInfo={"nextMarker": "1"}))
+    with HttpScript([page] * 9) as server, pytest.raises(Unknown, match="marker"):
+        api_for(server.url).nodes()
+    assert len(server.requests) == 2
+
+
+def test_CCE_20_a_page_that_fails_fails_the_whole() -> None:
+    first = said(200, many(CCE_NODE, pageInfo={"nextMarker": "1"}))
+    with HttpScript([first, *[said(502, b"<html>")] * 3]) as server, pytest.raises(Transient):
+        api_for(server.url).nodes()
+
+
+@pytest.mark.parametrize("body", [{}, [], {"kind": "Node"}, {"items": {}}, many(7), many({}), many({"metadata": {}}),
+                                  many({"metadata": {"uid": "i/../x"}}), many(CCE_NODE, pageInfo=[1]),
+                                  many(CCE_NODE, pageInfo={"nextMarker": 3}), {"errorCode": "x"}])
+def test_CCE_20_an_answer_that_is_no_list_of_nodes_does_not_mean_that_they_are_gone(body: object) -> None:
+    with pytest.raises(Unknown):
+        decode.nodes_of(answer(body))
+
+
+def test_an_empty_list_may_leave_its_things_out() -> None:
+    for body in ({"kind": "List"}, {"kind": "NodePoolList", "items": None}, many()):
+        assert decode.nodes_of(answer(body)) == ((), "")
+        assert decode.pools_of(answer(body)) == ()
+
+
+@pytest.mark.parametrize(("text", "wanted"), [
+    ("2020-02-01 08:20:49.944664515 +0000 UTC", 1580545249.944664515), ("2020-02-01 08:20:49 +0000 UTC", 1580545249.0),
+    ("2020-02-01T08:20:49Z", 1580545249.0), ("2020-02-01 08:20:49.5 +0000", 1580545249.5),
+    ("2020-13-41 08:20:49 +0000 UTC", 0.0), ("yesterday", 0.0), ("", 0.0), (None, 0.0), (7, 0.0),
+])
+def test_times_in_the_vendors_spelling(text: object, wanted: float) -> None:
+    assert instant(text) == pytest.approx(wanted)
+
+
+# -- whatever comes
+
+
+@pytest.mark.parametrize("name", READS)
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 5000, b"null"])
+def test_CCE_20_a_body_that_is_no_JSON_object_is_an_error_of_the_call(name: str, body: bytes) -> None:
+    with HttpScript([said(200, body)] * 3) as server, pytest.raises((Transient, Unknown)):
+        call(name, server.url)
+
+
+def test_a_list_that_is_not_found_is_a_wrong_address_and_a_thing_that_is_not_found_is_gone() -> None:
+    gone = said(404, {"errorCode": "CCE.01404001", "errorMessage": "Resource not found"})
+    for name in ("pools", "nodes", "addons", "flavors", "phase"):
+        with HttpScript([gone]) as server, pytest.raises(InvalidRequest, match="clusterId"):
+            call(name, server.url)
+    for name in ("pool", "node", "job", "delete"):
+        with HttpScript([gone]) as server, pytest.raises(NotFound):
+            call(name, server.url)
+
+
+@pytest.mark.parametrize("wrong", ["", "x", f"{NODE}?nodepoolScaleDown=NoScaleDown", f"{NODE}/", "../nodepools",
+                                   f"{NODE}\n", "DefaultPool"])
+def test_only_ids_get_into_an_address(wrong: str) -> None:
+    with HttpScript([]) as server:
+        api = api_for(server.url)
+        for ask in (api.pool, api.node, api.job, api.delete_node, lambda id_: api.scale(id_, 1, "default"),
+                    lambda id_: api.update_pool(id_, "n", {"enable": True})):
+            with pytest.raises(InvalidRequest):
+                ask(wrong)
+        assert server.requests == []
+
+
+rubbish = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=8)
+
+
+def _paths(thing: Any, at: str = "") -> list[str]:
+    inner = thing.items() if isinstance(thing, dict) else enumerate(thing) if isinstance(thing, list) else ()
+    return [found for key, value in inner for found in (f"{at}{key}", *_paths(value, f"{at}{key}."))
+            if "." not in str(key)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(_paths(NODE_POOL)), rubbish)
+def test_CCE_20_rubbish_anywhere_in_a_pool_never_crashes(path: str, value: object) -> None:
+    pool = read_pool(bent(NODE_POOL, path, value))
+    assert isinstance(pool, NodePool)
+    assert pool.error or (pool.desired >= 0 and pool.group("default"))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.sampled_from(_paths(CCE_NODE)), rubbish)
+def test_CCE_20_rubbish_anywhere_in_a_node_never_crashes(path: str, value: object) -> None:
+    try:
+        (node,), _ = decode.nodes_of(answer(many(bent(CCE_NODE, path, value))))
+    except ProviderError:
+        return
+    assert node.id
+
+
+@settings(max_examples=60, deadline=None)
+@given(rubbish)
+def test_CCE_20_rubbish_as_an_answer_never_crashes(body: object) -> None:
+    for read in (decode.pools_of, decode.nodes_of, decode.addons_of, decode.flavors_of, decode.phase_of,
+                 decode.job_id_of):
+        try:
+            read(answer(body))
+        except ProviderError:
+            continue

@@ -1,0 +1,112 @@
+"""What the vendor refuses, as errors of our tree (huaweicloud-cce.md B8; B11 20)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from chalicelib.providers.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    OutOfStock,
+    ProviderError,
+    QuotaExceeded,
+    Throttled,
+    Transient,
+    Unauthorized,
+    Unknown,
+)
+from chalicelib.providers.http import Answer
+from chalicelib.providers.huaweicloud.codes import class_of, error_for, of_status, refusal_in
+
+GET, POST = "GET cce.example.com/x", "POST cce.example.com/x"
+
+ROWS: list[tuple[int, str, type[ProviderError]]] = [
+    *[(400, f"CCE.014000{number}", QuotaExceeded)
+      for number in ("08", "09", "10", "11", "12", "13", "14", "19", "20")],
+    (400, "CCE.01400021", OutOfStock), (400, "CCE.01400022", OutOfStock),
+    (400, "CCE.01400001", InvalidRequest), (400, "CCE.01400016", InvalidRequest), (400, "CCE.01400018", InvalidRequest),
+    (400, "CCE.01400099", InvalidRequest), (401, "CCE.01401001", Unauthorized), (401, "APIGW.0301", Unauthorized),
+    (401, "APIGW.0303", Unauthorized), (403, "APIGW.0302", Unauthorized), (403, "CCE.01403001", Unauthorized),
+    (404, "CCE.01404001", NotFound), (409, "CCE.01409002", Conflict), (429, "CCE.01429002", Conflict),
+    (429, "CCE.02429001", Throttled), (429, "APIGW.0308", Throttled), (500, "CCE.01500001", Transient),
+    (503, "", Transient), (429, "", Throttled), (404, "APIGW.0101", InvalidRequest), (418, "", Unknown),
+    (400, "cce.01400009", QuotaExceeded),
+]
+
+
+def answer(status: int, body: object = b"", call: str = POST, **headers: str) -> Answer:
+    return Answer(call, status, headers, body if isinstance(body, bytes) else json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(("status", "code", "cls"), ROWS)
+@pytest.mark.parametrize("form", ["cce", "gateway", "plain", "iam"])
+def test_CCE_20_each_code_has_its_class_in_every_form(
+    form: str, status: int, code: str, cls: type[ProviderError]
+) -> None:
+    body: dict[str, object] = {
+        "cce": {"errorCode": code, "errorMessage": "why", "kind": "Status"},
+        "gateway": {"error_code": code, "error_msg": "why", "request_id": "r-1"},
+        "plain": {"code": code, "message": "why"},
+        "iam": {"error": {"code": code, "message": "why", "title": "No"}},
+    }
+    error = error_for(answer(status, body[form], **{"x-request-id": "r-1"}))
+    assert (type(error), error.code, error.request_id) == (cls, code or str(status), "r-1")
+    assert error.message.startswith(POST)
+    assert "why" in error.message
+
+
+def test_CCE_20_a_locked_pool_is_no_reason_to_stop_everybody_but_a_read_is_tried_again() -> None:
+    body = {"errorCode": "CCE.01429002", "errorMessage": "locked"}
+    assert type(error_for(answer(429, body))) is Conflict
+    assert type(error_for(answer(429, body, GET))) is Throttled
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"<html><body>502 Bad Gateway</body></html>", b"\xff\xfe", b"[1, 2]", b'"text"', b"null", b'{"errorCode": ',
+    b'{"errorCode": {"a": 1}, "error_msg": [1], "message": null}', b"[" * 3000,
+])
+def test_CCE_20_a_body_that_says_nothing_leaves_the_status(body: bytes) -> None:
+    assert type(error_for(answer(502, body))) is Transient
+    assert type(error_for(answer(400, body))) is InvalidRequest
+    assert "HTTP 502" in error_for(answer(502, body)).message
+
+
+def test_CCE_20_a_web_page_with_404_is_no_sign_that_a_thing_is_gone() -> None:
+    assert type(error_for(answer(404, b"  <!doctype html><title>nginx</title>"))) is Transient
+    assert type(error_for(answer(404, {"errorCode": "CCE.01404001", "errorMessage": "no node"}))) is NotFound
+
+
+def test_a_clock_that_is_wrong_is_told_in_words_with_the_vendors_time() -> None:
+    error = error_for(answer(401, {"error_code": "APIGW.0303", "error_msg": "time"},
+                             date="Fri, 02 Jan 2026 03:04:05 GMT"))
+    assert "15 minutes" in error.message
+    assert "Fri, 02 Jan 2026 03:04:05 GMT" in error.message
+
+
+@pytest.mark.parametrize(("code", "word"), [
+    ("APIGW.0301", "accessKey"), ("CCE.01403001", "policy.json"), ("CCE.01400014", "enlarge the cluster"),
+    ("Ecs.0314", "key pair"), ("Ecs.0912", "KMS"), ("APIGW.0101", "region"),
+])
+def test_a_code_says_what_to_do(code: str, word: str) -> None:
+    assert word in of_status(400, code, "x").message
+
+
+def test_reasons_of_conditions_have_classes_too() -> None:
+    assert class_of(" CCE.01400010 ") is QuotaExceeded
+    assert class_of("Ecs.0314") is Unknown
+    assert class_of("") is Unknown
+
+
+def test_messages_are_short_and_on_one_line() -> None:
+    error = of_status(400, "X" * 200, "a\nb " * 400, call=POST)
+    assert len(error.message) <= 300
+    assert "\n" not in error.message
+    assert len(error.code) <= 80
+
+
+def test_a_number_as_a_code_is_read() -> None:
+    assert refusal_in(b'{"error": {"code": 401, "message": "no"}}').code == "401"
+    assert type(error_for(answer(401, {"error": {"code": 401, "message": "no"}}))) is Unauthorized

@@ -1,0 +1,115 @@
+"""Numbers of one pool that do not agree: nothing is bought for them, and nothing goes (huaweicloud-cce.md B6)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.errors import Conflict
+from chalicelib.providers.huaweicloud.decode_pools import read_pool
+from chalicelib.providers.huaweicloud.wire import NodePool
+from tests.unit.providers.huaweicloud.fake_api import (
+    POOL,
+    FakeApi,
+    continued,
+    growth,
+    provider,
+    shrinkage,
+    to_the_end,
+    two,
+)
+
+
+def wire(desired: int | None, *groups: tuple[int, int]) -> NodePool:
+    """A pool as CCE writes it. groups: desired and existing of `default`, of `c7-az2`."""
+    names = ("default", "c7-az2")
+    statuses = [{"name": name, "desiredNodeCount": want, "existingNodeCount": {"total": there}}
+                for name, (want, there) in zip(names, groups, strict=True)]
+    pool = read_pool({
+        "metadata": {"uid": POOL, "name": "pool-a"},
+        "spec": {"initialNodeCount": desired, "autoscaling": {"enable": True, "maxNodeCount": 20},
+                 "nodeTemplate": {"flavor": "c7.xlarge.2", "az": "cn-north-4a"},
+                 "extensionScaleGroups": [{"metadata": {"name": "c7-az2"}, "spec": {
+                     "flavor": "c7.xlarge.2", "az": "cn-north-4b", "autoscaling": {"enable": True}}}]},
+        "status": {"currentNode": sum(there for _, there in groups), "scaleGroupStatuses": statuses},
+    })
+    assert not pool.error
+    return pool
+
+
+class Said(FakeApi):
+    """What CCE says of the pool, in place of what it is."""
+
+    def __init__(self, said: NodePool) -> None:
+        super().__init__(two(3, 2))
+        self.said = said
+
+    def pool(self, id: str) -> NodePool:  # noqa: A002
+        super().pool(id)
+        return self.said
+
+
+def looked_at(api: FakeApi, size: int = 3, to: int = 4) -> list[Outcome]:
+    """A growth, called as long as it waits."""
+    asked, found = growth(size, to), list[Outcome]()
+    while not found or isinstance(found[-1], Pending):
+        found.append(provider(api).grow(asked))
+        if isinstance(found[-1], Pending):
+            asked = continued(asked, found[-1])
+        assert len(found) < 20
+    return found
+
+
+@pytest.mark.parametrize(("said", "why"), [
+    (wire(4, (3, 3), (3, 3)), "add up to 6"),       # a removal beside shows at the pool already
+    (wire(0, (3, 3), (2, 2)), "add up to 5"),
+    (wire(None, (3, 5), (2, 2)), "more than"),
+    (wire(5, (3, 3), (2, 9)), "more than"),
+    (wire(5, (3, 7), (2, 0)), "more than"),
+], ids=["lowered", "nought", "unsaid", "more beside", "more here"])
+def test_CCE_DANGER_1_CCE_18_nothing_is_asked_for_by_numbers_that_do_not_agree(said: NodePool, why: str) -> None:
+    api = Said(said)
+    *waited, last = looked_at(api)
+    assert isinstance(last, Failed)
+    assert (last.cls, why in last.message, len(waited), api.writes()) == ("Unknown", True, 4, [])
+
+
+def test_CCE_18_a_pool_that_is_ahead_of_its_groups_is_waited_for_and_then_believed() -> None:
+    """Never a lower number than the higher one, and none while the other may be about to change."""
+    api = Said(wire(7, (3, 3), (2, 2)))
+    asked = growth(3, 4)
+    for _ in range(4):
+        outcome = provider(api).grow(asked)
+        assert isinstance(outcome, Pending)
+        asked = continued(asked, outcome)
+        assert "total" not in asked.data
+    asked = continued(asked, provider(api).grow(asked))
+    assert (asked.data["base"], asked.data["total"], api.writes()) == ("7", "8", [])
+    api.said = wire(5, (3, 3), (2, 2))      # the groups were right
+    asked = continued(asked, provider(api).grow(asked))
+    assert (asked.data["base"], asked.data["total"], api.writes()) == ("5", "6", [])
+
+
+def test_CCE_19_a_lower_size_is_not_asked_for_by_numbers_that_do_not_agree() -> None:
+    """6 - 1 would be one more than the 4 that there are to be."""
+    api = Said(wire(4, (3, 1), (3, 1)))
+    for each in list(api.machines)[:3]:
+        del api.machines[each]
+    with pytest.raises(Conflict):
+        provider(api).shrink_target(shrinkage(3, 2))
+    assert api.writes() == []
+
+
+def test_a_pool_whose_numbers_agree_again_is_grown() -> None:
+    api = Said(wire(4, (3, 3), (3, 3)))
+    asked = continued(growth(3, 5), provider(api).grow(growth(3, 5)))
+    api.said = wire(5, (3, 3), (2, 2))
+    asked = continued(asked, provider(api).grow(asked))
+    assert continued(asked, provider(api).grow(asked)).data["sent"] == "yes"
+    assert api.writes() == ["scale 7 default"]
+    again = msgspec.structs.replace(asked, data={}, step="")
+    del api.said
+    api.pool = lambda id: FakeApi.pool(api, id)  # type: ignore[method-assign]
+    assert isinstance(to_the_end(api, again), Done)
+    assert api.writes() == ["scale 7 default"]

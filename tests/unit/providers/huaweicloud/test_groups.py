@@ -1,0 +1,210 @@
+"""What a pass sees: a node group per scale group, with its pool's bounds (huaweicloud-cce.md A1, A6, B5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import Pool
+from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.huaweicloud.wire import Autoscaling, NodePool, NodeTemplate
+from tests.unit.providers.huaweicloud.fake_api import (
+    AZ1,
+    FLAVOR,
+    OTHER,
+    POOL,
+    A,
+    B,
+    Cce,
+    FakeApi,
+    Group,
+    entry,
+    provider,
+    seen,
+    two,
+    warnings,
+)
+
+MANUAL = Autoscaling()
+
+
+def test_CCE_A6_3_each_flavour_of_a_pool_is_a_group_with_its_own_bounds_and_priority() -> None:
+    groups = seen(FakeApi(two(3, 2)))
+    assert sorted(groups) == sorted([A, B])
+    assert (groups[A].min, groups[A].max, groups[A].target, groups[A].rank) == (0, 10, 3, 0)
+    assert (groups[B].min, groups[B].max, groups[B].target, groups[B].rank) == (0, 6, 2, 5)
+    assert groups[A].pool == groups[B].pool == Pool(POOL, "pool-a", 0, 10)
+    assert groups[B].aliases == (POOL, "pool-a", "pool-a/c7-az2")
+    assert not groups[A].error
+
+
+def test_CCE_A6_3_a_flavour_that_is_switched_off_counts_elsewhere_and_its_nodes_are_nobodys() -> None:
+    api = FakeApi(two(3, 2))
+    api.all[POOL].groups[1].enabled = False
+    groups = seen(api)
+    assert list(groups) == [A]
+    assert groups[A].pool == Pool(POOL, "pool-a", 0, 10, 2)
+    assert {each.handle for each in groups[A].instances} == set(api.of(POOL))
+
+
+def test_CCE_A6_1_bounds_of_the_pool_are_shared_and_a_sole_group_has_them_itself() -> None:
+    groups = seen(FakeApi(Cce([Group(desired=3)], autoscaling=Autoscaling(True, 2, 8))))
+    assert (groups[A].min, groups[A].max) == (2, 8)
+    groups = seen(FakeApi(two(autoscaling=Autoscaling(True, 2, 4))))
+    assert (groups[A].min, groups[B].max) == (0, 4)
+    assert groups[A].pool == Pool(POOL, "pool-a", 2, 4)
+
+
+@pytest.mark.parametrize("name", [POOL, "pool-a"])
+def test_CCE_A6_1_the_policys_bounds_stand_in_place_of_the_pools(name: str) -> None:
+    group = seen(FakeApi(two()), entry(name, 1, 7, 3))[A]
+    assert group.pool == Pool(POOL, "pool-a", 1, 7)
+    assert (group.max, group.priority) == (7, 3)
+    assert seen(FakeApi(two()), entry(name, 1))[A].pool == Pool(POOL, "pool-a", 1, 10)
+
+
+@pytest.mark.parametrize("name", [B, "pool-a/c7-az2"])
+def test_the_policys_bounds_of_one_group(name: str) -> None:
+    groups = seen(FakeApi(two()), entry(name, 1, 4, 9))
+    assert (groups[B].min, groups[B].max, groups[B].priority, groups[A].max) == (1, 4, 9, 10)
+
+
+def test_CCE_A6_4_the_pools_priority() -> None:
+    assert seen(FakeApi(two(autoscaling=Autoscaling(True, 0, 10, priority=7))))[A].priority == 7
+
+
+def test_CCE_A6_2_the_cooldown_is_a_time_that_new_nodes_stay() -> None:
+    groups = seen(FakeApi(two(autoscaling=Autoscaling(True, 0, 10, cooldown_minutes=15))))
+    assert groups[A].options.scale_down_cooldown == groups[B].options.scale_down_cooldown == 900.0
+    assert seen(FakeApi(two()))[A].options.scale_down_cooldown is None
+
+
+def test_CCE_A6_8_a_pools_own_conditions_hold_only_where_every_flavour_is_switched_on() -> None:
+    own = Autoscaling(True, 0, 10, unneeded_minutes=5, utilization=0.6)
+    api = FakeApi(two(autoscaling=own))
+    options = seen(api)[A].options
+    assert (options.scale_down_unneeded_time, options.scale_down_utilization_threshold) == (300.0, 0.6)
+    api.all[POOL].groups[1].enabled = False
+    options = seen(api)[A].options
+    assert (options.scale_down_unneeded_time, options.scale_down_utilization_threshold) == (None, None)
+
+
+def test_CCE_A1_2_labels_that_no_pool_chooses_are_not_promised() -> None:
+    assert set(seen(FakeApi(two()))[A].options.unpromised_labels) == {
+        "node.kubernetes.io/subnetid", "os.architecture", "os.name", "os.version"}
+
+
+@pytest.mark.parametrize("change", [
+    {"name": "DefaultPool"}, {"phase": "Deleting"}, {"template": NodeTemplate(FLAVOR, AZ1, billing=1)}])
+def test_CCE_A1_5_default_prepaid_and_vanishing_pools_are_left_alone(change: dict[str, Any]) -> None:
+    api = FakeApi(two(**change), Cce([Group(desired=1)], OTHER, "pool-b"))
+    assert list(seen(api)) == [f"{OTHER}/default"]
+    assert warnings(api) == ""
+    assert "take it out of the policy" in warnings(api, entry(POOL, 1, 3))
+
+
+def test_pools_that_are_not_scaled_automatically_are_shown_only_where_the_policy_names_them() -> None:
+    api = FakeApi(two(autoscaling=MANUAL))
+    assert not seen(api)
+    groups = seen(api, entry("pool-a", 1, 7))
+    assert sorted(groups) == sorted([A, B])
+    assert groups[A].pool == Pool(POOL, "pool-a", 1, 7)
+    one = seen(api, entry(B, 1, 4))
+    assert list(one) == [B]
+    assert (one[B].max, one[B].pool, one[B].error) == (4, Pool(POOL, "pool-a", 0, -1, 3), "")
+    assert "write max" in seen(api, entry("pool-a", 1))[A].error
+
+
+def test_without_discovery_only_named_pools_are_groups() -> None:
+    api = FakeApi(two(), Cce([Group(desired=1)], OTHER, "pool-b"))
+    assert list(seen(api, entry("pool-b"), autodiscovery="false")) == [f"{OTHER}/default"]
+    assert len(seen(api, entry("pool-b"))) == 3
+
+
+def test_bounds_that_contradict_one_another_are_an_error_of_the_group() -> None:
+    assert "above its maximum" in seen(FakeApi(two(autoscaling=Autoscaling(True, 5, 3))))[A].error
+    assert "above its maximum" in seen(FakeApi(two()), entry("pool-a/c7-az2", 12))[B].error
+
+
+def test_entries_that_mean_nothing_or_two_pools_are_told() -> None:
+    api = FakeApi(two(), Cce([Group(desired=1)], OTHER))
+    told = warnings(api, entry("pool-x", 1, 3), entry("pool-a/c9", 0, 2))
+    assert "no node pool pool-x" in told
+    assert "no scale group c9; it has default, c7-az2" in told
+    groups = seen(api, entry("pool-a", 1, 3))
+    assert all("write the uid" in each.error for each in groups.values())
+    assert not any(each.error for each in seen(api, entry(POOL, 1, 3)).values())
+
+
+def test_a_pool_that_cannot_be_understood_stops_no_other() -> None:
+    api = FakeApi(two(error="spec is missing"), Cce([Group(desired=1)], OTHER, "pool-b"))
+    groups = seen(api)
+    assert "spec is missing" in groups[A].error
+    assert not groups[f"{OTHER}/default"].error
+    assert list(seen(api, entry("pool-b"), autodiscovery="false")) == [f"{OTHER}/default"]
+    assert A in seen(api, entry(B), autodiscovery="false")
+
+
+def test_nor_does_one_without_so_much_as_a_uid() -> None:
+    class Odd(FakeApi):
+        def pools(self) -> tuple[NodePool, ...]:
+            return (*super().pools(), NodePool("", error="it has no uid"))
+
+    api = Odd(two())
+    assert len(seen(api)) == 2
+    assert "it has no uid" in warnings(api)
+
+
+def test_a_group_whose_numbers_are_missing_and_a_broken_pool_carry_an_error() -> None:
+    api = FakeApi(two())
+    api.all[POOL].groups[1].error = "it says no size"
+    assert (seen(api)[B].error, seen(api)[A].error) == ("it says no size", "")
+    assert "phase Error" in seen(FakeApi(two(phase="Error")))[A].error
+
+
+@pytest.mark.parametrize("method", ["pools", "nodes"])
+@pytest.mark.parametrize("error", [Transient("502"), Throttled("slowly"), Unauthorized("no")])
+def test_a_list_that_fails_ends_the_pass(method: str, error: ProviderError) -> None:
+    api = FakeApi(two())
+    api.trouble[method] = [error]
+    with pytest.raises(type(error)):
+        provider(api).observe(())
+
+
+def test_a_quiet_pass_is_two_lists_and_what_the_shelf_has_not() -> None:
+    api = FakeApi(two(), Cce([Group(desired=1)], OTHER, "pool-b"))
+    seen(api)
+    assert [each for each in api.calls if not each.startswith("flavors")] == ["pools", "nodes", "addons"]
+
+
+def test_flavours_that_cannot_be_read_cost_the_template_alone() -> None:
+    api = FakeApi(two())
+    api.trouble["flavors"] = [Transient("502")]
+    groups = seen(api)
+    assert "could not be read" in groups[A].template_error
+    assert (groups[A].template, groups[A].error) == (None, "")
+    assert groups[B].template is not None
+
+
+@pytest.mark.parametrize("error", [Throttled("slowly"), Unauthorized("no")])
+def test_who_is_refused_flavours_does_not_ask_on(error: ProviderError) -> None:
+    api = FakeApi(two())
+    api.trouble["flavors"] = [error]
+    groups = seen(api)
+    assert groups[A].template_error == groups[B].template_error != ""
+    assert len([each for each in api.calls if each.startswith("flavors")]) == 1
+
+
+def test_sizes_that_lag_are_shown_as_they_are() -> None:
+    api = FakeApi(two(3, 2))
+    api.lag = True
+    api.scale(POOL, 7, "default")
+    assert seen(api)[A].target == 3
+    assert msgspec.json.encode(seen(api)[A])
+
+
+def test_a_region_that_nobody_knows_is_told_and_tried() -> None:
+    assert "cn-north-99" in warnings(FakeApi(two()), region="cn-north-99")
+    assert warnings(FakeApi(two()), region="cn-north-99", cceEndpoint="https://cce.example.com") == ""

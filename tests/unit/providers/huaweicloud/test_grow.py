@@ -1,0 +1,350 @@
+"""Growth of a scale group by the pool's total (huaweicloud-cce.md B6, A9.1, A9.3; B11, 18)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Throttled, Transient, Unauthorized, Unknown
+from chalicelib.providers.huaweicloud.wire import Autoscaling, Condition, Flavor, NodeTemplate
+from tests.unit.providers.huaweicloud.fake_api import (
+    AZ1,
+    AZ2,
+    FLAVOR,
+    NO_QUOTA,
+    NOT_SCALABLE,
+    POOL,
+    SOLD_OUT,
+    A,
+    B,
+    Cce,
+    FakeApi,
+    Group,
+    announced,
+    continued,
+    entry,
+    growth,
+    provider,
+    to_the_end,
+    true,
+    two,
+)
+
+
+def refused(api: FakeApi, cls: str, *entries: object, size: int = 5, group: str = A) -> Failed:
+    """A growth from 3 that is refused before anything is sent."""
+    outcome = provider(api, *entries).grow(growth(3 if group == A else 2, size, group))  # type: ignore[arg-type]
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, api.writes()) == (cls, [])
+    return outcome
+
+
+def test_CCE_18_the_total_of_the_pool_and_the_right_group() -> None:
+    api = FakeApi(two(3, 2))
+    outcome = to_the_end(api, growth(3, 5))
+    assert isinstance(outcome, Done)
+    assert outcome.facts["created"] == 2
+    assert api.writes() == ["scale 7 default"]
+    assert (len(api.of(POOL)), len(api.of(POOL, "c7-az2")), api.chosen) == (5, 2, [])
+
+
+def test_CCE_18_what_will_be_asked_for_is_written_down_before_it_is() -> None:
+    asked = announced(FakeApi(two(3, 2)), growth(2, 4, B))
+    assert (asked.data["base"], asked.data["total"]) == ("5", "7")
+
+
+def test_CCE_18_after_a_time_out_what_got_through_is_not_asked_for_again() -> None:
+    api = FakeApi(two(3, 2))
+    asked = announced(api, growth(3, 5))
+    api.lost.add("scale")
+    with pytest.raises(Transient):
+        provider(api).grow(asked)
+    assert isinstance(to_the_end(api, asked), Done)
+    assert api.writes() == ["scale 7 default"]
+
+
+def test_CCE_18_nor_while_the_groups_own_number_lags_behind() -> None:
+    api = FakeApi(two(3, 2))
+    api.lag = True
+    asked = announced(api, growth(3, 5))
+    api.lost.add("scale")
+    with pytest.raises(Transient):
+        provider(api).grow(asked)
+    outcome = provider(api).grow(asked)
+    assert isinstance(outcome, Pending)
+    assert outcome.step == "follow"
+    assert isinstance(to_the_end(api, asked), Done)
+    assert api.writes() == ["scale 7 default"]
+
+
+def test_a_request_that_never_got_there_is_made_again_with_the_same_total() -> None:
+    api = FakeApi(two(3, 2))
+    asked = announced(api, growth(3, 5))
+    api.trouble["scale"] = [Transient("no answer")]
+    with pytest.raises(Transient):
+        provider(api).grow(asked)
+    assert isinstance(to_the_end(api, asked), Done)
+    assert api.writes() == ["scale 7 default", "scale 7 default"]
+
+
+def test_CCE_18_another_writer_of_the_pool_is_never_undone() -> None:
+    api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
+    asked = announced(api, growth(3, 5))
+    api.scale(POOL, 9, "c7-az2")
+    outcome = provider(api).grow(asked)
+    assert isinstance(outcome, Pending)
+    assert (outcome.step, outcome.data["total"]) == ("announce", "11")
+    assert isinstance(to_the_end(api, asked), Done)
+    assert api.writes() == ["scale 9 c7-az2", "scale 11 default"]
+    assert not api.chosen
+
+
+def test_CCE_18_another_writer_of_the_group_is_a_conflict() -> None:
+    api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
+    asked = announced(api, growth(3, 5))
+    api.scale(POOL, 9, "default")
+    outcome = provider(api).grow(asked)
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Conflict"
+    assert api.writes() == ["scale 9 default"]
+
+
+def test_CCE_18_numbers_that_contradict_one_another_are_looked_at_again_and_never_written_on() -> None:
+    api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
+    asked = announced(api, growth(3, 5))
+    api.all[POOL].desired = 9       # and no group says that it is one of its own
+    for _ in range(4):
+        outcome = provider(api).grow(asked)
+        assert isinstance(outcome, Pending)
+        asked = continued(asked, outcome)
+    outcome = provider(api).grow(asked)
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, api.writes()) == ("Conflict", [])
+
+
+def test_CCE_18_a_total_is_never_made_of_the_lower_of_two_numbers() -> None:
+    api = FakeApi(two(3, 2))
+    api.all[POOL].desired = 4       # older than what the groups say: 4 + 1 would take one of five away
+    asked = growth(3, 4)
+    for _ in range(4):
+        outcome = provider(api).grow(asked)
+        assert isinstance(outcome, Pending)
+        asked = continued(asked, outcome)
+    outcome = provider(api).grow(asked)
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, api.writes()) == ("Unknown", [])
+    api.all[POOL].desired = 5
+    assert isinstance(to_the_end(api, asked), Done)
+
+
+def test_a_group_that_says_late_what_its_pool_says_already_is_waited_for() -> None:
+    api = FakeApi(two(3, 2))
+    api.lag = True
+    asked = announced(api, growth(3, 5))
+    asked = continued(asked, provider(api).grow(asked))
+    for _ in range(8):
+        asked = continued(asked, provider(api).poll(asked))
+    assert isinstance(to_the_end(api, asked), Done)
+    assert api.writes() == ["scale 7 default"]
+
+
+def test_what_somebody_takes_back_after_it_got_through_is_not_bought_again() -> None:
+    api = FakeApi(two(3, 2))
+    asked = announced(api, growth(3, 5))
+    api.scale(POOL, 7, "default")
+    asked = continued(asked, provider(api).grow(asked))
+    api.scale(POOL, 5, "default")
+    for _ in range(4):
+        asked = continued(asked, provider(api).poll(asked))
+    assert isinstance(provider(api).poll(asked), Failed)
+    assert api.writes() == ["scale 7 default", "scale 5 default"]
+
+
+def test_a_lower_pool_makes_the_total_lower_too() -> None:
+    api = FakeApi(two(3, 2))
+    asked = announced(api, growth(3, 5))
+    api.delete_node(api.of(POOL, "c7-az2")[0])
+    assert isinstance(to_the_end(api, asked), Done)
+    assert api.writes()[1:] == ["scale 6 default"]
+
+
+def test_a_size_that_is_reached_already_asks_for_nothing() -> None:
+    api = FakeApi(two(5, 2))
+    assert isinstance(to_the_end(api, growth(3, 5)), Done)
+    assert not api.writes()
+
+
+@pytest.mark.parametrize(("start", "to"), [(3, 3), (3, 1)])
+def test_no_growth_is_refused(start: int, to: int) -> None:
+    outcome = provider(FakeApi(two())).grow(growth(start, to))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "InvalidRequest"
+
+
+def test_CCE_A6_1_the_maximum_of_the_pool_holds_for_all_its_groups_together() -> None:
+    api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 0, 6)))
+    assert "6 of its pool" in refused(api, "InvalidRequest").message
+    assert isinstance(to_the_end(api, growth(3, 4)), Done)
+
+
+def test_CCE_A6_3_the_maximum_of_a_flavour_holds_for_its_group() -> None:
+    assert "maximum 6" in refused(FakeApi(two()), "InvalidRequest", size=7, group=B).message
+
+
+@pytest.mark.parametrize(("name", "most"), [("pool-a", 6), (POOL, 6), ("pool-a/default", 4), (A, 4)])
+def test_the_policys_maximum_stands_in_place_of_the_pools(name: str, most: int) -> None:
+    refused(FakeApi(two()), "InvalidRequest", entry(name, 0, most))
+
+
+def test_CCE_A1_5_prepaid_and_default_pools_are_not_grown() -> None:
+    prepaid = Cce([Group(desired=3)], template=NodeTemplate(FLAVOR, AZ1, billing=1))
+    assert "prepaid" in refused(FakeApi(prepaid), "InvalidRequest").message
+    default = Cce([Group(desired=3)], name="DefaultPool")
+    assert "default pool" in refused(FakeApi(default), "InvalidRequest").message
+    refused(FakeApi(Cce([Group(desired=3)], phase="Deleting")), "InvalidRequest")
+
+
+def test_a_flavour_that_was_switched_off_meanwhile_is_not_grown() -> None:
+    api = FakeApi(two())
+    api.all[POOL].group("c7-az2").enabled = False
+    assert "switched off" in refused(api, "InvalidRequest", size=4, group=B).message
+
+
+@pytest.mark.parametrize(("beside", "cls"), [
+    (SOLD_OUT, "OutOfStock"), (NO_QUOTA, "QuotaExceeded"), (true("UnexpectedError"), "InstallFailed"),
+    (true("LockedByOrder", "order-1"), "Unknown"), (true("TaintSynchronizing"), "Unknown")])
+def test_CCE_A9_1_a_group_that_is_not_scalable_is_refused_with_the_class_of_its_reason(
+    beside: Condition, cls: str,
+) -> None:
+    api = FakeApi(two())
+    api.all[POOL].groups[0].conditions = (NOT_SCALABLE, beside)
+    refused(api, cls)
+
+
+def test_a_pool_that_is_not_scalable_refuses_for_all_its_groups() -> None:
+    refused(FakeApi(two(conditions=(NOT_SCALABLE, NO_QUOTA))), "QuotaExceeded")
+
+
+def test_a_flavour_that_ecs_says_is_sold_out_is_not_asked_for() -> None:
+    api = FakeApi(two())
+    api.kinds = {FLAVOR: Flavor(FLAVOR, 4, 8192, state="normal", states={AZ2: "sellout"})}
+    refused(api, "OutOfStock", size=4, group=B)
+    assert isinstance(to_the_end(api, growth(3, 4)), Done)
+
+
+def test_the_hint_is_none_to_rely_on() -> None:
+    api = FakeApi(two())
+    api.trouble["flavors"] = [Unauthorized("no"), Throttled("slowly")]
+    assert isinstance(to_the_end(api, growth(3, 4)), Done)
+
+
+@pytest.mark.parametrize("phase", ["Upgrading", "Creating", "Unavailable", "Resizing"])
+def test_a_cluster_that_is_busy_is_waited_for(phase: str) -> None:
+    api = FakeApi(two())
+    api.cluster = phase
+    with pytest.raises(Conflict):
+        provider(api).grow(growth(3, 5))
+    assert not api.writes()
+
+
+@pytest.mark.parametrize("phase", ["Hibernation", "Deleting", "Empty"])
+def test_a_cluster_that_is_off_is_not(phase: str) -> None:
+    api = FakeApi(two())
+    api.cluster = phase
+    refused(api, "InvalidRequest")
+
+
+def test_a_key_that_may_not_look_at_the_cluster_grows_all_the_same() -> None:
+    api = FakeApi(two())
+    api.trouble["cluster_phase"] = [Unauthorized("403"), Unauthorized("403")]
+    assert isinstance(to_the_end(api, growth(3, 5)), Done)
+
+
+def test_a_pool_or_a_group_that_is_gone_or_cannot_be_understood() -> None:
+    outcome = provider(FakeApi()).grow(growth(3, 5))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == NotFound.__name__
+    refused(FakeApi(Cce([Group(desired=3)], error="spec is missing")), "Unknown")
+    refused(FakeApi(Cce([Group(desired=3, error="its numbers are missing")])), "Unknown")
+    refused(FakeApi(Cce([Group("other", desired=3)])), "NotFound")
+
+
+@pytest.mark.parametrize(("why", "cls"), [
+    (SOLD_OUT, "OutOfStock"), (NO_QUOTA, "QuotaExceeded"), (true("UnexpectedError"), "InstallFailed")])
+def test_CCE_A9_1_a_growth_that_does_not_come_fails_with_the_class_of_the_condition(why: Condition, cls: str) -> None:
+    api = FakeApi(two())
+    api.all[POOL].groups[0].stock, api.all[POOL].groups[0].why = 1, why
+    outcome = to_the_end(api, growth(3, 6))
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, outcome.code, outcome.facts["created"]) == (cls, why.type, 1)
+    assert api.writes() == ["scale 8 default"]
+
+
+def test_CCE_A9_1_a_condition_of_yesterday_has_to_stay_before_it_is_believed() -> None:
+    api = FakeApi(two())
+    api.all[POOL].groups[0].conditions = (SOLD_OUT,)
+    asked = announced(api, growth(3, 4))
+    asked = continued(asked, provider(api).grow(asked))
+    outcome = provider(api).poll(asked)
+    assert isinstance(outcome, Pending)
+    assert isinstance(to_the_end(api, continued(asked, outcome)), Done)
+
+
+def test_CCE_A9_3_after_ten_minutes_the_core_waits_alone() -> None:
+    api = FakeApi(two())
+    asked = announced(api, growth(3, 4))
+    outcome = provider(api).grow(asked)
+    waited = 0.0
+    while isinstance(outcome, Pending):
+        waited += outcome.after
+        asked = continued(asked, outcome)
+        outcome = provider(api).poll(asked)
+    assert isinstance(outcome, Done)
+    assert 590.0 < waited < 700.0
+    assert api.writes() == ["scale 6 default"]
+
+
+def test_what_cce_has_taken_and_not_done_fails() -> None:
+    api = FakeApi(two())
+    asked = announced(api, growth(3, 4))
+    asked = continued(asked, provider(api).grow(asked))
+    api.all[POOL].desired, api.all[POOL].groups[0].desired = 5, 3
+    for _ in range(4):
+        asked = continued(asked, provider(api).poll(asked))
+    outcome = provider(api).poll(asked)
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Unknown"
+    assert api.writes() == ["scale 6 default"]
+
+
+@pytest.mark.parametrize("error", [InvalidRequest("no", code="CCE.01400001"), Unknown("no", code="CCE.0")])
+def test_what_the_conditions_say_of_a_refusal_comes_before_its_code(error: InvalidRequest | Unknown) -> None:
+    api = FakeApi(two())
+    asked = announced(api, growth(3, 4))
+    api.trouble["scale"] = [error]
+    outcome = provider(api).grow(asked)
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == error.cls
+    api.trouble["scale"] = [error]
+    api.all[POOL].groups[0].conditions = (SOLD_OUT,)
+    outcome = provider(api).grow(asked)
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "OutOfStock"
+
+
+def test_a_pool_that_is_locked_is_waited_for() -> None:
+    api = FakeApi(two())
+    asked = announced(api, growth(3, 4))
+    api.trouble["scale"] = [Conflict("locked", code="CCE.01429002")]
+    with pytest.raises(Conflict):
+        provider(api).grow(asked)
+    assert isinstance(to_the_end(api, asked), Done)
+
+
+@pytest.mark.parametrize("rubbish", ["", "-1", "x", "9" * 40, "²"])
+def test_data_that_cannot_be_read_never_becomes_a_total(rubbish: str) -> None:
+    api = FakeApi(two())
+    asked = msgspec.structs.replace(growth(3, 5), data={"base": rubbish, "total": rubbish, "looks": rubbish})
+    assert isinstance(to_the_end(api, asked), Done)
+    assert api.writes() == ["scale 7 default"]

@@ -1,0 +1,99 @@
+"""The provider as the registry builds it, and what none of its parts ever does (huaweicloud-cce.md B4, B10)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import chalicelib.providers.huaweicloud as package
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.operation import Kind, Target
+from chalicelib.model.outcome import Done
+from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.huaweicloud.naming import handle_of
+from chalicelib.providers.huaweicloud.provider import build
+from chalicelib.providers.huaweicloud.wire import Autoscaling
+from tests.unit.providers.huaweicloud.fake_api import (
+    CLUSTER,
+    POOL,
+    A,
+    FakeApi,
+    announced,
+    entry,
+    growth,
+    operation,
+    provider,
+    shrinkage,
+    to_the_end,
+    two,
+    uid,
+)
+
+MODULES = sorted(Path(package.__file__).parent.glob("*.py"))
+
+
+def connection(**settings: str) -> Connection:
+    fields = {"region": "cn-north-4", "clusterId": CLUSTER, "credentialsSecret": "cce", **settings}
+    secret = json.dumps({"accessKey": "AKIDEXAMPLE00000TEST", "secretKey": "SKEXAMPLEsecretkey0123456789abcdefghijkl"})
+    return Connection("ours", fields, (entry("pool-a", 0, 5),), lambda name: secret, None, lambda: 0.0)
+
+
+def test_it_is_built_without_a_word_to_the_vendor() -> None:
+    built: Provider = build(connection())
+    assert built.name == "huaweicloud"
+
+
+def test_settings_that_cannot_be_are_one_clear_error() -> None:
+    with pytest.raises(OutscalerError, match="clusterId"):
+        build(connection(clusterId="ours"))
+
+
+def test_CCE_DANGER_2_no_pass_and_no_change_writes_a_pools_settings() -> None:
+    users = [path.name for path in MODULES if ".update_pool(" in path.read_text()]
+    assert users == []
+    api = FakeApi(two())        # its update_pool raises
+    provider(api).observe(())
+    assert not api.writes()
+
+
+def test_CCE_DANGER_1_totals_are_made_in_two_places_both_from_what_was_just_read() -> None:
+    users = [path.name for path in MODULES if "api.scale(" in path.read_text()]
+    assert users == ["grow.py", "shrink.py"]
+
+
+def test_CCE_DANGER_1_who_changes_the_pool_while_we_look_at_other_things_is_not_undone() -> None:
+    class Raced(FakeApi):
+        def cluster_phase(self) -> str:
+            pool = self.all[POOL]
+            if pool.desired == self.meant:
+                pool.desired, pool.groups[1].desired = pool.desired + 2, pool.groups[1].desired + 2
+            return super().cluster_phase()
+
+        meant = 0
+
+    api = Raced(two(3, 2, autoscaling=Autoscaling(True, 0, 20)))
+    asked = announced(api, growth(3, 5))
+    api.meant = 5
+    assert isinstance(to_the_end(api, asked), Done)
+    assert api.writes() == ["scale 9 default"]
+    api.all[POOL].groups[0].stock = 0
+    api.all[POOL].desired, api.all[POOL].groups[0].desired = 10, 6
+    api.meant = 10
+    assert isinstance(to_the_end(api, shrinkage(6, 5)), Done)
+    assert (api.writes()[1:], api.chosen) == (["scale 11 default"], [])
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_every_kind_of_operation_has_its_poll(kind: Kind) -> None:
+    outcome = provider(FakeApi(two(2, 2))).poll(operation(kind, A, 3, 2))
+    assert outcome is not None
+
+
+@pytest.mark.parametrize(("handle", "instance", "found"), [
+    (uid(1), "", uid(1)), ("", f"x:///{uid(1)}", uid(1)), (uid(1).upper(), "", uid(1)), ("", "", ""),
+    (f"{A}/placeholder-3", "", f"{A}/placeholder-3"), ("", f"{A}/placeholder-3", f"{A}/placeholder-3"),
+    ("192.0.2.1", "i-1", ""), (f"{POOL}/../nodes", "", "")])
+def test_which_node_a_target_means(handle: str, instance: str, found: str) -> None:
+    assert handle_of(Target("n", instance, handle)) == found

@@ -1,0 +1,280 @@
+"""Removal by node id, and of what never became a node (huaweicloud-cce.md B6, A6.1, A8.3; B11, 19)."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.providers.errors import Conflict, NotFound, Throttled, Transient
+from chalicelib.providers.huaweicloud.wire import Autoscaling, Job
+from tests.unit.providers.huaweicloud.fake_api import (
+    OTHER,
+    POOL,
+    SOLD_OUT,
+    A,
+    B,
+    Cce,
+    FakeApi,
+    Group,
+    Kube,
+    continued,
+    entry,
+    node,
+    provider,
+    removal,
+    to_the_end,
+    two,
+    uid,
+)
+
+DISCARD = Kind.DISCARD
+
+
+def refused(api: FakeApi, *handles: str, cls: str = "InvalidRequest", kind: Kind = Kind.REMOVE, group: str = A,
+            entries: tuple[object, ...] = (), kube: Kube | None = None) -> Failed:
+    """A removal that sends nothing."""
+    outcome = provider(api, *entries, kube=kube).remove(  # type: ignore[arg-type]
+        removal(3, *handles, group=group, kind=kind))
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, api.writes()) == (cls, [])
+    return outcome
+
+
+def test_CCE_19_two_nodes_are_two_deletions_and_no_total() -> None:
+    api = FakeApi(two(5, 2))
+    first, second = api.of(POOL)[2:4]
+    assert isinstance(to_the_end(api, removal(5, first, second)), Done)
+    assert api.writes() == [f"delete_node {first}", f"delete_node {second}"]
+    assert (api.named, api.chosen, api.all[POOL].desired) == ([first, second], [], 5)
+
+
+def test_CCE_19_a_foreign_node_stops_all_of_them() -> None:
+    api = FakeApi(two(5, 2), Cce([Group(desired=1)], OTHER, "pool-b"))
+    mine = api.of(POOL)[0]
+    assert OTHER in refused(api, mine, api.of(OTHER)[0]).message
+    assert "c7-az2" in refused(api, mine, api.of(POOL, "c7-az2")[0]).message
+    api.change(api.of(POOL)[1], pool="")
+    assert "no pool" in refused(api, mine, uid(2)).message
+
+
+@pytest.mark.parametrize("handle", ["", "pool-a-1", "192.0.2.1", f"{B}/placeholder-0"])
+def test_CCE_19_a_target_without_a_uid_or_of_another_group_stops_all_of_them(handle: str) -> None:
+    api = FakeApi(two())
+    refused(api, api.of(POOL)[0], handle)
+
+
+def test_CCE_DANGER_3_whatever_is_removed_is_named_and_the_vendor_never_chooses() -> None:
+    for count in range(1, 5):
+        for kind in (Kind.REMOVE, DISCARD):
+            api = FakeApi(two(5, 2))
+            names = api.of(POOL)[5 - count:]
+            assert isinstance(to_the_end(api, removal(5, *names, kind=kind)), Done)
+            assert api.writes() == [f"delete_node {name}" for name in names]
+            assert not api.chosen
+
+
+def test_a_node_is_found_by_what_it_says_itself() -> None:
+    api = FakeApi(two())
+    name = api.of(POOL)[0]
+    assert isinstance(to_the_end(api, removal(3, f"huaweicloud:///{name.upper()}")), Done)
+    assert api.named == [name]
+
+
+def test_CCE_A6_1_the_minimum_of_the_pool_holds_for_all_its_groups_together() -> None:
+    api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 4, 10)))
+    names = api.of(POOL)
+    assert "4 of its pool" in refused(api, *names[:2]).message
+    assert isinstance(to_the_end(api, removal(3, names[0])), Done)
+
+
+def test_CCE_A6_3_the_minimum_of_a_flavour_holds_for_its_group() -> None:
+    api = FakeApi(two())
+    api.all[POOL].groups[1].min = 2
+    assert "minimum 2" in refused(api, api.of(POOL, "c7-az2")[0], group=B).message
+    refused(FakeApi(two()), uid(1), uid(2), entries=(entry("pool-a/default", 2, 5),))
+
+
+def test_what_never_became_a_node_is_discarded_below_the_minimum() -> None:
+    api = FakeApi(two(3, 2, autoscaling=Autoscaling(True, 5, 10)))
+    name = api.of(POOL)[0]
+    assert isinstance(to_the_end(api, removal(3, name, kind=DISCARD)), Done)
+    assert api.named == [name]
+
+
+def test_a_machine_that_has_become_a_node_is_not_discarded_however_it_says_so() -> None:
+    api = FakeApi(two())
+    for machine in api.of(POOL)[:1]:
+        known = api.machines[machine]
+        for joined in (node(known), node(known, f"x://{known.server}"), node(known, ""), node(known, "", known.name)):
+            refused(api, machine, cls="Conflict", kind=DISCARD, kube=Kube(joined))
+    assert isinstance(to_the_end(api, removal(3, uid(1), kind=DISCARD), kube=Kube(node(api.machines[uid(2)]))), Done)
+
+
+def test_CCE_A8_3_a_protected_or_prepaid_node_stays() -> None:
+    api = FakeApi(two())
+    first, second, third = api.of(POOL)
+    api.change(first, annotations={"example.com/scale-down-disabled": "true"})
+    api.change(second, billing=1)
+    assert "protected" in refused(api, first).message
+    assert "prepaid" in refused(api, second, third).message
+
+
+def test_CCE_A8_3_never_more_nodes_than_are_unprotected() -> None:
+    api = FakeApi(two())
+    api.all[POOL].groups[0].held = 2
+    names = api.of(POOL)
+    assert "2 of its 3" in refused(api, *names[:2]).message
+    assert isinstance(to_the_end(api, removal(3, names[0])), Done)
+
+
+def test_what_is_gone_or_leaving_counts_as_removed() -> None:
+    api = FakeApi(two())
+    leaving = api.of(POOL)[0]
+    api.change(leaving, phase="Deleting")
+    assert isinstance(provider(api).remove(removal(3, leaving, uid(99))), Done)
+    assert not api.writes()
+
+
+def test_a_pool_that_is_gone_has_no_nodes_to_remove() -> None:
+    api = FakeApi()
+    assert isinstance(provider(api).remove(removal(3, uid(1), f"{A}/placeholder-0", kind=DISCARD)), Done)
+    api = FakeApi(two())
+    name = api.of(POOL)[0]
+    del api.all[POOL]
+    refused(api, name, cls="NotFound")
+
+
+def test_a_removal_that_was_cut_off_goes_on_where_it_was() -> None:
+    api = FakeApi(two(5, 2))
+    names = api.of(POOL)
+    api.lost.add("delete_node")
+    with pytest.raises(Transient):
+        provider(api).remove(removal(5, *names[:3]))
+    assert isinstance(to_the_end(api, removal(5, *names[:3])), Done)
+    assert sorted(api.named) == sorted(names[:3])
+    assert api.all[POOL].groups[0].desired == 2
+
+
+def test_many_targets_are_looked_up_by_one_list() -> None:
+    api = FakeApi(two(6, 0))
+    to_the_end(api, removal(6, *api.of(POOL)[:5]))
+    assert "node" not in api.calls
+
+
+def test_a_node_that_disappears_between_two_calls_is_removed() -> None:
+    api = FakeApi(two())
+    name = api.of(POOL)[0]
+
+    class Gone(FakeApi):
+        def delete_node(self, id: str) -> str:  # noqa: A002
+            self.machines.pop(id, None)
+            return super().delete_node(id)
+
+    api.__class__ = Gone
+    assert isinstance(to_the_end(api, removal(3, name)), Done)
+
+
+def test_a_deletion_that_finds_nothing_where_a_node_is_has_failed() -> None:
+    api = FakeApi(two())
+    api.trouble["delete_node"] = [NotFound("no such thing")]
+    outcome = provider(api).remove(removal(3, api.of(POOL)[0]))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "NotFound"
+
+
+def test_a_job_that_failed_says_why_the_node_is_still_there() -> None:
+    api = FakeApi(two())
+    name = api.of(POOL)[0]
+    asked = removal(3, name)
+    asked = continued(asked, provider(api).remove(asked))
+    api.change(name, phase="Active")
+    assert isinstance(provider(api).poll(asked), Pending)
+    api.works = {key: Job(key, "Failed", "Security group [example] not found") for key in api.works}
+    outcome = provider(api).poll(asked)
+    assert isinstance(outcome, Failed)
+    assert "Security group" in outcome.message
+    assert len(api.writes()) == 1
+
+
+def test_a_deletion_that_was_taken_and_forgotten_fails_after_some_looks() -> None:
+    api = FakeApi(two())
+    name = api.of(POOL)[0]
+    asked = removal(3, name)
+    asked = continued(asked, provider(api).remove(asked))
+    api.change(name, phase="Active")
+    api.works.clear()
+    for _ in range(4):
+        asked = continued(asked, provider(api).poll(asked))
+    outcome = provider(api).poll(asked)
+    assert isinstance(outcome, Failed)
+    assert len(api.writes()) == 1
+
+
+@pytest.mark.parametrize("error", [Throttled("slowly"), Conflict("locked"), Transient("502")])
+def test_what_may_pass_is_raised(error: Throttled) -> None:
+    api = FakeApi(two())
+    api.trouble["delete_node"] = [error]
+    with pytest.raises(type(error)):
+        provider(api).remove(removal(3, api.of(POOL)[0]))
+
+
+def test_a_busy_cluster_deletes_nothing() -> None:
+    api = FakeApi(two())
+    api.cluster = "Upgrading"
+    with pytest.raises(Conflict):
+        provider(api).remove(removal(3, api.of(POOL)[0]))
+    assert not api.writes()
+
+
+def short() -> FakeApi:
+    """A pool of five whose first group gets two of them and no more."""
+    api = FakeApi(two(2, 1))
+    group = api.all[POOL].groups[0]
+    group.desired, group.stock, group.conditions = 4, 0, (SOLD_OUT,)
+    api.all[POOL].desired = 5
+    return api
+
+
+def test_CCE_A9_1_placeholders_are_a_number_only() -> None:
+    api = short()
+    outcome = to_the_end(api, removal(4, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=DISCARD))
+    assert isinstance(outcome, Done)
+    assert (api.writes(), api.chosen, api.named) == (["scale 3 default"], [], [])
+
+
+def test_CCE_A9_2_a_broken_node_goes_by_its_uid_beside_them() -> None:
+    api = short()
+    broken = api.add(POOL, phase="Error")
+    outcome = to_the_end(api, removal(4, broken, f"{A}/placeholder-0", kind=DISCARD))
+    assert isinstance(outcome, Done)
+    assert api.writes() == ["scale 4 default", f"delete_node {broken}"]
+    assert (api.all[POOL].groups[0].desired, api.chosen) == (2, [])
+
+
+def test_placeholders_that_came_after_all_are_not_taken_back() -> None:
+    api = short()
+    api.add(POOL)
+    api.add(POOL)
+    outcome = provider(api).remove(removal(4, f"{A}/placeholder-0", f"{A}/placeholder-1", kind=DISCARD))
+    assert isinstance(outcome, Done)
+    assert not api.writes()
+
+
+def test_placeholders_of_a_size_that_has_grown_are_a_conflict_and_of_a_smaller_one_are_done() -> None:
+    outcome = provider(short()).remove(removal(3, f"{A}/placeholder-0", kind=DISCARD))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Conflict"
+    assert isinstance(provider(short()).remove(removal(6, f"{A}/placeholder-0", kind=DISCARD)), Done)
+
+
+def test_release_says_whether_a_target_is_still_there() -> None:
+    api = short()
+    name = api.of(POOL)[0]
+    assert provider(api).release(removal(4, name))
+    api.change(name, phase="Deleting")
+    assert not provider(api).release(removal(4, name))
+    assert provider(api).release(removal(4, f"{A}/placeholder-0", kind=DISCARD))
+    assert not provider(api).release(removal(5, f"{A}/placeholder-0", kind=DISCARD))
+    assert not provider(FakeApi()).release(removal(4, f"{A}/placeholder-0", kind=DISCARD))
+    assert not api.writes()

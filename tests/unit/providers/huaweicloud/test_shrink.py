@@ -1,0 +1,139 @@
+"""Sizes taken back: never below what exists, of the group or of the pool (huaweicloud-cce.md B6; B11, 19)."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.providers.errors import Conflict, Transient
+from tests.unit.providers.huaweicloud.fake_api import (
+    POOL,
+    A,
+    B,
+    Cce,
+    FakeApi,
+    Group,
+    continued,
+    operation,
+    provider,
+    shrinkage,
+    to_the_end,
+    two,
+)
+
+
+def short(desired: int = 5, existing: int = 3, second: int = 2) -> FakeApi:
+    """A pool whose first group is to have more nodes than there are."""
+    api = FakeApi(two(existing, second))
+    api.all[POOL].groups[0].desired, api.all[POOL].groups[0].stock = desired, 0
+    api.all[POOL].desired = desired + second
+    return api
+
+
+def refused(api: FakeApi, from_size: int, to_size: int, group: str = A) -> Failed:
+    outcome = provider(api).shrink_target(shrinkage(from_size, to_size, group))
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, api.writes()) == ("InvalidRequest", [])
+    return outcome
+
+
+def test_CCE_19_what_never_came_is_taken_back_through_its_group() -> None:
+    api = short()
+    assert isinstance(to_the_end(api, shrinkage(5, 3)), Done)
+    assert (api.writes(), api.chosen) == (["scale 5 default"], [])
+
+
+@pytest.mark.parametrize("size", [2, 0, -1])
+def test_CCE_19_a_size_below_what_exists_is_an_error(size: int) -> None:
+    refused(short(), 5, size)
+
+
+def test_CCE_19_nodes_that_only_the_list_shows_exist_too() -> None:
+    api = short()
+    api.add(POOL, phase="Installing")
+    refused(api, 5, 3)
+    assert isinstance(to_the_end(api, shrinkage(5, 4)), Done)
+
+
+def test_CCE_19_the_pool_is_never_told_fewer_than_it_has() -> None:
+    api = short()
+    for _ in range(3):
+        api.add(POOL, "c7-az2")     # more than that group is to have: a total would make CCE choose
+    assert "of its pool" in refused(api, 5, 3).message
+
+
+def test_nodes_that_are_leaving_do_not_count() -> None:
+    api = short()
+    api.change(api.of(POOL)[0], phase="Deleting")
+    assert isinstance(to_the_end(api, shrinkage(5, 2)), Done)
+    assert api.writes() == ["scale 4 default"]
+
+
+def test_nothing_is_lowered_while_the_groups_do_not_add_up_to_the_pool() -> None:
+    api = short()
+    api.all[POOL].desired += 1
+    with pytest.raises(Conflict):
+        provider(api).shrink_target(shrinkage(5, 3))
+    assert not api.writes()
+
+
+def test_a_lowering_whose_answer_was_lost_is_not_lowered_again() -> None:
+    api = short()
+    api.lag = True
+    api.lost.add("scale")
+    with pytest.raises(Transient):
+        provider(api).shrink_target(shrinkage(5, 4))
+    with pytest.raises(Conflict):       # the group still says five, and the pool six
+        provider(api).shrink_target(shrinkage(5, 4))
+    assert isinstance(to_the_end(api, shrinkage(5, 4)), Done)
+    assert api.writes() == ["scale 6 default"]
+
+
+def test_what_is_lowered_already_and_what_somebody_else_has_changed() -> None:
+    api = short()
+    assert isinstance(provider(api).shrink_target(shrinkage(6, 5)), Done)
+    outcome = provider(api).shrink_target(shrinkage(7, 4))
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, api.writes()) == ("Conflict", [])
+
+
+def test_what_cce_has_taken_and_not_done_fails_after_some_looks() -> None:
+    api = short()
+    api.lag = True
+    asked = shrinkage(5, 3)
+    outcome = provider(api).shrink_target(asked)
+    for _ in range(5):
+        assert isinstance(outcome, Pending)
+        asked = continued(asked, outcome)
+        outcome = provider(api).poll(asked)
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, api.writes()) == ("Unknown", ["scale 5 default"])
+
+
+def test_CCE_DANGER_1_a_total_of_zero_is_for_a_pool_without_nodes_alone() -> None:
+    api = FakeApi(Cce([Group(desired=0)], desired=2))
+    api.all[POOL].groups[0].desired = 2
+    assert isinstance(to_the_end(api, shrinkage(2, 0)), Done)
+    assert (api.writes(), api.chosen) == (["scale 0 default"], [])
+    api = FakeApi(Cce([Group(desired=1)]))
+    refused(api, 1, 0)
+
+
+def test_CCE_DANGER_1_no_change_ever_makes_the_vendor_choose_a_node() -> None:
+    for first in range(4):
+        for second in range(3):
+            for missing in range(3):
+                for goal in range(first + missing):
+                    api = short(first + missing, first, second)
+                    to_the_end(api, shrinkage(first + missing, goal))
+                    to_the_end(api, shrinkage(second, 0, B))
+                    assert not api.chosen
+
+
+def test_a_busy_cluster_is_waited_for() -> None:
+    api = short()
+    api.cluster = "Upgrading"
+    with pytest.raises(Conflict):
+        provider(api).shrink_target(shrinkage(5, 3))
+    assert not api.writes()
+    assert operation(shrinkage(5, 3).kind, A, 5, 3).pool == POOL

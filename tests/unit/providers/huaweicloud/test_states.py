@@ -1,0 +1,58 @@
+"""The vendor's words for how things are (huaweicloud-cce.md B7, B10)."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.group import InstanceState
+from chalicelib.providers.huaweicloud.states import NODE_STATES, cluster_off, failure, is_leaving, refusal
+from chalicelib.providers.huaweicloud.wire import CceNode, Condition, NodePool, ScaleGroup
+
+
+def pool(*conditions: Condition, own: tuple[Condition, ...] = (), phase: str = "", groups: int = 1) -> NodePool:
+    """A pool whose first group has conditions of its own."""
+    made = [ScaleGroup("default", conditions=own), *(ScaleGroup(f"g{n}") for n in range(1, groups))]
+    return NodePool("p", groups=tuple(made), conditions=conditions, phase=phase)
+
+
+QUOTA, STOCK = Condition("QuotaInsufficient", "True"), Condition("ResourceInsufficient", "true", "SoldOut", "no c7")
+
+
+@pytest.mark.parametrize(("made", "cls"), [
+    (pool(), ""), (pool(own=(QUOTA,)), "QuotaExceeded"), (pool(own=(STOCK, QUOTA)), "QuotaExceeded"),
+    (pool(QUOTA), "QuotaExceeded"), (pool(QUOTA, groups=2), ""), (pool(QUOTA, own=(STOCK,)), "OutOfStock"),
+    (pool(phase="SoldOut"), "OutOfStock"), (pool(phase="SoldOut", groups=2), ""), (pool(phase="Synchronizing"), ""),
+    (pool(own=(Condition("QuotaInsufficient", "False"),)), ""), (pool(own=(Condition("Odd", "True"),)), "")])
+def test_CCE_20_why_nodes_do_not_come(made: NodePool, cls: str) -> None:
+    found = failure(made, made.groups[0])
+    assert (found.cls if found is not None else "") == cls
+
+
+def test_what_the_vendor_says_of_it_is_told() -> None:
+    made = pool(own=(STOCK,))
+    found = failure(made, made.groups[0])
+    assert found is not None
+    assert found.message == "the flavour is sold out (SoldOut, no c7)"
+
+
+@pytest.mark.parametrize(("made", "cls"), [
+    (pool(own=(STOCK,)), ""), (pool(own=(Condition("Scalable", "True"), STOCK)), ""),
+    (pool(own=(Condition("Scalable", "False"),)), "Unknown"), (pool(own=(Condition("Scalable", "unheard"),)), ""),
+    (pool(Condition("Scalable", "False"), QUOTA, groups=2), "QuotaExceeded"),
+    (pool(Condition("Scalable", "False"), own=(STOCK,), groups=2), "OutOfStock")])
+def test_CCE_20_why_a_group_cannot_be_grown(made: NodePool, cls: str) -> None:
+    found = refusal(made, made.groups[0])
+    assert (found.cls if found is not None else "") == cls
+
+
+def test_nodes_that_leave() -> None:
+    leaving = {phase for phase in [*NODE_STATES, "", "Odd"] if is_leaving(CceNode("n", phase=phase))}
+    assert leaving == {phase for phase, state in NODE_STATES.items() if state is InstanceState.DELETING}
+
+
+@pytest.mark.parametrize(("phase", "off", "passes"), [
+    ("Available", False, True), ("ScalingUp", False, True), ("ScalingDown", False, True), ("", False, True),
+    ("Upgrading", True, True), ("Odd", True, True), ("Hibernation", True, False), ("Deleting", True, False)])
+def test_phases_of_the_cluster(phase: str, off: bool, passes: bool) -> None:
+    text, waits = cluster_off(phase)
+    assert (bool(text), waits) == (off, passes)

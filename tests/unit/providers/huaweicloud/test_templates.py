@@ -1,0 +1,113 @@
+"""Nodes that do not exist yet, and what CCE keeps back of them (huaweicloud-cce.md B9)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chalicelib.model.node import Node, Taint
+from chalicelib.providers.huaweicloud.allocatable import allocatable, max_pods
+from chalicelib.providers.huaweicloud.wire import Flavor, NodeTemplate
+from chalicelib.providers.huaweicloud.wire import Taint as Said
+from tests.unit.providers.huaweicloud.fake_api import AZ1, FLAVOR, A, Cce, FakeApi, Group, seen
+
+MIB = 2**20
+
+
+def template(flavor: Flavor | None = None, az: str = AZ1, type: str = "vm", reserve: str = "",  # noqa: A002
+             **more: Any) -> Node:
+    api = FakeApi(Cce([Group(az=az)], type=type, template=NodeTemplate(FLAVOR, az, **more)))
+    if flavor is not None:
+        api.kinds = {FLAVOR: flavor}
+    settings: dict[str, Any] = {"reservedMemory": reserve} if reserve else {}
+    found = seen(api, **settings)[A].template
+    assert found is not None
+    return found
+
+
+def test_the_worked_example() -> None:
+    node = template(Flavor(FLAVOR, 4, 8192), runtime="containerd")
+    assert node.allocatable == {"cpu": 3920, "memory": 6792 * MIB, "pods": 40}
+    assert node.capacity == {"cpu": 4000, "memory": 8192 * MIB, "pods": 40}
+
+
+@pytest.mark.parametrize(("vcpus", "kept"), [(1, 60), (2, 70), (3, 75), (4, 80), (8, 90), (64, 230)])
+def test_cores_are_kept_back_less_and_less(vcpus: int, kept: int) -> None:
+    assert allocatable(Flavor(FLAVOR, vcpus, 8192), {}, "")["cpu"] == 1000 * vcpus - kept
+
+
+@pytest.mark.parametrize(("gib", "pods"), [
+    (1, 20), (4, 20), (7, 20), (8, 40), (15, 40), (16, 60), (32, 80), (63, 80), (64, 110), (512, 110)])
+def test_the_most_pods_by_memory(gib: int, pods: int) -> None:
+    assert max_pods(Flavor(FLAVOR, 4, 1024 * gib), {}) == pods
+
+
+@pytest.mark.parametrize(("extend", "runtime", "cpu", "memory"), [
+    ({}, "docker", 3920, 8192 - 600 - 1300 - 100),
+    ({"maxPods": 100}, "containerd", 3920, 8192 - 600 - 1000 - 100),
+    ({"maxPods": "100"}, "", 3920, 8192 - 600 - 1000 - 100),
+    ({"kubeReservedMem": 300}, "", 3920, 8192 - 600 - 300 - 100),
+    ({"kubeReservedMem": 300, "systemReservedMem": 0}, "", 3920, 8192 - 300 - 100),
+    ({"kubeReservedCpu": 10, "systemReservedCpu": 20}, "", 3970, 6792),
+    ({"kubeReservedCpu": 200}, "", 3800, 6792),
+    ({"kubeReservedCpu": "x", "systemReservedMem": -5, "maxPods": 0, "kubeReservedMem": True}, "", 3920, 6792),
+])
+def test_the_pools_own_reservations_win(extend: dict[str, object], runtime: str, cpu: int, memory: int) -> None:
+    left = allocatable(Flavor(FLAVOR, 4, 8192), extend, runtime)
+    assert (left["cpu"], left["memory"]) == (cpu, memory * MIB)
+
+
+@given(st.integers(1, 256), st.integers(1, 2**22), st.integers(-5, 2**30) | st.text(max_size=4) | st.none())
+def test_nothing_is_ever_promised_that_is_not_there(vcpus: int, mib: int, rubbish: object) -> None:
+    extend = dict.fromkeys(("maxPods", "kubeReservedMem", "systemReservedCpu"), rubbish)
+    left = allocatable(Flavor(FLAVOR, vcpus, mib), extend, "")
+    assert 0 <= left["cpu"] < 1000 * vcpus
+    assert 0 <= left["memory"] < mib * MIB
+    assert 0 < left["pods"] <= 1000
+
+
+def test_the_policys_reserve_stands_in_place_of_the_rule() -> None:
+    assert template(reserve="1Gi").allocatable["memory"] == 7168 * MIB
+
+
+def test_labels_and_taints() -> None:
+    node = template(
+        Flavor(FLAVOR, 4, 8192, "arm64"), runtime="containerd", k8s_tags={"team": "a", "os.name": "x"},
+        taints=(Said("status", "x", "NoSchedule"), Said("node.cloudprovider.kubernetes.io/uninitialized", "true",
+                                                        "NoSchedule"), Said("odd", "", "Sometimes"), Said("", "", "")))
+    assert node.taints == (Taint("status", "NoSchedule", "x"),)
+    assert node.labels | {"kubernetes.io/hostname": ""} == {
+        "team": "a", "node.kubernetes.io/instance-type": FLAVOR, "kubernetes.io/arch": "arm64",
+        "kubernetes.io/os": "linux", "topology.kubernetes.io/region": "cn-north-4",
+        "topology.kubernetes.io/zone": AZ1, "failure-domain.beta.kubernetes.io/region": "cn-north-4",
+        "failure-domain.beta.kubernetes.io/zone": AZ1, "node.kubernetes.io/container-engine": "containerd",
+        "node.kubernetes.io/baremetal": "false", "cce.cloud.com/cce-nodepool": "pool-a", "kubernetes.io/hostname": "",
+    }
+
+
+def test_a_zone_that_is_left_to_the_vendor_is_not_promised() -> None:
+    assert "topology.kubernetes.io/zone" not in template(az="random").labels
+    assert template(type="pm").labels["node.kubernetes.io/baremetal"] == "true"
+
+
+def test_gpus_and_ascend_processors() -> None:
+    node = template(Flavor(FLAVOR, 8, 65536, gpu=("nvidia-p100", 2)))
+    assert node.labels["accelerator"] == "nvidia-p100"
+    assert node.allocatable["nvidia.com/gpu"] == node.capacity["nvidia.com/gpu"] == 2
+    node = template(Flavor(FLAVOR, 8, 65536, accelerators=(("Ascend-310", 4), ("odd", 1))))
+    assert node.allocatable["huawei.com/ascend-310"] == 4
+    assert "accelerator" not in node.labels
+    assert not any("odd" in name for name in node.allocatable)
+
+
+@pytest.mark.parametrize(("kinds", "text"), [
+    ({}, "knows no flavour"), ({FLAVOR: Flavor(FLAVOR, 0, 8192)}, "without its cores")])
+def test_a_flavour_that_nobody_knows_costs_the_template_alone(kinds: dict[str, Flavor], text: str) -> None:
+    api = FakeApi(Cce([Group(desired=1)]))
+    api.kinds = kinds
+    group = seen(api)[A]
+    assert (group.template, group.error) == (None, "")
+    assert text in group.template_error
