@@ -18,7 +18,7 @@ from infra.local.certificates import Authority
 from infra.local.http_script import HttpScript, Reply
 from infra.local.kube.store import ObjectStore
 from tests.contract.kube_api.cluster import running
-from tests.unit.policy.paper import ARCHITECTURE, GOOD, with_groups
+from tests.unit.policy.paper import GOOD, with_groups
 
 ROOT = Path(__file__).resolve().parents[2]
 Said = pytest.CaptureFixture[str]
@@ -274,18 +274,6 @@ def test_a_server_that_does_not_answer_is_named(tmp_path: Path, capsys: Said) ->
     file = kubeconfig(tmp_path, "http://127.0.0.1:9")
     line = refused(capsys, "--kubeconfig", file, "--node-groups", tmp_path / "none.json")
     assert "the connection to 127.0.0.1:9 failed; check the server of kubeconfig file" in line
-
-
-def test_a_provider_of_a_later_version_is_a_gap_and_the_pass_goes_on(tmp_path: Path, capsys: Said) -> None:
-    document = tmp_path / "policy.yaml"
-    document.write_text(ARCHITECTURE.replace("exoscale", "huaweicloud"))
-    with running() as server:
-        file = kubeconfig(tmp_path, server.url, "token-of-admin")
-        code, out, told = run(capsys, "--kubeconfig", file, "--policy", document)
-    assert code == 0, told
-    (gap,) = [gap for gap in json.loads(out)["gaps"] if gap["kind"] == "provider/huaweicloud"]
-    assert "'huaweicloud' is not available in this version" in gap["detail"]
-    assert json.loads(out)["groups"] == []
 
 
 @pytest.mark.usefixtures("saved")

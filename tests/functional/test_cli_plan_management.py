@@ -120,7 +120,8 @@ def test_a_management_cluster_that_belongs_to_nothing_is_refused(files: Files, t
         "--management-kubeconfig: belongs to --kubeconfig"
     )
     document = tmp_path / "policy.yaml"
-    document.write_text(GOOD.replace("clusterapi: {clusterName: prod-geneva}", "huaweicloud: {region: a}"))
+    document.write_text(GOOD.replace("clusterapi: {clusterName: prod-geneva}",
+                                     "exoscale: {zone: ch-gva-2, credentialsSecret: a}"))
     assert main(["plan", "--kubeconfig", files["worker"], "--management-kubeconfig", files["manager"],
                  "--policy", str(document)]) == 2
     assert "--management-kubeconfig: belongs to the provider clusterapi" in capsys.readouterr().err

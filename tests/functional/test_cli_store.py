@@ -91,7 +91,7 @@ def test_a_wrong_document_is_not_stored(document: Path, capsys: Said) -> None:
 
 @pytest.mark.usefixtures("store")
 def test_warnings_do_not_hold_an_apply_up(document: Path, capsys: Said) -> None:
-    document.write_text(ARCHITECTURE, encoding="utf-8")
+    document.write_text(ARCHITECTURE + "  scaleUp: {rules: false}\n", encoding="utf-8")
     assert main(["apply", str(document)]) == 0
     said = capsys.readouterr()
     assert said.err.startswith("warning: ")
