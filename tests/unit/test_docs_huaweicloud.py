@@ -1,0 +1,172 @@
+"""The page of Huawei Cloud CCE says what the code does, and the examples of rules, schedules and headroom are right."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from chalicelib.model.node import SCALE_DOWN_DISABLED
+from chalicelib.model.policy import Policy
+from chalicelib.model.resources import CPU, MEMORY, PODS
+from chalicelib.policy.huaweicloud import HUAWEICLOUD
+from chalicelib.policy.imported.addon import read_addon
+from chalicelib.policy.load import load
+from chalicelib.providers import errors
+from chalicelib.providers.http import Answer
+from chalicelib.providers.huaweicloud import addons, api, codes, credentials, follow, grow, settings, states
+from chalicelib.providers.huaweicloud.allocatable import allocatable
+from chalicelib.providers.huaweicloud.templates import UNPROMISED
+from chalicelib.providers.huaweicloud.wire import Flavor
+from tests.unit.test_docs import ROOT, rows
+from tests.unit.test_docs_providers import _IN_WORDS, DEFECTS, PAGES, classes, policy, spans
+
+PAGE = PAGES / "huaweicloud.md"
+TEXT = PAGE.read_text("utf-8")
+README = ROOT / "README.md"
+HEAD = "apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\nspec:\n"
+
+
+def table(heading: str) -> list[list[str]]:
+    """The cells of the table whose head begins with these words, without its head."""
+    found = TEXT.partition(f"| {heading} |")[2].partition("\n\n")[0]
+    assert found, heading
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in found.splitlines()[2:]]
+
+
+# -- settings, examples, permissions
+
+
+def test_the_page_has_every_setting_and_no_other() -> None:
+    listed = [name for row in rows(PAGE, "Settings") for name in spans(row[0])]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == settings.KNOWN == {field.key for field in HUAWEICLOUD.fields}
+
+
+def test_the_example_is_right() -> None:
+    given = policy(PAGE)
+    read = settings.read_settings(given.providers["huaweicloud"], given.node_groups)
+    assert [(each.name, each.min, each.max, each.priority) for each in read.groups] == [
+        ("web", 0, 10, 0), ("batch/default", 0, 4, 10)]
+    assert given.options.expander == ("priority", "least-waste")
+
+
+def test_the_files_of_permissions_are_all_named_and_hold_what_can_be_done_without() -> None:
+    told = {name for row in rows(PAGE, "Permissions") for name in spans(row[0])}
+    assert told == {f"infra/huaweicloud/{path.name}" for path in (ROOT / "infra" / "huaweicloud").iterdir()}
+    allowed = json.loads((ROOT / "infra" / "huaweicloud" / "policy.json").read_text("utf-8"))["Statement"]
+    spared = {name for row in table("Action that is missing | Effect") for name in spans(row[0])}
+    assert len(spared) == 4
+    assert spared <= {action for each in allowed for action in each["Action"]}
+
+
+@pytest.mark.parametrize("words", [
+    f"({settings.USUAL} s, from {settings.SHORTEST} to {settings.LONGEST})",
+    f"per key, region and service ({settings.CALLS_PER_SECOND:g})",
+    f"less than {_IN_WORDS[credentials.EARLY / 60]} minutes of them are left",
+    f"from {follow.FIRST:g} s to a minute apart",
+    f"is looked at {_IN_WORDS[follow.ENOUGH_LOOKS]} times",
+    f"listed for about {_IN_WORDS[grow.UNSEEN / 60]} minutes the growth",
+    f"beyond {api.NODES:,} nodes one more per {api.NODES:,}",
+    f"`{SCALE_DOWN_DISABLED}=true`",
+])
+def test_numbers_are_the_codes(words: str) -> None:
+    assert words in TEXT
+
+
+def test_the_worked_template_is_the_codes() -> None:
+    left = allocatable(Flavor("c7.xlarge.2", 4, 8192), {}, "containerd")
+    assert left == {CPU: 3920, MEMORY: 6792 * 2**20, PODS: 40}
+    assert "leaves 3920m, 6792 MiB and 40 pods" in TEXT
+    assert [label for label in UNPROMISED if f"`{label}`" not in TEXT] == []
+
+
+# -- states
+
+
+def test_the_phases_of_nodes_are_all_listed() -> None:
+    listed = {word for row in rows(PAGE, "States") for word in spans(row[0])}
+    assert listed == set(states.NODE_STATES)
+
+
+def test_the_conditions_of_a_scale_group_are_all_listed() -> None:
+    listed = {word: row[1] for row in table("Condition of a scale group | Means, where nodes are missing")
+              for word in spans(row[0])}
+    assert {kind: listed[kind].split(":")[0] for kind, _, _ in states._CAUSES} == {
+        kind: cls.__name__ for kind, cls, _ in states._CAUSES}
+    assert set(listed) == {kind for kind, _, _ in states._CAUSES} | {states.SCALABLE}
+
+
+def test_the_phases_of_the_cluster_are_all_listed() -> None:
+    told = TEXT.partition("The cluster takes changes in the phases")[2].partition("\n\n")[0]
+    assert set(spans(told)) == states._READY | states._OVER
+
+
+def test_the_switches_of_the_vendors_own_autoscaler_are_all_listed() -> None:
+    told = TEXT.partition("## The vendor's own autoscaler")[2].partition("\n\n**")[0]
+    assert set(addons.SWITCHES) <= set(spans(told))
+
+
+# -- errors
+
+
+def test_every_class_of_error_is_there() -> None:
+    assert set(classes(PAGE)) == {error.__name__ for error in errors.ProviderError.__subclasses__()}
+
+
+def _answer(method: str, status: int, code: str = "") -> str:
+    body = json.dumps({"errorCode": code, "errorMessage": "no"}).encode() if code else b"{}"
+    return codes.error_for(Answer(f"{method} h/p", status, {}, body)).cls
+
+
+def test_every_status_becomes_what_the_page_says() -> None:
+    wrong = [(status, cls) for cls, answers in classes(PAGE).items() for answer in answers
+             for status in {int(each) for each in re.findall(r"(?<![.\d])\b[2-5]\d\d\b", answer)}
+             if _answer("POST", status) != cls]
+    assert wrong == []
+
+
+def test_every_code_becomes_what_the_page_says() -> None:
+    told = {(cls, code) for cls, answers in classes(PAGE).items() for answer in answers for code in spans(answer)
+            if re.match(r"(CCE|APIGW|Ecs)\.", code)}
+    meant = {(cls.__name__, code) for cls, listed in codes._TABLE for code in listed.split()}
+    within = {("Unauthorized", f"APIGW.030{number}") for number in range(2, 7)}     # `APIGW.0301` to `APIGW.0307`
+    locked = {("Throttled", codes.LOCKED)}
+    assert told == meant - within | locked
+    assert [_answer(method, 429, codes.LOCKED) for method in ("GET", "POST")] == ["Throttled", "Conflict"]
+
+
+def test_what_upstream_does_is_numbered() -> None:
+    listed = rows(PAGE, DEFECTS)
+    assert [row[0] for row in listed] == [str(number) for number in range(1, len(listed) + 1)]
+    assert all(row[2] for row in listed)
+
+
+# -- moving from the vendor's autoscaler; rules, schedules, headroom
+
+
+def test_what_an_import_writes_is_as_the_page_says() -> None:
+    read = read_addon({}, "addons.json").options
+    assert (read.scale_down_enabled, read.scale_down_delay_after_delete) == (False, 600.0)
+    told = {row[1] for row in table("Add-on | Here")}
+    assert "on; `outscaler import` writes `scaleDownEnabled: false`" in told
+    assert "none by default, as upstream; `outscaler import` writes `10m`" in told
+
+
+def _examples() -> dict[str, Any]:
+    """What of the README's policies is about growing by other means than pods."""
+    found = [text for text in re.findall(r"^```yaml\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+             if "rules:" in text]
+    assert len(found) == 1
+    base = "  mode: shadow\n  kubernetes: {kubeconfigSecret: k}\n  providers:\n    clusterapi: {clusterName: prod}\n"
+    given: Policy = load(HEAD + base + found[0], place="README.md")[0]
+    return {"rules": given.rules, "schedules": given.schedules, "headroom": given.headroom}
+
+
+def test_the_examples_of_the_readme_are_right() -> None:
+    given = _examples()
+    assert [rule.name for rule in given["rules"]] == ["evening", "busy"]
+    assert [schedule.name for schedule in given["schedules"]] == ["night", "weekend"]
+    assert [headroom.name for headroom in given["headroom"]] == ["spare", "tenth"]

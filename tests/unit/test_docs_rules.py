@@ -1,0 +1,104 @@
+"""The worked examples of docs/decisions.md about headroom and schedules are planned, and the limits are the code's."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.model.errors import BadInputs
+from chalicelib.model.memory import Memory
+from chalicelib.model.policy import Mode, Policy
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.model.rules import Headroom, Schedule
+from chalicelib.plan import overlap, warnings
+from chalicelib.plan.decide import decide
+from chalicelib.plan.headroom import wanted
+from chalicelib.plan.rules import sources, timed
+from chalicelib.plan.world import observe
+from chalicelib.policy import horizontal
+from chalicelib.policy.load import load
+from chalicelib.providers.huaweicloud import changes
+from tests.builders import NOW, cluster, growth
+from tests.unit.plan.spares import GIB, SPARE, busy, gone, plan, said
+from tests.unit.test_docs import DECISIONS, ROOT
+
+LIMITS = (ROOT / "docs" / "limits.md").read_text("utf-8")
+TEXT = DECISIONS.read_text("utf-8")
+
+
+# -- headroom
+
+
+def test_the_tenth_of_fourteen_cores() -> None:
+    assert "With 14 cores and 56 GiB asked for, `percent: 10` is two virtual pods of 0.7 cores and 2.8 GiB." in TEXT
+    build = cluster().node("g-0", "16", "64Gi", group="g").running("g-0", 14, "1", "4Gi").group("g")
+    policy = Policy(name="test", headroom=(Headroom("tenth", percent=10),))
+    world, virtual = wanted(observe(build.snapshot(), policy, Memory(), NOW))
+    [pods] = virtual.pods
+    requests = world.snapshot.classes[pods.cls].requests
+    assert (pods.count, requests[CPU]) == (2, 700)
+    assert requests[MEMORY] == pytest.approx(2.8 * GIB, abs=1)
+
+
+@pytest.mark.parametrize(("pods", "removed"), [(3, ["g-2"]), (4, [])])
+def test_the_third_node_goes_with_headroom_for_three_and_stays_with_headroom_for_four(
+    pods: int, removed: list[str]
+) -> None:
+    assert "Two nodes have room for 8, so the third goes. With 4 pods it stays." in TEXT
+    assert gone(plan(busy(2, 2, 1), msgspec.structs.replace(SPARE, pods=pods))) == removed
+
+
+@pytest.mark.parametrize(("coming", "bought"), [(1, {}), (3, {}), (4, {"g": (1, 0)})])
+def test_pods_that_come_start_at_once_and_with_the_fourth_a_node_is_bought(
+    coming: int, bought: dict[str, tuple[int, int]]
+) -> None:
+    assert "if three come, it is 12, and still nothing; with the fourth a node is." in TEXT
+    found = plan(busy(2, 2, 1).pending(coming, "1", "1Gi"), msgspec.structs.replace(SPARE, pods=4))
+    assert len(found.fits_existing) == coming
+    assert growth(found) == bought
+    assert said(found) == (4, 7 - coming if coming > 3 else 4, max(0, coming - 3))
+
+
+# -- schedules
+
+
+@pytest.mark.parametrize(("most", "removed"), [(None, []), (2, ["g-2"])])
+def test_a_maximum_of_two_at_night_lets_a_group_with_a_minimum_of_three_come_down_to_two(
+    most: int | None, removed: list[str]
+) -> None:
+    assert "So `max: 2` at night lets a group with a minimum of 3 come down to 2." in TEXT
+    night = (Schedule("night", "0 0 * * *", 86400.0, max=most),) if most is not None else ()
+    policy = Policy(name="test", mode=Mode.ACTIVE, schedules=night)
+    build = busy(2, 2, 0, min=3)
+    found, _ = decide(build.snapshot(), policy, Memory(), NOW, 0, assume_unneeded_for=3600.0)
+    assert gone(found) == removed
+
+
+# -- limits
+
+
+@pytest.mark.parametrize("words", [
+    f"| rules of one pool | {sources.MOST_RULES}, of which one",
+    f"| targets and rules of a HorizontalNodeAutoscaler | {horizontal.MOST_TARGETS} and {horizontal.MOST_RULES};",
+    f"kept for {timed.LATE / 60:.0f} minutes, or",
+    f"and {overlap._STEPS:,} openings**",
+    f"name the first {'ten' if warnings.MOST == 10 else warnings.MOST} nodes or pods each",
+    f"| targets of rules that do not exist and are told | {sources.MOST_UNKNOWN} in a pass",
+    f"| total of a pool of Huawei Cloud CCE | {changes.MOST:,};",
+])
+def test_limits_are_the_codes(words: str) -> None:
+    assert words in LIMITS
+
+
+def test_a_list_that_is_longer_than_the_limits_say_is_refused() -> None:
+    assert "| rules, schedules, entries of headroom in a policy | 500, 50, 50 |" in LIMITS
+    head = ("apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {name: prod}\nspec:\n  mode: shadow\n"
+            "  kubernetes: {kubeconfigSecret: k}\n  providers:\n    clusterapi: {clusterName: prod}\n")
+    lists = (("rules", '{name: n%d, groups: [g%d], cron: "0 1 * * *", add: 1}', 500),
+             ("schedules", '{name: n%d, groups: [g%d], cron: "0 1 * * *", duration: 1h, max: 1}', 50),
+             ("headroom", "{name: n%d, groups: [g%d], percent: 10}", 50))
+    for key, entry, most in lists:
+        entries = [f"    - {entry % (at, at)}\n" for at in range(most + 1)]
+        load(f"{head}  {key}:\n{''.join(entries[:-1])}", place="here")
+        with pytest.raises(BadInputs):
+            load(f"{head}  {key}:\n{''.join(entries)}", place="here")
