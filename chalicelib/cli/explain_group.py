@@ -10,17 +10,20 @@ from chalicelib.cli.answers import Answer, Scene, coded, sentences, weakening
 from chalicelib.cli.find import named
 from chalicelib.cli.tables import Table
 from chalicelib.cli.where import on_new, rows_of_group, some
+from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.plan import GroupVerdict, ScaleUp
+from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.times import format_time
 from chalicelib.plan.explain import sentence
 
 
 def answer(scene: Scene, name: str) -> Answer:
-    """What becomes of a node group. Raises BadInput for an unknown name."""
+    """What becomes of a node group, by its id or an alias. Raises BadInput for an unknown name, or one of several."""
     from chalicelib.plan.whatif import owns
 
     snapshot, plan = scene.case.snapshot, scene.plan
+    name = _id(name, snapshot)
     verdict = named(name, {each.group: each for each in plan.groups}, "explain group", "node group")
     grown = next((each for each in plan.scale_ups if each.group == name), None)
     gone = [removal for removal in plan.removals if removal.group == name]
@@ -57,6 +60,16 @@ def answer(scene: Scene, name: str) -> Answer:
         rule_rows.rules_table(rules, following),
         Table(("node", "what becomes of it"), tuple((node, _fate(scene, node)) for node in nodes), title="Its nodes"),
     ), weakening(plan, removal=False))
+
+
+def _id(name: str, snapshot: Snapshot) -> str:
+    """The id of the group that is called so. A pool's name is an alias of each of its groups."""
+    called = sorted(group.id for group in snapshot.groups if name in group.aliases)
+    if not called or any(group.id == name for group in snapshot.groups):
+        return name
+    if len(called) > 1:
+        raise BadInput("explain group", f"{name!r} is {len(called)} node groups", f"write one of {', '.join(called)}")
+    return called[0]
 
 
 def _growth(verdict: GroupVerdict, grown: ScaleUp | None) -> str:
