@@ -6,6 +6,7 @@ its status means in HTTP; nothing that the vendor says is lost on the way.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -29,6 +30,8 @@ LOCKED = "CCE.01429002"            # another request works on the pool
 SKEWED = "APIGW.0303"              # the time of a signature is too far from the vendor's
 CLUSTER_FULL = "CCE.01400014"      # more nodes than the cluster's scale allows
 _LONGEST = 300
+# A gateway that refuses a signature may say which one it was; for a quarter of an hour it is good for the same call.
+_SIGNATURE = re.compile(r"(Signature\W{1,4})[0-9a-fA-F]{6,}", re.IGNORECASE)
 
 # The first row that fits decides. Quota, stock and the rest are told by CCE's own numbers; a number that is not here is
 # for the status to explain.
@@ -87,7 +90,7 @@ def of_status(
     if code == LOCKED and call.startswith("GET "):
         cls = Throttled
     parts = [call, f"{code or f'HTTP {status}'}{f' ({advice})' if (advice := _ADVICE_LOWER.get(code.lower())) else ''}",
-             " ".join(message.split())]
+             _SIGNATURE.sub(r"\1***", " ".join(message.split()))]
     text = ": ".join(part for part in parts if part)
     return cls(text[:_LONGEST], code=(code or str(status))[:80], request_id=request_id[:80], retry_after=retry_after)
 

@@ -14,7 +14,9 @@ POLLS, LOOKS, SENT = "polls", "looks", "sent"
 STEP = "follow"
 FIRST, LONGEST, PATIENCE = 5.0, 60.0, 600.0
 _GROWS = 1.5
-ENOUGH_LOOKS = 5    # at numbers that contradict what was asked for, before they are believed: they may lag behind
+# Looks at numbers that contradict what was asked for, before they are believed: they may lag behind. And at numbers of
+# a pool that contradict one another, before it is given up: nothing can be lost by waiting for a minute.
+ENOUGH_LOOKS, MANY_LOOKS = 5, 13
 
 
 def counted(data: Mapping[str, str], key: str) -> int:
@@ -29,15 +31,15 @@ def later(operation: Operation, note: str, step: str = STEP) -> Pending:
     return Pending(round(_pause(polls), 1), step, {**operation.data, POLLS: str(polls + 1)}, note)
 
 
-def is_tired(operation: Operation) -> bool:
-    """Whether the looks so far took ten minutes: who waits then is the core, with its own timer."""
-    return sum(_pause(number) for number in range(min(counted(operation.data, POLLS), 100))) >= PATIENCE
+def is_tired(operation: Operation, patience: float = PATIENCE) -> bool:
+    """Whether the looks so far took so many seconds: who waits then is the core, with its own timer."""
+    return sum(_pause(number) for number in range(min(counted(operation.data, POLLS), 100))) >= patience
 
 
-def doubted(operation: Operation, note: str, step: str = STEP) -> Pending | None:
+def doubted(operation: Operation, note: str, step: str = STEP, enough: int = ENOUGH_LOOKS) -> Pending | None:
     """Look once more at numbers that contradict; None after enough of it."""
     looks = counted(operation.data, LOOKS) + 1
-    if looks >= ENOUGH_LOOKS:
+    if looks >= enough:
         return None
     return Pending(FIRST, step, {**operation.data, LOOKS: str(looks)}, note)
 

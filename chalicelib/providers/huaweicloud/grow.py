@@ -6,7 +6,7 @@ written down before, and never below what was just read:
 
     group == to_size                    ─► follow     (an earlier attempt got through)
     group is neither                    ─► conflict, nothing is written
-    its groups add up to more, or more exists than it is to grow to
+    its groups do not add up to it, or more exists than it is to grow to
                                         ─► look again; failed if it stays so
     nothing announced                   ─► check, announce: the pool is at B, it is to be at B + n
     announced, the pool is still at B   ─► check, send B + n
@@ -19,9 +19,11 @@ written down before, and never below what was just read:
 
 A request that was lost and arrives after its repetition asks for the same total, so it adds nothing.
 
-It is followed until the group's nodes exist, or CCE says why they do not: failed then, with the class of the condition,
-so that another group gets the pods at once (A9.1). A condition that stood there before we asked has to stay for some
-looks. After ten minutes the scale-up request's own timer takes over (A9.3).
+It is followed until CCE lists the group's nodes, being made or made, or says why they do not come: failed then, with
+the class of the condition, so that another group gets the pods at once (A9.1). A condition that stood there before we
+asked has to stay for some looks, and one that never goes away says nothing against nodes that are listed. Where nothing
+is listed for three minutes it is over, too. From then on the scale-up request's own timer runs (A9.3): the sooner it
+begins, the less often is a group that never gets its nodes ready asked for one more.
 """
 
 from __future__ import annotations
@@ -32,13 +34,15 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.providers.errors import InvalidRequest, OutOfStock, ProviderError, Unknown
 from chalicelib.providers.huaweicloud.context import Context, Site, other_size
-from chalicelib.providers.huaweicloud.follow import FIRST, SENT, STEP, counted, doubted, is_tired, later
+from chalicelib.providers.huaweicloud.follow import FIRST, MANY_LOOKS, SENT, STEP, counted, doubted, is_tired, later
 from chalicelib.providers.huaweicloud.naming import is_zone
+from chalicelib.providers.huaweicloud.shrink import members
 from chalicelib.providers.huaweicloud.sizes import is_ours, is_settled, total_of
-from chalicelib.providers.huaweicloud.states import alone, failure, refusal
+from chalicelib.providers.huaweicloud.states import ERROR, alone, failure, refusal
 
 ANNOUNCE = "announce"
 BASE, TOTAL, WAS = "base", "total", "was"
+UNSEEN = 180.0      # seconds of looks at nothing; passes see what comes of it after that (members.py)
 
 
 def grow(context: Context, operation: Operation) -> Outcome:
@@ -47,13 +51,13 @@ def grow(context: Context, operation: Operation) -> Outcome:
         raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no growth")
     site = context.site(operation.group)
     if site.size == operation.to_size:
-        return _look(msgspec.structs.replace(operation, data={**operation.data, SENT: "yes"}), site)
+        return _look(context, msgspec.structs.replace(operation, data={**operation.data, SENT: "yes"}), site)
     if site.size != operation.from_size:
         return other_size(operation, site)
     announced = TOTAL in operation.data
     if announced and site.pool.desired != counted(operation.data, BASE):
         return _moved(operation, site)
-    if (wait := _unsure(operation, site, announced=announced)) is not None:
+    if (wait := _unsure(operation, site)) is not None:
         return wait
     check(context, operation, site)
     return _ask(context, operation, site) if announced else _announce(operation, site)
@@ -64,7 +68,7 @@ def poll_growth(context: Context, operation: Operation) -> Outcome:
     grow. Raises ProviderError."""
     if SENT not in operation.data:
         return grow(context, operation)
-    return _look(operation, context.site(operation.group))
+    return _look(context, operation, context.site(operation.group))
 
 
 def check(context: Context, operation: Operation, site: Site) -> None:
@@ -117,31 +121,28 @@ def _moved(operation: Operation, site: Site) -> Outcome:
     return _contradiction(operation, site)
 
 
-def _unsure(operation: Operation, site: Site, *, announced: bool) -> Outcome | None:
+def _unsure(operation: Operation, site: Site) -> Outcome | None:
     """Wait for numbers that do not agree; None where a total may be made of them.
 
-    What somebody has just lowered shows at the pool first and at its groups later, or the other way round: a total made
-    of the higher number would buy what he has given back. One that is higher for long is the vendor's, and harms
-    nobody. A size below what exists would take away what is there, however it came about."""
+    What somebody has just changed shows at the pool first and at its groups later, or the other way round. A total made
+    of the lower number would take nodes away, and one of the higher would buy what was given back. A size below what
+    exists would take away what is there, however it came about. What stays so is the vendor's fault, and no conflict:
+    that would be tried again at once."""
     pool, total = site.pool, site.pool.desired + operation.to_size - operation.from_size
-    if pool.desired < total_of(pool):
-        return _contradiction(operation, site, "Unknown")
-    if total < pool.current or operation.to_size < site.group.existing:
+    told = ""
+    if not is_settled(pool):
+        told = f"{site.title}: its pool is at {pool.desired}, and its scale groups add up to {total_of(pool)}"
+    elif total < pool.current or operation.to_size < site.group.existing:
         told = (f"{site.title} has {site.group.existing} nodes and its pool {pool.current}, which are more than the "
                 f"sizes {operation.to_size} and {total} that it was to grow to")
-        return doubted(operation, told, ANNOUNCE) or Failed("Unknown", told)
-    if announced or is_settled(pool):
-        return None
-    return doubted(operation, f"{site.title}: its pool is at {pool.desired}, and its scale groups do not add up to "
-                   "that yet", ANNOUNCE)
+    return (doubted(operation, told, ANNOUNCE, MANY_LOOKS) or Failed("Unknown", told)) if told else None
 
 
-def _contradiction(operation: Operation, site: Site, cls: str = "Conflict") -> Outcome:
-    """One of two numbers is out of date, and a total made of the lower one would take nodes away. cls: what it is if it
-    stays; a conflict is nobody's fault and is tried again at once, so what is the vendor's own is none."""
+def _contradiction(operation: Operation, site: Site) -> Outcome:
+    """Somebody has changed the pool since the growth was announced, and nobody knows yet which group of it."""
     told = (f"{site.title}: its pool is at {site.pool.desired}, and its scale groups add up to "
             f"{total_of(site.pool)}")
-    return doubted(operation, told, ANNOUNCE) or Failed(cls, told)
+    return doubted(operation, told, ANNOUNCE) or Failed("Conflict", told)
 
 
 def _ask(context: Context, operation: Operation, site: Site) -> Outcome:
@@ -158,8 +159,9 @@ def _ask(context: Context, operation: Operation, site: Site) -> Outcome:
     return Pending(FIRST, STEP, {**operation.data, SENT: "yes"})
 
 
-def _look(operation: Operation, site: Site) -> Outcome:
-    size, there, facts = site.size, site.group.existing, _facts(operation, site)
+def _look(context: Context, operation: Operation, site: Site) -> Outcome:
+    size, there = site.size, site.group.existing
+    facts = _facts(operation, there)
     told = f"{site.title} has {there} of {size} nodes"
     if size < operation.to_size:
         if site.pool.desired > total_of(site.pool) and not is_tired(operation):     # the pool knows of it already
@@ -169,14 +171,17 @@ def _look(operation: Operation, site: Site) -> Outcome:
         return again or (gone if size == operation.from_size else other_size(operation, site))
     if there >= size:
         return Done(facts)
+    listed = sum(each.phase != ERROR for each in members(context, site))
+    if listed >= size:
+        return Done(_facts(operation, listed))
     if (why := failure(site.pool, site.group)) is not None:
         again = doubted(operation, told) if why.code == operation.data.get(WAS, "") else None
         return again or Failed(why.cls, f"{told}: {why.message}", why.code, facts=facts)
-    return Done({**facts, "note": told}) if is_tired(operation) else later(operation, told)
+    return Done({**facts, "note": told}) if is_tired(operation, UNSEEN) else later(operation, told)
 
 
-def _facts(operation: Operation, site: Site) -> dict[str, str | int]:
-    made = max(0, min(site.group.existing, operation.to_size) - operation.from_size)
+def _facts(operation: Operation, there: int) -> dict[str, str | int]:
+    made = max(0, min(there, operation.to_size) - operation.from_size)
     return {"from": operation.from_size, "to": operation.to_size, "created": made}
 
 

@@ -22,6 +22,7 @@ from chalicelib.providers.huaweicloud.follow import FIRST, SENT, STEP, doubted, 
 from chalicelib.providers.huaweicloud.joined import spare_the_joined
 from chalicelib.providers.huaweicloud.protection import why_held
 from chalicelib.providers.huaweicloud.shrink import take_back
+from chalicelib.providers.huaweicloud.sizes import total_of
 from chalicelib.providers.huaweicloud.targets import Targets, check_membership, living, read_targets
 from chalicelib.providers.huaweicloud.wire import CceNode
 
@@ -70,12 +71,14 @@ def _permitted(context: Context, operation: Operation, site: Site, left: Mapping
         spare_the_joined(context, left.values())
     held = [text for each in left.values() if (text := why_held(each))]
     free = site.group.existing - site.group.held
+    # What the pool is short of its groups' sizes may all be this group's: a removal that its own number does not show.
+    size = site.size - max(0, total_of(site.pool) - site.pool.desired)
     rows = (
         (bool(held), "; ".join(held)),
         (not discard and site.group.held > 0 and len(left) > free,
          f"{site.title}: {site.group.held} of its {site.group.existing} nodes are protected from scale-in"),
-        (not discard and site.size - len(left) < site.within.min,
-         f"{site.title}: {site.size - len(left)} would be below the minimum {site.within.min}"),
+        (not discard and size - len(left) < site.within.min,
+         f"{site.title}: {size - len(left)} would be below the minimum {site.within.min}"),
         (not discard and site.pool.desired - len(left) < site.whole.min,
          f"{site.title}: {site.pool.desired - len(left)} would be below the minimum {site.whole.min} of its pool"),
     )

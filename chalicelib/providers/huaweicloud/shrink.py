@@ -17,6 +17,7 @@ from chalicelib.providers.huaweicloud.follow import FIRST, SENT, STEP, doubted
 from chalicelib.providers.huaweicloud.naming import group_id, group_of
 from chalicelib.providers.huaweicloud.sizes import is_settled
 from chalicelib.providers.huaweicloud.states import is_leaving
+from chalicelib.providers.huaweicloud.wire import CceNode
 
 
 class Least(msgspec.Struct, frozen=True):
@@ -61,9 +62,22 @@ def take_back(context: Context, operation: Operation, site: Site, count: int) ->
 
 def least(context: Context, site: Site) -> Least:
     """How many nodes exist; those that are being made are counted, too, though they may fail. Raises ProviderError."""
-    alive = [each for each in context.api.nodes() if each.pool == site.pool.id and not is_leaving(each)]
-    own = [each for each in alive if group_of(each, site.pool) == site.group]
+    alive = _alive(context, site)
+    own = _own(alive, site)
     return Least(max(site.group.existing, len(own)), max(site.pool.current, len(alive)))
+
+
+def members(context: Context, site: Site) -> tuple[CceNode, ...]:
+    """The group's nodes that are listed and not leaving, whatever phase they are in. Raises ProviderError."""
+    return _own(_alive(context, site), site)
+
+
+def _alive(context: Context, site: Site) -> tuple[CceNode, ...]:
+    return tuple(each for each in context.api.nodes() if each.pool == site.pool.id and not is_leaving(each))
+
+
+def _own(alive: tuple[CceNode, ...], site: Site) -> tuple[CceNode, ...]:
+    return tuple(each for each in alive if group_of(each, site.pool) == site.group)
 
 
 def lower(context: Context, site: Site, size: int, there: Least) -> None:

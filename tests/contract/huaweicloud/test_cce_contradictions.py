@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.operation import Kind
-from chalicelib.model.outcome import Done
+from chalicelib.model.outcome import Done, Failed
 from infra.local.huaweicloud.objects import DEFAULT
 from tests.contract.benches.huaweicloud import HuaweiBench
 from tests.contract.huaweicloud.scene import carried, drive, order, scalings, tried
@@ -22,3 +22,15 @@ def test_CCE_18_a_growth_right_after_a_removal_beside_it_buys_what_was_planned(b
     assert isinstance(drive(bench, order(bench, Kind.GROW, own, 3, 4)), Done)
     assert scalings(bench) == [(5, [DEFAULT])], "the pool is at 4 by then, and no longer at 6"
     assert [bench.target(own), bench.target(beside)] == [4, 1]
+
+
+def test_CCE_A6_3_a_removal_that_the_group_does_not_show_yet_counts_against_its_minimum(bench: HuaweiBench) -> None:
+    pool = bench.cloud.add_pool(bench.cluster, "web", size=3, most=40)
+    bench.cloud.add_group(pool.uid, "az2", size=3, least=1, most=20)
+    bench.cloud.lag = 15.0
+    group = f"{pool.uid}/az2"
+    *first, last = bench.machines(group)
+    tried(bench, order(bench, Kind.REMOVE, group, 3, 1, *first, op="remove-0123456789abcdef"))
+    outcome = tried(bench, order(bench, Kind.REMOVE, group, 3, 2, last, op="remove-fedcba9876543210"))
+    assert isinstance(outcome, Failed)
+    assert (outcome.cls, bench.machines(group)) == ("InvalidRequest", [last])

@@ -110,3 +110,11 @@ def test_messages_are_short_and_on_one_line() -> None:
 def test_a_number_as_a_code_is_read() -> None:
     assert refusal_in(b'{"error": {"code": 401, "message": "no"}}').code == "401"
     assert type(error_for(answer(401, {"error": {"code": 401, "message": "no"}}))) is Unauthorized
+
+
+def test_a_signature_that_a_gateway_says_again_is_not_told() -> None:
+    said = f"verify failed: SDK-HMAC-SHA256 Access=AK, SignedHeaders=host, Signature={'0a' * 32}; signature: 0B12345"
+    message = of_status(401, "APIGW.0301", said, call=POST).message
+    assert "Signature=***" in message
+    assert "0a0a" not in message
+    assert "0B12" not in message

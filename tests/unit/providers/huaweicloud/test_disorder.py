@@ -53,7 +53,7 @@ def disturb(api: FakeApi, event: str) -> None:
         deeds[event]()
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(EVENTS)
 def test_CCE_18_a_growth_in_disorder_adds_what_was_planned_at_most(events: list[str]) -> None:
     api = FakeApi(two(3, 2, autoscaling=WIDE))
@@ -81,7 +81,7 @@ def test_CCE_18_a_growth_in_disorder_adds_what_was_planned_at_most(events: list[
     assert not api.chosen
 
 
-@settings(max_examples=100)
+@settings(max_examples=100, deadline=None)
 @given(EVENTS, st.integers(0, 5), st.booleans())
 def test_CCE_19_a_lowering_in_disorder_costs_no_node(events: list[str], goal: int, discard: bool) -> None:
     api = FakeApi(two(3, 2, autoscaling=WIDE))

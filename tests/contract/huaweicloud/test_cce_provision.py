@@ -1,0 +1,23 @@
+"""A node that stays installing is tolerated for fifteen minutes, and no second one is bought beside it (A9.3)."""
+
+from __future__ import annotations
+
+from infra.local.huaweicloud.account import HuaweiAccount
+from infra.local.huaweicloud.objects import Times
+from infra.local.world import LocalWorld
+from tests.contract.huaweicloud.test_cce_world import Bed
+
+
+def test_CCE_A9_3_a_pool_whose_nodes_install_for_ever_gives_way_to_the_next_after_a_quarter_of_an_hour() -> None:
+    account = HuaweiAccount(times=Times(install=1e6))
+    with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
+        bed = Bed(world, account)
+        bed.demand(2)     # one has room on the node that is there
+        begun = world.clock()
+        world.step(880.0)
+        assert (bed.tried(), bed.sizes()) == (["web/az2"], [(0, 0), (1, 1), (1, 1)]), "not before its time"
+        world.step_until(lambda: len(bed.tried()) > 1, limit=300.0)
+        assert world.clock() - begun < 1020.0
+        assert sum(size for size, _ in bed.sizes()[:2]) <= 2, "what hangs is given back"
+        asked = [call for call in account.server.log if call.operation == "scale-pool"]
+        assert len(asked) == 2, "each pool or flavour once"
