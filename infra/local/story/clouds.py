@@ -2,6 +2,7 @@
 
 Alibaba Cloud has none of the machines that are preferred for bursts. Exoscale's organisation may not have one more
 instance. The first server that Cherry Servers delivers never joins the cluster, as one does whose disk is broken.
+Huawei Cloud has sold out the flavour that is preferred for the night.
 """
 
 from __future__ import annotations
@@ -19,10 +20,27 @@ from infra.local.cherryservers.objects import NEVER_JOINS
 from infra.local.cherryservers.objects import Times as MetalTimes
 from infra.local.exoscale.account import ExoscaleAccount
 from infra.local.exoscale.objects import Kind
+from infra.local.huaweicloud.account import HuaweiAccount
+from infra.local.huaweicloud.joining import Ways as CceWays
+from infra.local.huaweicloud.objects import DEFAULT, Pool, ScaleGroup
+from infra.local.huaweicloud.objects import Times as CceTimes
 from infra.local.story.bursting import BurstWatcher
+from infra.local.story.cce import CceWatcher
 from infra.local.story.ledger import Ledger
 from infra.local.story.metal import MetalWatcher
-from infra.local.story.scene import BURST, CLUSTER, METAL, SKS, SPARE, policy
+from infra.local.story.scene import (
+    BURST,
+    CLUSTER,
+    DAY,
+    METAL,
+    NIGHT,
+    NIGHT_FIRST,
+    NIGHT_SECOND,
+    NIGHT_UID,
+    SKS,
+    SPARE,
+    policy,
+)
 from infra.local.story.sks import SksWatcher
 from infra.local.story.telling import Say
 from infra.local.story.watching import Side
@@ -37,30 +55,41 @@ kubeadm join --discovery-token-unsafe-skip-ca-verification \\
 """
 _METAL = {"projectId": PROJECT, "region": "LT-Siauliai", "plan": "amd-ryzen-9950x", "os": "ubuntu_24_04_64bit",
           "apiServerEndpoint": "203.0.113.10:6443", "cloudInit": _SCRIPT}
+_STAY = 10
+"""Minutes that a new node of Huawei Cloud's pools may not be removed, as the pools say."""
 _PATIENCE = "3m"
 """How long a server of Cherry Servers may take to join; in the emulation it is deployed within a minute."""
 
 
 class Clouds:
-    """furnish() before anything looks at them; they must be attached by then (live/emulation.py does that)."""
+    """furnish() before anything looks at them; they must be attached by then (live/emulation.py does that).
 
-    def __init__(self) -> None:
+    broken: servers of Cherry Servers that never join.
+    """
+
+    def __init__(self, broken: int = 1) -> None:
+        self._broken = broken
         self._alicloud = AlicloudAccount()
         self._exoscale = ExoscaleAccount()
         self._cherry = CherryAccount(times=MetalTimes(deploy=60.0), ways=Ways(cluster=CLUSTER), create_tokens=True)
+        self._huawei = HuaweiAccount(times=CceTimes(order=10.0, build=20.0, install=20.0, delete=20.0),
+                                     ways=CceWays(boot=5.0, taint=5.0))
         self._scaling: dict[str, str] = {}
+        self._pools: dict[str, str] = {}
+        self._flavours: dict[str, str] = {}
         self._nodepool = ""
 
     @property
     def accounts(self) -> tuple[CloudBeside, ...]:
         """All of them."""
-        return self._alicloud, self._exoscale, self._cherry
+        return self._alicloud, self._exoscale, self._cherry, self._huawei
 
     def furnish(self) -> dict[str, str]:
-        """Make the groups, all of them empty; id -> the name that the story calls it by."""
+        """Make the groups, all of them empty but for Huawei Cloud's; id -> the name that the story calls it by."""
         self._bursts()
         self._renders()
-        return {**self._scaling, self._nodepool: SKS, METAL: METAL}
+        self._nights_and_days()
+        return {**self._scaling, self._nodepool: SKS, METAL: METAL, **self._pools, **self._flavours}
 
     def policy(self) -> str:
         """The policy's document."""
@@ -74,7 +103,7 @@ class Clouds:
                  "nodeGroupDefs": {"default": _METAL}}
         sections = {"clusterapi": {"namespace": "default", "clusterName": "local"},
                     "alicloud": self._alicloud.settings(), "exoscale": self._exoscale.settings(),
-                    "cherryservers": metal}
+                    "cherryservers": metal, "huaweicloud": self._huawei.settings()}
         return policy(json.dumps(sections), json.dumps(scaling + renders))
 
     def sides(self, ledger: Ledger, say: Say, first: Callable[[], None],
@@ -82,7 +111,8 @@ class Clouds:
         """Who watches them."""
         return (BurstWatcher(self._alicloud.cloud, self._scaling, ledger, say, first, answered),
                 SksWatcher(self._exoscale, self._nodepool, ledger, say, first, answered),
-                MetalWatcher(self._cherry.cloud, ledger, say, first, answered))
+                MetalWatcher(self._cherry.cloud, ledger, say, first, answered),
+                CceWatcher(self._huawei, self._flavours, ledger, say, first, answered))
 
     def _bursts(self) -> None:
         cloud = self._alicloud.cloud
@@ -100,4 +130,23 @@ class Clouds:
         cluster = zone.add_cluster(CLUSTER)
         self._nodepool = zone.add_nodepool(cluster.id, SKS, type=_MEGA.name, labels={"pool": SKS}).pool.id
         zone.limit = zone.usage()
-        self._cherry.cloud.spoil(METAL, NEVER_JOINS)
+        for _ in range(self._broken):
+            self._cherry.cloud.spoil(METAL, NEVER_JOINS)
+
+    def _nights_and_days(self) -> None:
+        """Pools that say themselves what they may be: nothing of them is in the policy but a rule. Nodes that a rule
+        has brought stay for a while, needed or not: else the rate would rise again, and the rule with it."""
+        cloud, cluster = self._huawei.cloud, self._huawei.cluster
+        with cloud.lock:
+            night = Pool(NIGHT_UID, NIGHT, cluster.uid, cloud.clock(), least=1, most=4, utilization=0.3,
+                         cooldown=_STAY, labels={"pool": NIGHT})
+            night.groups[DEFAULT] = ScaleGroup(DEFAULT, cloud.number("group"), "c7.xlarge.2", cloud.zone(), 1)
+            cluster.pools[NIGHT_UID] = night
+            cloud.add_nodes(NIGHT_UID, 1)
+            cloud.add_group(NIGHT_UID, "m7", flavor="m7.xlarge.8", priority=5)
+            cloud.sell_out("m7.xlarge.8", cloud.zone("b"))
+            day = cloud.add_pool(cluster.uid, DAY, size=2, least=2, most=6, cooldown=_STAY,
+                                 labels={"pool": DAY})
+        self._pools = {NIGHT_UID: NIGHT, day.uid: DAY}
+        self._flavours = {f"{NIGHT_UID}/{DEFAULT}": NIGHT_SECOND, f"{NIGHT_UID}/m7": NIGHT_FIRST,
+                          f"{day.uid}/{DEFAULT}": DAY}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import queue
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from chalicelib.store.journal import JournalEntry
 from infra.local.lambda_events import Json
 from infra.local.live.processes import Result
 from infra.local.story.ledger import AT_ONCE, Ledger
+from infra.local.story.ruling import Rulings
 from infra.local.story.scene import DELAY_AFTER_ADD, FORECAST, SECOND, UNNEEDED_TIME
 from infra.local.story.telling import Say, count, names, span
 
@@ -35,24 +35,31 @@ def _is_quiet(result: Result) -> bool:
 
 class Narrator:
     """look() tells what is new since the last look; heard() takes results from any thread. groups: names of those whose
-    ids say nothing to a person; log: the functions'."""
+    ids say nothing to a person."""
 
     def __init__(self, cluster: str, store: Store, clock: Callable[[], float], ledger: Ledger, say: Say,
-                 groups: Mapping[str, str], log: Path) -> None:
+                 groups: Mapping[str, str]) -> None:
         self._cluster, self._store, self._clock, self._ledger, self._say = cluster, store, clock, ledger, say
-        self._groups, self._log = groups, log
+        self._groups = groups
         self._results: queue.SimpleQueue[tuple[Result, Json]] = queue.SimpleQueue()
         self._seen: set[str] = set()
         self._known: dict[str, Operation] = {}
         self._interrupted: set[str] = set()
         self._unneeded: frozenset[str] = frozenset()
         self._timers_told, self._woken_told, self._cooldown_told = 0.0, False, False
+        self._rulings = Rulings(ledger, say, self.short, self.named)
         self.memory = Memory()
         self.plans = 0
 
     def short(self, group: str) -> str:
         """`MachineDeployment/default/workers` -> `workers`."""
         return self._groups.get(group) or group.rsplit("/", 1)[-1]
+
+    def named(self, text: str) -> str:
+        """A text with names in place of such ids."""
+        for id_, name in sorted(self._groups.items(), key=lambda pair: -len(pair[0])):
+            text = text.replace(id_, name)
+        return text
 
     def heard(self, result: Result, event: Json) -> None:
         """An invocation has ended."""
@@ -101,10 +108,6 @@ class Narrator:
         ledger.aws_requests += result.counts.get("requests", 0)
         if result.killed:
             self._tell_death(result, event)
-        elif self._was_overtaken(result):
-            ledger.overtaken += 1
-            self._say("outscaler", "reconcile: its memory changed three times while it decided; it did nothing, and is "
-                                   "asked again")
         elif result.error or result.failed_messages:
             what = result.error or "gave its message back"
             ledger.errors.append(f"{result.function}: {what}")
@@ -115,14 +118,6 @@ class Narrator:
             self._tell_webhook(result, event)
         elif result.function == "reconcile" and _is_quiet(result):
             ledger.quiet_writes.append(result.counts["writes"])
-
-    def _was_overtaken(self, result: Result) -> bool:
-        """A pass that others were quicker than gives its message back, and says so in its log."""
-        if result.function != "reconcile" or result.error or not result.failed_messages:
-            return False
-        given_back = result.failed_messages[0]
-        said = [line for line in self._log.read_text("utf-8").splitlines() if given_back in line]
-        return bool(said) and json.loads(said[-1]).get("error") == "Stale"
 
     def _tell_death(self, result: Result, event: Json) -> None:
         bodies = [json.loads(record["body"]) for record in event.get("Records", ())]
@@ -166,7 +161,7 @@ class Narrator:
         if operation.kind is Kind.GROW:
             self._ledger.planned[group] += operation.to_size - operation.from_size
             self._say("outscaler", f"plan: grow {group} from {operation.from_size} to {operation.to_size} "
-                                   f"for {count(len(operation.pods), 'pod')}")
+                                   f"for {count(len(operation.pods), 'pod') if operation.pods else 'a rule'}")
         if operation.kind is Kind.DISCARD:
             self._say("outscaler", f"plan: {group}: no longer ask for {count(len(operation.targets), 'instance')} that "
                                    "could not be made")
@@ -189,7 +184,7 @@ class Narrator:
             over = self._store.operations.get(self._cluster, entry.operation)
             if over is not None:
                 self._meet(over)
-        target = facts.get("targets", self.short(entry.group))
+        target = self.named(str(facts.get("targets", self.short(entry.group))))
         why = f": {facts['message']}" if "message" in facts else ""
         again = ("; it had asked the provider first: done already, nothing is bought again"
                  if entry.operation in self._interrupted else "")
@@ -200,6 +195,7 @@ class Narrator:
         if not self._ledger.why_not:
             self._tell_why_not(plan)
         self._tell_second_choices(plan)
+        self._rulings.tell(plan)
         unneeded = frozenset(plan.unneeded)
         if fresh := unneeded - self._unneeded:
             self._say("outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs")

@@ -6,23 +6,33 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infra.local.controllers import seed
+from infra.local.kube import crds
 from infra.local.live.emulation import Emulation
 from infra.local.story import scene
 from infra.local.story.clouds import Clouds
 from infra.local.story.deciding import Narrator
+from infra.local.story.holding import Passes
 from infra.local.story.ledger import Ledger
+from infra.local.story.ruling import clock_time
 from infra.local.story.telling import Account, span
 from infra.local.story.watching import Watcher
 
 ACT, ACT_BURST, ACT_SKS, ACT_METAL = "act_clusterapi", "act_alicloud", "act_exoscale", "act_cherryservers"
+ACT_CCE = "act_huaweicloud"
 LOOK_EVERY = 0.15       # seconds of the wall
 NARRATE_EVERY = 0.4     # …: asking the table costs more
+BEFORE, WAIT = 30.0, 120.0  # virtual seconds before the cron rule is due, and at most after it, without a pass
+# The first call to Alibaba Cloud is for what is out of stock; it is the second that buys. At Cherry Servers the first
+# call only announces; the second one orders.
+DEATHS = ((ACT, "grow:called"), (ACT_BURST, "2*grow:called"), (ACT_METAL, "2*grow:called"))
+# At Huawei Cloud, too, the first call only announces: so it goes for what is sold out, and for the second choice.
+LAST_DEATH = "4*grow:called"
 
 
 @dataclass(frozen=True)
 class Stage:
     """Everything that a chapter plays with. elapsed: (virtual, wall) seconds; kills: how often an act function dies;
-    wall_limit: seconds after which the story is given up. clouds: those beside Cluster API."""
+    wall_limit: seconds after which the story is given up. clouds: those beside Cluster API; passes can be held."""
 
     emulation: Emulation
     account: Account
@@ -33,6 +43,7 @@ class Stage:
     kills: int
     wall_limit: float
     clouds: Clouds
+    passes: Passes
 
 
 @dataclass(frozen=True)
@@ -89,27 +100,42 @@ def _status(stage: Stage) -> list[tuple[str, str]]:
             ("cooldown", span(stage.narrator.cooldown()) if stage.narrator.cooldown() else "—")]
 
 
-def chapters() -> tuple[Chapter, ...]:
-    """The story."""
+def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
+    """The story. kills: how often functions die; broken: servers that never join."""
+    deaths = (" Functions that call the providers are killed right after they bought, before they can write down that "
+              "they did." if kills else "")
+    never = " One server of render-metal never joins the cluster." if broken else ""
     return (
         Chapter("A small cluster",
                 "Two node groups of Cluster API, system (1 to 2 nodes) and workers (1 to 8). Empty so far: for bursts "
                 "two scaling groups of Alibaba Cloud, burst-g7 and burst-c7 (0 to 3 each); for rendering a Nodepool of "
-                "Exoscale and a pool of Cherry Servers, render-sks and render-metal (0 to 3 each). Some pods.",
+                "Exoscale and a pool of Cherry Servers, render-sks and render-metal (0 to 3 each). And two pools of "
+                "Huawei Cloud: night (1 to 4 nodes, of either of two flavours) and day (2 to 6). Some pods.",
                 _start, _started, 400.0),
         Chapter("Outscaler is told about it",
                 "A policy is put in force. From now on the functions look every 20 seconds, and when the webhook "
-                "rings.",
-                _apply, _looked, 300.0),
+                "rings. Beside it the example of a HorizontalNodeAutoscaler from the vendor's own page: one node for "
+                "night every day at 20:47, and two as soon as its pods ask for more than 40 % of its cpu.",
+                _apply, _looked, 900.0),
+        Chapter("It is time",
+                "A second batch pod starts on night's only node, and fits, just before the cron rule is due: now both "
+                "rules want nodes. Cron comes first, and the other one is not made up for. The flavour that is "
+                "preferred is sold out, which Huawei Cloud tells only after it has taken the order. The function that "
+                "orders the other one is killed before it can write down that it did.",
+                _at_night, _bought_at_night, 900.0),
+        Chapter("The office fills up",
+                "Ten office pods fit on the two nodes of day, and no pod waits for a node. But they ask for more than "
+                "60 % of what there is: the rule of the policy adds as many nodes as bring that below 60 %.",
+                _in_office, _judged_office, 600.0),
         Chapter("The sale begins",
                 "shop-front, cart, reports and render are scaled up; forecast asks for 64 CPUs, which nobody has. "
                 "burst-g7 is the first choice for reports, and out of stock; render-sks is that for render, and the "
-                "quota is used up. One server of render-metal never joins the cluster. The functions that call the "
-                "providers are killed right after they bought, before they can write down that they did.",
+                f"quota is used up.{never}{deaths}",
                 _sale, _all_run, 1500.0),
         Chapter("The sale is over",
                 "Most pods go, and most nodes are unneeded. None is removed before it has been so for 2 minutes, nor "
-                "before 7 minutes have passed since the last growth.",
+                "before 7 minutes have passed since the last growth; of Huawei Cloud's pools, which say so themselves, "
+                "none that is younger than 10 minutes.",
                 _over, _removing, 1200.0),
         Chapter("Nodes go",
                 "Empty ones together, the others one at a time: taint, evict as cart's disruption budget allows, wait, "
@@ -136,22 +162,50 @@ def _started(stage: Stage) -> bool:
 
 
 def _apply(stage: Stage) -> None:
-    version = stage.emulation.apply_policy(stage.clouds.policy())
+    emulation, at = stage.emulation, scene.strike(stage.emulation.clock(), stage.emulation.setting.speed)
+    stage.ledger.strike = at
+    made = scene.rules(at)
+    crds.load(emulation.kube, crds.OWN)
+    emulation.kube.create("horizontalnodeautoscalers", made, "autoscaling.cce.io")
+    stage.account.say("you", f"kubectl apply: HorizontalNodeAutoscaler {scene.RULE_OBJECT}, cron rule at "
+                             f"{clock_time(at)}; it is {clock_time(emulation.clock())} UTC")
+    version = emulation.apply_policy(stage.clouds.policy())
     stage.account.say("you", f"outscaler apply: policy of cluster {scene.CLUSTER}, version {version}, mode active")
-    stage.emulation.begin()
+    emulation.begin()
 
 
 def _looked(stage: Stage) -> bool:
-    return stage.narrator.plans > 0
+    """A pass has seen the rules while none was due. The next one waits until both are."""
+    if stage.passes.begun and stage.emulation.clock() >= stage.ledger.strike - BEFORE:
+        stage.passes.hold()
+    return stage.narrator.plans > 0 and stage.passes.still
+
+
+def _at_night(stage: Stage) -> None:
+    stage.watcher.counting = True
+    stage.emulation.functions.deaths.update({ACT_CCE: [LAST_DEATH]} if stage.kills > len(DEATHS) else {})
+    _scale(stage, {scene.BATCH: 2})
+
+
+def _bought_at_night(stage: Stage) -> bool:
+    late = stage.emulation.clock() - stage.ledger.strike
+    _, other, pending = stage.watcher.pods()
+    if stage.passes.held and (late >= WAIT or (late > 0.0 and not other and not pending)):
+        stage.passes.release()
+    return stage.ledger.bought[scene.NIGHT_SECOND] > 0
+
+
+def _in_office(stage: Stage) -> None:
+    _scale(stage, {scene.OFFICE: 10})
+
+
+def _judged_office(stage: Stage) -> bool:
+    return any(each.rule == scene.BUSY_RULE for each in stage.ledger.acted)
 
 
 def _sale(stage: Stage) -> None:
-    stage.watcher.counting = True
     stage.ledger.pending_at = stage.ledger.answered_at = None
-    # The first call to Alibaba Cloud is for what is out of stock; it is the second that buys. At Cherry Servers the
-    # first call only announces; the second one orders.
-    deaths = ((ACT, "grow:called"), (ACT_BURST, "2*grow:called"), (ACT_METAL, "2*grow:called"))
-    stage.emulation.functions.deaths.update({function: [place] for function, place in deaths[:stage.kills]})
+    stage.emulation.functions.deaths.update({function: [place] for function, place in DEATHS[:stage.kills]})
     _scale(stage, scene.BUSY)
 
 
@@ -182,4 +236,5 @@ def _small_again(stage: Stage) -> bool:
     return sizes == SMALLEST and not (stage.narrator.memory.operations or other or pending)
 
 
-SMALLEST = {scene.BURST: 0, scene.SPARE: 0, scene.SKS: 0, scene.METAL: 0, scene.SYSTEM: 1, scene.WORKERS: 1}
+SMALLEST = {scene.BURST: 0, scene.SPARE: 0, scene.SKS: 0, scene.METAL: 0, scene.SYSTEM: 1, scene.WORKERS: 1,
+            scene.NIGHT_FIRST: 0, scene.NIGHT_SECOND: 1, scene.DAY: 2}

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from infra.local.story.ledger import Expectation, Ledger
+from infra.local.story.expecting import Expectation
+from infra.local.story.ledger import Ledger
 from infra.local.story.telling import span
 
 

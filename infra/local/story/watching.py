@@ -17,7 +17,7 @@ from infra.local.kube.objects import KubeObject, dig
 from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
 from infra.local.story.ledger import Ledger
-from infra.local.story.scene import AGENT
+from infra.local.story.scene import AGENT, group_name
 from infra.local.story.telling import Say, count, names
 
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
@@ -104,7 +104,7 @@ class Watcher:
     def _see_nodes(self) -> None:
         joined, ready, marked, gone = Counter[str](), Counter[str](), list[str](), list[KubeObject]()
         for event in self._nodes.poll():
-            name, pool = event.object["metadata"]["name"], event.object["metadata"]["labels"].get("pool", "")
+            name, pool = event.object["metadata"]["name"], group_name(event.object["metadata"]["labels"])
             if event.type == "DELETED":
                 gone.append(event.object)
                 continue
@@ -122,7 +122,7 @@ class Watcher:
         if marked:
             self._say("cluster", f"{names(marked)}: tainted and cordoned, nothing new is placed there")
         for node in gone:
-            pool = node["metadata"]["labels"].get("pool", "")
+            pool = group_name(node["metadata"]["labels"])
             self._ledger.gone[pool] += 1
             self._say("cluster", f"node {node['metadata']['name']} is gone")
 
@@ -177,7 +177,7 @@ class Watcher:
 
     def sizes(self) -> dict[str, tuple[int, int]]:
         """Group -> (size asked for, ready nodes), of all providers."""
-        ready = Counter(node["metadata"]["labels"].get("pool", "") for node in self._kube.list("nodes")
+        ready = Counter(group_name(node["metadata"]["labels"]) for node in self._kube.list("nodes")
                         if is_true(node, "Ready"))
         asked = {group["metadata"]["name"]: group["spec"]["replicas"]
                  for group in self._kube.list("machinedeployments", group=fields.GROUP)}
