@@ -35,9 +35,9 @@ class Ledger:
     that came to be for it; refused: machines that could not be had; why: the vendors' words for it; second_choice: what
     the first pass that knew of it did; joined, gone: Nodes; lost: machines that were given back without having joined;
     broken: how many were to be. pending_at, answered_at: (virtual, wall) seconds at which the first pod was refused and
-    the first call at the provider was seen. least_room: healthy pods beyond what a budget wants. strike: the instant at
-    which the cron rule is due; rules_seen: rules that were looked at; rules_wrong: why one was not in force; acted: what
-    rules did; beside: the rates of a pool when its cron rule acted, by metric rule."""
+    the first call at the provider was seen. least_room: healthy pods beyond what a budget wants. strike: when the cron
+    rule is due; rules_seen: rules that were looked at; rules_wrong: why one was not in force; acted: what rules did;
+    beside: the rates of a pool when its cron rule acted, by metric rule."""
 
     asked: list[tuple[str, int, int]] = field(default_factory=list)
     planned: Counter[str] = field(default_factory=Counter)
