@@ -107,6 +107,4 @@ HUAWEICLOUD = Section(fields=(
     Field("reservedCpu", amount("cpu", "200m"), "reservedCpu",
           "What the kubelet of a new node keeps back of its cpu, instead of the vendor's rule."),
     Field("reservedMemory", amount("memory", "500Mi"), "reservedMemory", "The same for memory."),
-    Field("reservedEphemeralStorage", amount("ephemeral-storage", "1Gi"), "reservedEphemeralStorage",
-          "The same for ephemeral storage."),
 ))

@@ -16,7 +16,6 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.huaweicloud.ids import is_id, is_project
 from chalicelib.providers.huaweicloud.regions import REGIONS, Service, url_of
 from chalicelib.providers.setting_texts import (
-    RESERVE,
     Texts,
     address,
     calls_per_second,
@@ -89,7 +88,7 @@ def read_settings(settings: Mapping[str, str], groups: Iterable[GroupPolicy] = (
 
     Keys: region, clusterId, credentialsSecret; projectId; agencyName, agencyDomain, agencyDuration; cceEndpoint,
     ecsEndpoint, iamEndpoint; nodes (upstream's `--nodes=min:max:pool`, a line each); autodiscovery; warnAboutAddon;
-    callsPerSecond; reservedCpu, reservedMemory, reservedEphemeralStorage. Blanks around a value mean nothing.
+    callsPerSecond; reservedCpu, reservedMemory. Blanks around a value mean nothing.
     """
     stripped = {key: value.strip() for key, value in settings.items()}
     readers = _READERS | {"groups": lambda given: _groups(given.get("nodes", ""), groups)}
@@ -200,4 +199,4 @@ _READERS: dict[str, Callable[[Texts], object]] = {
 }
 KNOWN = frozenset({"region", "clusterId", "credentialsSecret", "projectId", "agencyName", "agencyDomain",
                    "agencyDuration", "nodes", "autodiscovery", "warnAboutAddon", "callsPerSecond", *_ENDPOINTS,
-                   *RESERVE})
+                   "reservedCpu", "reservedMemory"})    # no disk is promised, so nothing is kept back of one

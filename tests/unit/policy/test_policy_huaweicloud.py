@@ -35,7 +35,6 @@ WHOLE = f"""\
       callsPerSecond: 2.5
       reservedCpu: 200m
       reservedMemory: 500Mi
-      reservedEphemeralStorage: 1Gi
   nodeGroups:
     - {{provider: huaweicloud, id: pool-b, max: 2, priority: 3}}
 """
@@ -49,7 +48,7 @@ def test_what_is_written_reaches_the_provider() -> None:
     assert settings.groups == (Bounds("pool-a", 0, 5), Bounds(f"{POOL}/c7-az2", 1, 3), Bounds("pool-b", None, 2, 3))
     assert settings.agency == Agency("scaler", "Ops Team", 900)
     assert (settings.discover, settings.warn_about_addon, settings.calls_per_second) == (False, False, 2.5)
-    assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20, "ephemeral-storage": 2**30}
+    assert settings.reserve == {"cpu": 200, "memory": 500 * 2**20}
 
 
 def test_little_is_enough() -> None:
