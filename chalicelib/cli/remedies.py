@@ -94,6 +94,7 @@ _ADVICE: Mapping[Code, _Advice] = MappingProxyType({
     Code.NOT_STARTED: _always("nothing but time; maxNodeStartupTime says how long a node may take to be ready"),
     Code.PROMISED: _always("nothing: it is needed for that pod"),
     Code.POOL_MIN_SIZE: _always("lower the minimum of the pool that its group is part of"),
+    Code.RULE_NEEDS_NODE: _always("raise the rule's threshold, or switch the rule off: it would buy the node again"),
     Code.HEADROOM: _always("lower spec.headroom, or a schedule's: its free room is what is kept free"),
     Code.CLUSTER_UNHEALTHY: _always("mend the unready nodes; maxTotalUnreadyPercentage and okTotalUnreadyCount say how "
                                     "many are too many"),

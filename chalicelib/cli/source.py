@@ -80,6 +80,7 @@ def read(args: argparse.Namespace) -> Case:
     started = time.perf_counter()
     snapshot = _snapshot(args, policy, now)
     took = time.perf_counter() - started
+    _warn_of_rules(snapshot)
     snapshot, memory, assumed = whatif.assume(args, snapshot, memory, now, policy.options)
     return Case(snapshot, policy, memory, now, args.seed, unneeded_for, assumed, took)
 
@@ -110,6 +111,14 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
         if not permitted(policy).plan:
             warn(f"{args.policy.name}: mode is {permitted(policy).word}: nothing would be done; planned all the same")
     return with_options(policy, args.option, warn=warn)
+
+
+def _warn_of_rules(snapshot: Snapshot) -> None:
+    """What is passed over in HorizontalNodeAutoscalers, which the cluster is told in events. The plan's own notes say
+    which of them are refused."""
+    for each in snapshot.rule_objects or ():
+        for warning in () if each.problems else each.warnings:
+            warn(f"HorizontalNodeAutoscaler {each.key}: {warning}")
 
 
 def _text(path: Path) -> str:

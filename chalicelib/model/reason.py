@@ -123,6 +123,7 @@ class Code(StrEnum):
     REMOVAL_FAILED = "RemovalFailed"                      # until, detail
     NOT_STARTED = "NotStarted"
     POOL_MIN_SIZE = "PoolMinSizeReached"                  # pool, min
+    RULE_NEEDS_NODE = "RuleNeedsNode"                     # rule, metric, rate, above
     HEADROOM = "HeadroomNeedsNode"                        # headroom
     PROMISED = "PromisedToPendingPods"                    # pod
     UNEXPECTED = "UnexpectedError"                        # detail

@@ -44,6 +44,6 @@ def decide(snapshot: Snapshot, policy: Policy, memory: Memory, now: float, seed:
     watch = Watch(clock)
     growth = grow(world, floor, pending, virtual, seed, watch)
     shrinkage = shrink(world, floor, assume_unneeded_for, pending.hold, watch,
-                       [scale_up.group for scale_up in growth.scale_ups])
+                       [scale_up.group for scale_up in growth.scale_ups], growth.acted.needs)
     plan = intend(world, pending, growth, shrinkage, repair(world), seed)
     return plan, recall(world, growth, shrinkage)

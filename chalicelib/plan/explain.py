@@ -149,6 +149,9 @@ _WORDS: dict[Code, tuple[_Text, _Text | None]] = {
                             lambda r: f"pod {_p(r, 'pod')}"),
     Code.PODS_OFF: (_fixed("scaleUp.unschedulablePods is false"), None),
     Code.POOL_MIN_SIZE: (_fixed("min pool size reached"), lambda r: f"pool {_p(r, 'pool')}, min {_p(r, 'min')}"),
+    Code.RULE_NEEDS_NODE: (lambda r: f"rule {_p(r, 'rule')} needs it",
+                           lambda r: f"without it {_p(r, 'metric')} would be at {_n(r, 'rate'):g}%, above "
+                                     f"{_p(r, 'above')}%"),
     Code.HEADROOM: (_fixed("its free capacity is headroom"), lambda r: _p(r, "headroom")),
     Code.EXPANDER_SKIPPED: (lambda r: f"expander {_p(r, 'expander')} was passed over", lambda r: _p(r, "detail")),
     Code.PRIORITY_CONFIG_INVALID: (_fixed("priorities of the priority expander are invalid"),

@@ -27,7 +27,7 @@ from chalicelib.plan.floor import Spare
 from chalicelib.plan.gate import closed
 from chalicelib.plan.grow import Search
 from chalicelib.plan.pack import Ask
-from chalicelib.plan.pools import resolve
+from chalicelib.plan.pools import Names
 from chalicelib.plan.world import World
 
 _CORE = 1000        # millicores that a virtual pod of a percentage asks for at most
@@ -74,9 +74,9 @@ def wanted(world: World) -> tuple[World, Wanted]:
     if not world.policy.headroom:
         return world, Wanted()
     found: list[tuple[tuple[int, int, int, str], Headroom, _Scope, dict[str, int], int]] = []
-    asked = None
+    asked, names = None, Names(world)
     for entry in world.policy.headroom:
-        scope = _scope(entry, world)
+        scope = _scope(entry, world, names)
         each, count = {CPU: entry.cpu, MEMORY: entry.memory}, entry.pods
         if entry.percent:
             asked = asked or _Asked(world)
@@ -93,13 +93,13 @@ def wanted(world: World) -> tuple[World, Wanted]:
     return msgspec.structs.replace(world, snapshot=snapshot), Wanted(tuple(pods))
 
 
-def _scope(entry: Headroom, world: World) -> _Scope:
+def _scope(entry: Headroom, world: World, names: Names) -> _Scope:
     """Which groups may hold an entry. What cannot be read may hold it too: nothing is added on the strength of it."""
     unread = [gap.detail for gap in world.snapshot.gaps if gap.kind.startswith("provider/")]
     groups: set[str] = set()
     held: dict[str, Reason] = {}
     for name in entry.groups:
-        pool = resolve(name, world)
+        pool = names.find(name)
         if pool is not None:
             groups.update(pool.groups)
         elif unread:

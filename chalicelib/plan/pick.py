@@ -23,6 +23,7 @@ from chalicelib.plan.minima import Minima
 from chalicelib.plan.parallelism import Parallelism
 from chalicelib.plan.pools import at_minimum, spares
 from chalicelib.plan.readiness import Bucket
+from chalicelib.plan.rules.needs import Needs
 from chalicelib.plan.windows import outside
 from chalicelib.plan.world import World
 
@@ -65,11 +66,11 @@ class Picked(msgspec.Struct, Generic[_T], frozen=True):
 
 
 def pick(world: World, candidates: Sequence[_T], memory: Mapping[str, NodeMemory],
-         hold: Reason | None = None, grown: Collection[str] = ()) -> Picked[_T]:
+         hold: Reason | None = None, grown: Collection[str] = (), needs: Needs | None = None) -> Picked[_T]:
     """Choose. candidates: in the order they were found, which decides among equals, so that one found before goes
     first. memory: the next memory of every candidate, with its timer. hold: why none goes in this pass. grown: groups
-    that this pass makes larger."""
-    sieve = _Sieve(world, memory, _pause(world, hold), frozenset(grown))
+    that this pass makes larger. needs: what metric rules would buy again, None where there is no such rule."""
+    sieve = _Sieve(world, memory, _pause(world, hold), frozenset(grown), needs)
     braking, parallelism = Braking(world), Parallelism(world)
     held: dict[str, Reason] = {}
     wanted = [fit for unit in _units(world, candidates) if (fit := sieve.through(unit, held))]
@@ -129,8 +130,9 @@ class _Sieve:
     """The first sieve, with what is left of sizes and minima after those that have passed."""
 
     def __init__(self, world: World, memory: Mapping[str, NodeMemory], pause: Reason | None,
-                 grown: frozenset[str]) -> None:
-        self.world, self.memory, self.pause, self.grown = world, memory, pause, grown
+                 grown: frozenset[str], needs: Needs | None) -> None:
+        self.world, self.memory, self.pause, self.grown, self.needs = world, memory, pause, grown, needs
+        self.needed: Reason | None = None       # why a metric rule needs the unit that is in the sieve
         # A target that is being lowered is as low already, and one that is being raised may never be: what goes beside
         # either is taken from what is sure to be there.
         lowered = {op.group: op.to_size for op in world.memory.operations if op.is_open and op.kind is Kind.SHRINK}
@@ -141,7 +143,9 @@ class _Sieve:
 
     def through(self, unit: Sequence[_T], held: dict[str, Reason]) -> list[_T]:
         """What of a unit may go as far as this sieve is concerned; the rest gets its reasons in `held`."""
+        atomic = _atomic(self.world, unit[0])
         mark, size, spare = self.minima.mark(), self.sizes[unit[0].group], dict(self.spares)
+        self.needed = self.needs.refuse([each.node for each in unit]) if self.needs is not None else None
         fit: list[_T] = []
         for candidate in unit:
             reason = next((reason for check in _CHECKS if (reason := check(self, candidate)) is not None), None)
@@ -154,8 +158,10 @@ class _Sieve:
                 self.minima.take(candidate.node)
             else:
                 held[candidate.node.name] = reason
-        lacks = self._lacks(unit[0].group, len(fit)) if _atomic(self.world, unit[0]) else None
+        lacks = self._lacks(unit[0].group, len(fit)) if atomic else None
         if lacks is None:
+            if self.needs is not None:
+                self.needs.take([each.node for each in fit])
             return fit
         self.minima.back_to(mark)
         self.sizes[unit[0].group], self.spares = size, spare
@@ -227,6 +233,12 @@ def _cluster_minimum(sieve: _Sieve, candidate: Removable) -> Reason | None:
     return sieve.minima.refuse(candidate.node)
 
 
+def _metric_rules(sieve: _Sieve, candidate: Removable) -> Reason | None:
+    """A zero-or-max group is asked as a whole: what is between all of it and nothing never comes about."""
+    del candidate
+    return sieve.needed
+
+
 def _paused(sieve: _Sieve, candidate: Removable) -> Reason | None:
     del candidate
     return sieve.pause
@@ -239,5 +251,5 @@ def _group_cooldown(sieve: _Sieve, candidate: Removable) -> Reason | None:
 
 _CHECKS: tuple[Callable[[_Sieve, Removable], Reason | None], ...] = (
     _unneeded_for_long, _failed_before, _on_completion, _young, _growing, _group_minimum, _pool_minimum,
-    _cluster_minimum, _paused, _group_cooldown,
+    _cluster_minimum, _metric_rules, _paused, _group_cooldown,
 )

@@ -67,19 +67,38 @@ def at_minimum(group: NodeGroup, spare: Mapping[str, int]) -> Reason | None:
     return Reason.of(Code.POOL_MIN_SIZE, pool=pool.name or pool.id, min=pool.min)
 
 
-def resolve(name: str, world: World) -> PoolFacts | None:
-    """The pool that a person or a rule means: by its id or name, or by a group's id or alias; None: there is none.
+class Names:
+    """Pools by whatever people and rules call them. Made once where many names are asked for: rules have thousands."""
 
-    One group of a pool by its own id is that group alone.
-    """
-    found = pools(world)
-    if name in found:
-        return found[name]
-    if name in world.groups:
-        return _pool(name, [name], world)
-    named = [pool for pool in found.values() if pool.name == name
-             or any(name in world.groups[group].group.aliases for group in pool.groups)]
-    return named[0] if len(named) == 1 else None
+    def __init__(self, world: World) -> None:
+        self._world, self._pools = world, pools(world)
+        self._called: dict[str, dict[str, list[str]]] = {}      # another name -> pool -> the groups that it means
+        for pool in self._pools.values():
+            for group in pool.groups:
+                for name in {pool.name, *world.groups[group].group.aliases} - {""}:
+                    self._called.setdefault(name, {}).setdefault(pool.id, []).append(group)
+
+    def find(self, name: str) -> PoolFacts | None:
+        """The pool that is meant: by its id or name, or by a group's id or alias; None: there is none, or several.
+
+        One group of a pool by a name that is its own is that group alone.
+        """
+        if name in self._pools:
+            return self._pools[name]
+        if name in self._world.groups:
+            return _pool(name, [name], self._world)
+        meant = self._called.get(name, {})
+        if len(meant) != 1:
+            return None
+        ((pool, groups),) = meant.items()
+        whole = self._pools[pool]
+        alone = len(groups) == 1 and len(whole.groups) > 1
+        return _pool(groups[0], groups, self._world) if alone else whole
+
+
+def resolve(name: str, world: World) -> PoolFacts | None:
+    """As `Names.find`, for one name."""
+    return Names(world).find(name)
 
 
 def _pool(name: str, groups: list[str], world: World) -> PoolFacts:

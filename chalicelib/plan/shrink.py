@@ -24,6 +24,7 @@ from chalicelib.plan.removal.holds import Holding, Moves
 from chalicelib.plan.removal.search import Found, Search
 from chalicelib.plan.removal.timers import NOT_JUDGED, paused, unneeded
 from chalicelib.plan.removal.trial import Candidate
+from chalicelib.plan.rules.needs import Needs
 from chalicelib.plan.utilization import Usage
 from chalicelib.plan.watch import Watch
 from chalicelib.plan.world import World
@@ -50,10 +51,10 @@ class _Sorted(msgspec.Struct, frozen=True):
 
 
 def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None, hold: Reason | None = None,
-           watch: Watch | None = None, grown: Collection[str] = ()) -> Shrinkage:
+           watch: Watch | None = None, grown: Collection[str] = (), needs: Needs | None = None) -> Shrinkage:
     """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least so many seconds. hold:
     why none goes in this pass, though timers run. watch: for scaleDownSimulationTimeout; without it there is none.
-    grown: groups that this pass makes larger."""
+    grown: groups that this pass makes larger. needs: what metric rules would buy again."""
     budgets = BudgetLedger(world.snapshot.budgets, world.snapshot.classes)
     before = _sort(world, floor, budgets)
     started, limit = (watch.spent() if watch else 0.0), world.options.scale_down_simulation_timeout
@@ -67,7 +68,7 @@ def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None,
     for candidate in found.candidates:
         name = candidate.node.name
         memory[name] = unneeded(candidate.node, world.memory.nodes.get(name, NodeMemory()), world, assume_unneeded_for)
-    picked = pick(world, found.candidates, memory, hold, grown)
+    picked = pick(world, found.candidates, memory, hold, grown, needs)
     verdicts.update({name: NodeVerdict(name, reason) for name, reason in picked.held.items()})
     free = {candidate.node.name for candidate in found.candidates}
     going = {candidate.node.name for candidate in picked.chosen}

@@ -16,7 +16,7 @@ from chalicelib.cli.answers import Scene, as_document
 from chalicelib.cli.main import main
 from chalicelib.cli.remedies import remedy
 from chalicelib.cli.source import Case, Decided
-from chalicelib.model.group import GroupOptions
+from chalicelib.model.group import GroupOptions, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import Code, Reason
@@ -138,6 +138,11 @@ ROWS = (
     Row(Code.NOT_STARTED, ("has not started yet", "maxNodeStartupTime"), first={"ready": False, "created": NOW}),
     Row(Code.PROMISED, ("pending pods are expected on it (shop/wants)", "needed for that pod"),
         pods=(pod("wants", "1500m"),), holds="shop/wants"),
+    Row(Code.RULE_NEEDS_NODE, ("rule busy needs it (without it cpu would be at 75%, above 60%)", "raise the rule's"),
+        args=LONG, verdict="unneeded",
+        policy={"rules": [{"name": "busy", "groups": ["g"], "metric": "cpu", "above": "60%", "add": 1}]}),
+    Row(Code.HEADROOM, ("its free capacity is headroom (spare)", "lower spec.headroom"),
+        policy={"headroom": [{"name": "spare", "groups": ["g"], "pods": 1, "cpu": "1"}]}),
     Row(Code.CLUSTER_UNHEALTHY, ("6 of 9 nodes are unready", "maxTotalUnreadyPercentage"), args=LONG,
         nodes=(*_many("g", 3, ready=False), *_many("h", 1), *_many("h", 3, ready=False)),
         groups=(_group(size=5), _group("h", size=4)), verdict="unneeded"),
@@ -224,13 +229,23 @@ def test_a_node_that_its_groups_cooldown_protects_says_until_when() -> None:
     assert "the group's own cooldown" in answer["says"][1]
 
 
+def test_CCE_A6_1_a_node_that_its_pools_minimum_keeps_says_which_pool() -> None:
+    build = cluster().node("n-0", group="p/a").node("n-1", group="p/b")
+    for name in ("p/a", "p/b"):
+        build.group(name, pool=Pool("p", "workers", min=2))
+    answer = _built(build, assume_unneeded_for=700.0)
+    assert answer["reason"]["code"] == Code.POOL_MIN_SIZE.value
+    assert "pool workers, min 2" in answer["says"][0]
+    assert "lower the minimum of the pool" in answer["says"][1]
+
+
 def test_every_reason_for_which_a_node_stays_is_in_the_table() -> None:
     lines = Path(Reason.__module__.replace(".", "/") + ".py")
     text = (Path(__file__).resolve().parents[2] / lines).read_text("utf-8")
     named = text.partition("why a node is not removed")[2].partition("# ---")[0]
     codes = {code for code in Code if f" {code.name} = " in named} | {Code.CLUSTER_UNHEALTHY}
     assert len(codes) > 20
-    built = {Code.NOT_EVALUATED, Code.NODE_COOLDOWN}
+    built = {Code.NOT_EVALUATED, Code.NODE_COOLDOWN, Code.POOL_MIN_SIZE}
     assert {row.code for row in ROWS} | built == codes
     silent = {code for code in codes if not remedy(Reason.of(code), "shop")}
     assert silent == {Code.BLOCKED_BY_POD}, "a drain rule's sentence has its own advice"

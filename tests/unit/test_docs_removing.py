@@ -28,7 +28,7 @@ def test_every_code_of_the_checks_is_listed_and_belongs_to_nodes() -> None:
     assert [Code(code) for code in codes] == [
         Code.NOT_UNNEEDED_LONG_ENOUGH, Code.NOT_UNREADY_LONG_ENOUGH, Code.REMOVAL_FAILED,
         Code.BLOCKED_BY_ON_COMPLETION_POD, Code.NODE_COOLDOWN, Code.GROUP_MIN_SIZE, Code.POOL_MIN_SIZE,
-        Code.MINIMAL_RESOURCE_LIMIT, Code.SCALE_DOWN_DISABLED,
+        Code.MINIMAL_RESOURCE_LIMIT, Code.RULE_NEEDS_NODE, Code.SCALE_DOWN_DISABLED,
         Code.CLUSTER_UNHEALTHY, Code.WAITING_FOR_MORE, Code.OUTSIDE_WINDOW, Code.IN_COOLDOWN, Code.IN_COOLDOWN,
         Code.ATOMIC_FAILED, Code.DISRUPTION_BRAKE, Code.DISRUPTION_LIMIT, Code.PARALLELISM]
 

@@ -10,19 +10,21 @@ from chalicelib.model.reason import Code, Reason
 from chalicelib.model.rules import RuleObject
 from chalicelib.plan.grow import Search
 from chalicelib.plan.rules import metered, timed
+from chalicelib.plan.rules.needs import Needs
 from chalicelib.plan.rules.sources import Bound, Sources, sources
 from chalicelib.plan.rules.turn import Turn, verdict
 
 
 class Acted(msgspec.Struct, frozen=True):
     """What rules came to. memory, objects: for the next pass, whole; by_group: group -> keys of the rules that want
-    nodes of it; notes: for Plan.notes."""
+    nodes of it; notes: for Plan.notes; needs: which nodes metric rules hold, None where none is in force."""
 
     verdicts: tuple[RuleVerdict, ...] = ()
     memory: dict[str, RuleMemory] = {}
     objects: dict[str, RuleObject] = {}
     by_group: dict[str, tuple[str, ...]] = {}
     notes: tuple[Reason, ...] = ()
+    needs: Needs | None = None
 
 
 def act(search: Search, *, served: bool) -> Acted:
@@ -47,7 +49,13 @@ def act(search: Search, *, served: bool) -> Acted:
         verdicts=(*(told[each.key] for each in found.bound), *found.verdicts),
         memory=dict(sorted({**_unfound(search, found), **turn.memory}.items())), objects=found.objects,
         by_group={name: tuple(keys) for name, keys in sorted(turn.by_group.items())},
-        notes=(*found.notes, *turn.notes))
+        notes=(*found.notes, *turn.notes), needs=_needs(turn, found.bound))
+
+
+def _needs(turn: Turn, bound: tuple[Bound, ...]) -> Needs | None:
+    """Rates cost something, and so they are only asked for where a metric rule is in force."""
+    in_force = [each for each in bound if each.rule.metric is not None and not each.invalid]
+    return Needs(turn.world, in_force, turn.rates) if in_force else None
 
 
 def _by_pool(bound: tuple[Bound, ...]) -> dict[str, list[Bound]]:
@@ -64,5 +72,5 @@ def _unfound(search: Search, found: Sources) -> dict[str, RuleMemory]:
     that is not dealt with, or one that is and must not be dealt with again."""
     if not found.lost:
         return {}
-    starts = tuple(f"{key}@" for key in sorted(found.lost))
-    return {key: known for key, known in search.world.memory.rules.items() if key.startswith(starts)}
+    return {key: known for key, known in search.world.memory.rules.items()
+            if any(key[:at] in found.lost for at, letter in enumerate(key) if letter == "@")}

@@ -18,7 +18,7 @@ from chalicelib.plan.readiness import Bucket
 from chalicelib.plan.world import World
 
 RESOURCE = ((Metric.CPU, CPU), (Metric.MEMORY, MEMORY))
-_ENDED = frozenset({"Succeeded", "Failed"})
+ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Rates:
 
     def _count(self, world: World, home: Ints) -> None:
         pods, classes, occupancy = world.snapshot.pods, world.snapshot.classes, world.occupancy
-        ended: Bools = np.fromiter(map(_ENDED.__contains__, map(attrgetter("phase"), pods)), dtype=np.bool_,
+        ended: Bools = np.fromiter(map(ENDED.__contains__, map(attrgetter("phase"), pods)), dtype=np.bool_,
                                    count=len(pods))
         at = home[occupancy.where]
         here = (at >= 0) & ~ended

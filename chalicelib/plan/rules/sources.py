@@ -13,10 +13,11 @@ import msgspec
 from chalicelib.model.plan import RuleVerdict
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.rules import Metric, Rule, RuleObject
-from chalicelib.plan.pools import PoolFacts, resolve
+from chalicelib.plan.pools import Names, PoolFacts
 from chalicelib.plan.world import World
 
 MOST_RULES = 10     # on one pool, wherever they come from; of them one per metric
+MOST_UNKNOWN = 100  # targets that do not exist and are told; more of them say nothing new, and would fill the plan
 
 
 class Bound(msgspec.Struct, frozen=True):
@@ -53,6 +54,7 @@ def sources(world: World) -> Sources:
 class _Gathering:
     def __init__(self, world: World) -> None:
         self.world = world
+        self.names = Names(world)
         self.pools: dict[str, PoolFacts | None] = {}
         self.on: dict[str, list[Metric | None]] = {}        # pool -> the rules that it has
         self.bound: list[Bound] = []
@@ -139,7 +141,7 @@ class _Gathering:
         seen = set()
         for name in rule.groups:
             if name not in self.pools:
-                self.pools[name] = resolve(name, self.world)
+                self.pools[name] = self.names.find(name)
             pool = self.pools[name]
             if pool is None:
                 if tell:
@@ -150,10 +152,12 @@ class _Gathering:
 
     def _unknown(self, rule: Rule, name: str) -> None:
         """A target that no provider has; where one could not be read, it may be there."""
+        self.lost.add(rule.key)
+        if len(self.verdicts) >= MOST_UNKNOWN:
+            return
         gap = next((gap for gap in self.world.snapshot.gaps if gap.kind.startswith("provider/")), None)
         reason = (Reason.of(Code.GROUP_UNREADABLE, detail=gap.detail) if gap is not None
                   else Reason.of(Code.RULE_NO_GROUP, rule=rule.key, group=name))
-        self.lost.add(rule.key)
         self.verdicts.append(RuleVerdict(rule.name, name, rule.source, reason=reason))
         if gap is None:
             self._note(reason)

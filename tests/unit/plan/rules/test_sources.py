@@ -149,3 +149,21 @@ def test_CCE_A1_1_objects_stay_known_while_rules_are_off() -> None:
     site.scale_up = ScaleUp(rules=False)
     plan = site.plan()
     assert (grown(plan), why(plan, "cpu"), set(site.memory.rule_objects)) == ({}, Code.RULES_OFF, {"kube-system/h"})
+
+
+def test_CCE_A2_a_name_of_one_flavour_is_that_flavour_and_a_name_of_all_is_the_pool() -> None:
+    pool = VendorPool("uid", "pool")
+    site = Site(cron(groups=("pool/small",)), cron("all", groups=("uid-alias",)), now=at("2026-03-09 20:47"))
+    for rank, name in enumerate(("small", "large")):
+        site.group(f"uid/{name}", 1, pool=pool, rank=rank, aliases=("uid-alias", f"pool/{name}"))
+    plan = site.plan()
+    assert (grown(plan), said(plan, "evening").pool, said(plan, "all").pool) == ({"uid/small": 1}, "uid/small", "uid")
+
+
+def test_CCE_A2_hundreds_of_thousands_of_targets_that_do_not_exist_fill_no_plan() -> None:
+    gone = [tuple(f"gone-{number}-{at}" for at in range(100)) for number in range(50)]
+    site = with_objects(*(horizontal(f"h{number}", *(cron(f"r{at}", groups=names) for at in range(10)))
+                          for number, names in enumerate(gone)), rules=(cron("mine"),))
+    plan = site.plan(at("2026-03-09 20:47"))
+    assert grown(plan) == {"g": 1}
+    assert (len(plan.rules), len(plan.notes)) == (101, 100)
