@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -59,3 +60,41 @@ def test_headroom_never_passes_a_limit_nor_changes_what_pods_get(nodes: Any, pod
         assert 0 <= one.held + one.added <= one.wanted
         assert bool(one.reasons) == (one.held + one.added < one.wanted)
     assert set(gone(found)) <= {each.name for each in build.nodes}
+
+
+_small = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 8)), min_size=2, max_size=4)
+_moving = st.lists(st.tuples(st.integers(1, 20), st.integers(1, 12)), min_size=1, max_size=3)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(_small, _moving, st.integers(1, 6), st.integers(1, 40), st.integers(0, 24), st.integers(1, 3))
+def test_headroom_stands_wherever_the_pods_of_a_pass_land(nodes: Any, moving: Any, count: int, cpu: int, memory: int,
+                                                          at_once: int) -> None:
+    """All places of all pods that are moved are tried, and the virtual pods that then fit are counted."""
+    build = cluster()
+    free = {f"n{at}": (1000 * cores, 4 * GIB * cores) for at, (cores, _) in enumerate(nodes)}
+    for at, (cores, used) in enumerate(nodes):
+        build.node(f"n{at}", str(cores), f"{4 * cores}Gi", group="g")
+        if used:
+            build.running(f"n{at}", 1, f"{50 * used}m", f"{256 * used}Mi")
+            free[f"n{at}"] = (1000 * cores - 50 * used, 4 * GIB * cores - 256 * 2**20 * used)
+    for at, (tenths, quarters) in enumerate(moving):
+        build.node(f"m{at}", "4", "16Gi", group="g").running(f"m{at}", 1, f"{tenths}00m", f"{256 * quarters}Mi")
+    build.group("g")
+    each = 100 * cpu, 256 * 2**20 * memory
+    found = plan(build, Headroom("spare", pods=count, cpu=each[0], memory=each[1]), max_drain_parallelism=at_once)
+    going = set(gone(found))
+    pods = {f"n{at}": (50 * used, 256 * 2**20 * used) for at, (_, used) in enumerate(nodes) if used}
+    pods |= {f"m{at}": (100 * tenths, 256 * 2**20 * quarters) for at, (tenths, quarters) in enumerate(moving)}
+    rows = {name: left for name, left in free.items() if name not in going}
+    rows |= {f"m{at}": (4000 - pods[f"m{at}"][0], 16 * GIB - pods[f"m{at}"][1]) for at in range(len(moving))
+             if f"m{at}" not in going}
+    moved = [pods[name] for name in sorted(going) if name in pods]
+    held = found.headroom[0].held
+    for places in product(rows, repeat=len(moved)):
+        left = dict(rows)
+        for name, (milli, amount) in zip(places, moved, strict=True):
+            left[name] = (left[name][0] - milli, left[name][1] - amount)
+        if all(min(one) >= 0 for one in left.values()):
+            assert sum(min(milli // each[0], amount // each[1] if each[1] else milli) for milli, amount
+                       in left.values()) >= held

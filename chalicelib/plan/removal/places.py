@@ -114,12 +114,6 @@ class Places:
         del self._taken[mark.taken:], self._lifted[mark.lifted:], self._odd[mark.odd:], self._full[mark.full:]
         self._floor.rewind(mark.floor)
 
-    def reconsider(self, mark: Mark) -> None:
-        """Ask again where classes found no room since: it was kept for others then, and is not any more."""
-        for kind, cls in self._full[mark.full:]:
-            kind.full.discard(cls)
-        del self._full[mark.full:]
-
     def again(self) -> None:
         """Begin as at first, after everything was taken back."""
         for kind in self._kinds:

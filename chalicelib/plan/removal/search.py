@@ -44,7 +44,7 @@ class Search:
         self._known = frozenset(name for name, one in world.memory.nodes.items() if one.unneeded_since)
         self._cost = (1 + sum(len(moves.pods) for moves in nodes)) * max(1, floor.real // 100)
         self._cheap = self._cost <= WORK
-        self._trial = Trial(floor, budgets, *_preferred(floor, nodes, filled))
+        self._trial = Trial(floor, budgets, *_preferred(floor, nodes, filled), _at_once(world))
 
     def best(self) -> Found:
         """The best order's trial, whose moves stand on the floor afterwards."""
@@ -120,3 +120,9 @@ def _preferred(floor: Floor, nodes: Sequence[Moves], filled: dict[str, float]) -
     order: Ints = np.array([row for _, row in sorted(going)], dtype=np.int64)
     staying: Ints = np.setdiff1d(np.flatnonzero(floor.open[: floor.real]), order)
     return staying, order
+
+
+def _at_once(world: World) -> int:
+    """How many nodes may be drained at once; a zero-or-max group goes as a whole (scale-down.md §8)."""
+    atomic = (len(facts.nodes) for facts in world.groups.values() if facts.group.options.zero_or_max)
+    return max(world.options.max_drain_parallelism, *atomic, 1)

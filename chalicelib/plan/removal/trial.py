@@ -21,7 +21,7 @@ from chalicelib.plan.budgets import BudgetLedger
 from chalicelib.plan.explain import sentence, text
 from chalicelib.plan.floor import Floor
 from chalicelib.plan.removal.holds import Moves, blocked
-from chalicelib.plan.removal.places import Mark, Places
+from chalicelib.plan.removal.places import Places
 from chalicelib.plan.removal.reserve import Reserve
 
 
@@ -74,13 +74,14 @@ _Moved = tuple[int, Pod, dict[str, str]]
 
 
 class Trial:
-    """One order of nodes, tried. staying, going: rows of nodes that exist, in the order in which pods are put there."""
+    """One order of nodes, tried. staying, going: rows of nodes that exist, in the order in which pods are put there;
+    drains: how many nodes may be drained at once."""
 
-    def __init__(self, floor: Floor, budgets: BudgetLedger, staying: Ints, going: Ints) -> None:
+    def __init__(self, floor: Floor, budgets: BudgetLedger, staying: Ints, going: Ints, drains: int = 1) -> None:
         self._floor, self._budgets = floor, budgets
         self._places = Places(floor, staying, going)
         self._start = self._places.mark()
-        self._reserve = Reserve(floor)
+        self._reserve = Reserve(floor, drains)
         self._size = _sizes(floor)
         # Pods that earlier removals put on a node, with the record of where they end up: if that node goes too, they
         # must find yet another place.
@@ -105,10 +106,10 @@ class Trial:
         mine = sorted(moves.pods, key=self._hardest_first) if len(moves.pods) > 1 else moves.pods
         waiting = [*((pod, destinations) for pod in mine), *guests]
         self._lift((pod for pod, _ in waiting), row)
+        short = self._reserve.unsure(row, mine)
         moved, left = self._settle(waiting)
-        short = "" if left is not None else self._reserve.lacking(row, moved)
-        if short and waiting and (beside := self._beside(waiting, row, mark)) is not None:
-            moved, short = beside, self._reserve.lacking(row, beside)
+        if left is None and not short:
+            short = self._reserve.lacking(row, (at for at, _, _ in moved))
         if left is not None or short:
             places.rewind(mark)
             if row is not None:
@@ -149,25 +150,6 @@ class Trial:
                 return moved, left[0][0]
             waiting = left
         return moved, None
-
-    def _beside(self, waiting: list[_Guest], row: int | None, mark: Mark) -> list[_Moved] | None:
-        """The same with the headroom standing somewhere first: pods that took the only room for a large virtual pod may
-        find another. None: they do not."""
-        places, reserve = self._places, self._reserve
-        if not reserve.may_stand(row):
-            return None
-        places.rewind(mark)
-        self._lift((pod for pod, _ in waiting), row)
-        if not reserve.stand():
-            return None
-        inside = places.mark()
-        moved, left = self._settle(waiting)
-        reserve.vanish()
-        places.reconsider(inside)
-        if left is not None:
-            return None
-        reserve.helped()
-        return moved
 
     def undo(self) -> None:
         """Take the whole trial back, budgets included."""

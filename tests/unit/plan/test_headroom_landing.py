@@ -1,0 +1,132 @@
+"""A plan says where pods of a drained node find room; the scheduler puts them elsewhere. Headroom stands anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from chalicelib.model.memory import Memory
+from chalicelib.model.plan import Plan
+from chalicelib.model.rules import Headroom
+from chalicelib.model.selector import Selector
+from tests.builders import NOW, ZONE, ClusterBuilder, cluster, near, node
+from tests.unit.plan.spares import GIB, busy, decided, gone, plan
+
+Free = dict[str, tuple[int, int]]       # node -> millicores, bytes
+SCHEDULERS: dict[str, Callable[[Free], str]] = {
+    "first-by-name": min,
+    "emptiest": lambda free: max(free, key=lambda name: (free[name], name)),
+    "fullest": lambda free: min(free, key=lambda name: (free[name], name)),
+}
+
+
+class _Lots:
+    """Groups and pods drawn by lot, whose removed pods land where a scheduler says. New nodes are there at once."""
+
+    def __init__(self, seed: int, schedule: Callable[[Free], str]) -> None:
+        lot = Random(seed)
+        self.schedule, self.memory, self.now = schedule, Memory(), NOW
+        self.shapes = {f"g{at}": (lot.choice([2, 4, 8]), lot.choice([4, 8, 32])) for at in range(lot.randint(1, 3))}
+        self.nodes = {f"{group}-{at}": group for group in self.shapes for at in range(lot.randint(2, 5))}
+        self.born = dict.fromkeys(self.nodes, NOW - 7200.0)
+        self.pods: dict[str, tuple[str, int, int]] = {}
+        for name, group in self.nodes.items():
+            left = self.shapes[group][0] * 1000
+            while lot.random() < 0.6 and (cpu := lot.choice([250, 500, 1000, 1900])) <= left:
+                self.pods[f"p{len(self.pods)}"] = (name, cpu, 2**20 * lot.choice([128, 512, 1024]))
+                left -= cpu
+        self.headroom = (
+            Headroom("any", pods=lot.randint(1, 8), cpu=lot.choice([250, 1000, 3000]), memory=lot.choice([0, GIB])),
+            *([Headroom("in-g0", groups=("g0",), percent=lot.choice([10, 50, 200]))] if lot.random() < 0.6 else []))
+
+    def step(self) -> Plan:
+        self.now += 60
+        found, self.memory = decided(self.build(), *self.headroom, memory=self.memory, now=self.now, unneeded=None,
+                                     scale_down_unneeded_time=120.0, scale_down_delay_after_add=0.0)
+        for up in found.scale_ups:
+            for at in range(up.to_size - up.from_size):
+                name = f"{up.group}-{int(self.now)}-{at}"
+                self.nodes[name], self.born[name] = up.group, self.now
+        for removal in found.removals:
+            del self.nodes[removal.node]
+        for name, (where, cpu, memory) in sorted(self.pods.items()):
+            if where not in self.nodes:
+                free = {at: left for at, left in self.free().items() if left[0] >= cpu and left[1] >= memory}
+                self.pods[name] = (self.schedule(free) if free else "", cpu, memory)
+        return found
+
+    def free(self) -> Free:
+        free = {name: (1000 * self.shapes[group][0], GIB * self.shapes[group][1])
+                for name, group in self.nodes.items()}
+        for where, cpu, memory in self.pods.values():
+            if where in free:
+                free[where] = (free[where][0] - cpu, free[where][1] - memory)
+        return free
+
+    def build(self) -> ClusterBuilder:
+        build = cluster()
+        for name, group in sorted(self.nodes.items()):
+            cpu, memory = self.shapes[group]
+            build.node(name, str(cpu), f"{memory}Gi", group=group, created=self.born[name],
+                       ready_since=self.born[name])
+        for name, (where, milli, amount) in sorted(self.pods.items()):
+            if where:
+                build.running(where, 1, f"{milli}m", str(amount), name=name)
+            else:
+                build.pending(1, f"{milli}m", str(amount), name=name)
+        for group, (cpu, memory) in self.shapes.items():
+            build.group(group, max=9, template=node("t", str(cpu), f"{memory}Gi"))
+        return build
+
+
+@pytest.mark.parametrize(("seed", "scheduler"), [(413, "first-by-name"), (3, "emptiest"), (10, "fullest")])
+def test_nothing_is_bought_and_drained_in_turn_wherever_pods_land(seed: int, scheduler: str) -> None:
+    world = _Lots(seed, SCHEDULERS[scheduler])
+    plans = [world.step() for _ in range(24)]
+    assert not any(found.scale_ups for found in plans[4:]), "what removals leave is enough"
+    assert not any(found.removals for found in plans[20:]), "and it comes to an end"
+
+
+def test_a_drain_waits_while_its_pods_could_take_the_only_room_there_is() -> None:
+    """The pod would find room on `g-0`, but a scheduler prefers the empty node, and a third would be bought."""
+    assert gone(plan(busy(3, 0, 1), Headroom("spare", pods=1, cpu=4000))) == []
+    assert gone(plan(busy(3, 0, 0, 1), Headroom("spare", pods=1, cpu=4000))) == ["g-1"], "the empty one may go"
+    assert gone(plan(busy(3, 0, 0, 1), Headroom("spare", pods=1, cpu=1000), max_drain_parallelism=1)) != []
+
+
+def test_ample_room_lets_as_many_go_as_without_headroom() -> None:
+    """Small pods break little off: eight of them, of a quarter of a core, cost four virtual pods, and not eight."""
+    build = cluster()
+    for at in range(8):
+        build.node(f"g-{at}", "16", "64Gi", group="g")
+        build.running(f"g-{at}", 4, "250m", "256Mi")
+    build.group("g")
+    with_headroom = plan(build, Headroom("spare", pods=4, cpu=1000, memory=GIB))
+    assert len(with_headroom.unneeded) == len(plan(build).unneeded) > 4
+    assert len(gone(with_headroom)) == len(gone(plan(build))) == 1
+    pair = cluster().node("g-0", "16", "64Gi", group="g").node("g-1", "16", "64Gi", group="g").group("g")
+    pair.running("g-0", 8, "250m", "256Mi").running("g-1", 8, "250m", "256Mi")
+    assert [len(gone(plan(pair, Headroom("spare", pods=count, cpu=1000)))) for count in (11, 12, 13)] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(("at_once", "pods", "drained"), [(1, 3, 1), (2, 3, 1), (2, 2, 2)])
+def test_drains_of_one_pass_count_together(at_once: int, pods: int, drained: int) -> None:
+    """Every pod may land on another of the four empty nodes, which hold a virtual pod each."""
+    build = cluster()
+    for at in range(4):
+        build.node(f"keep-{at}", "4", "16Gi", group="g",
+                   annotations={"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"})
+    for at in range(2):
+        build.node(f"drain-{at}", "4", "16Gi", group="g").running(f"drain-{at}", 1, "500m")
+    build.group("g")
+    found = plan(build, Headroom("spare", pods=pods, cpu=4000), max_drain_parallelism=at_once)
+    assert len(gone(found)) == drained
+
+
+def test_a_pod_that_wants_to_be_alone_may_take_a_whole_zone() -> None:
+    build = busy(0, 0, 0)
+    everybody = near(ZONE, Selector(()), namespace_selector=Selector(()))
+    build.running("g-2", 1, "100m", owner="alone", pod_anti_affinity=(everybody,))
+    assert "g-2" not in gone(plan(build, Headroom("spare", pods=1, cpu=100)))
