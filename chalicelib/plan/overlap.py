@@ -38,22 +38,28 @@ def both_open(one: Span, other: Span) -> float | None:
     Crons and zones have been checked (plan/windows.py). An instant at which one ends and the other begins is none.
     """
     rare, dense = sorted((one, other), key=lambda span: len(starts(span.cron, span.time_zone)))
-    for start in starts(rare.cron, rare.time_zone):
-        after = _after(dense, start - dense.duration)
-        if after is not None and after < start + rare.duration:
+    known, length = starts(dense.cron, dense.time_zone), rare.duration
+    many, before = len(known), dense.duration
+    for start in starts(rare.cron, rare.time_zone):     # in one loop: fifty dense crons have a thousand pairs
+        found = bisect_right(known, start - before)
+        if found < many:
+            after = known[found]
+        elif many < _STEPS:     # all of them are known
+            break
+        else:
+            after = next(_openings(dense.cron, dense.time_zone, start - before), start + length)
+        if after < start + length:
             return max(start, after)
     return None
 
 
-def _after(span: Span, at: float) -> float | None:
-    """The first opening strictly after `at`."""
-    known = starts(span.cron, span.time_zone)
-    found = bisect_right(known, at)
-    if found < len(known):
-        return known[found]
-    if len(known) < _STEPS:        # all of them are known
-        return None
-    return next(_openings(span.cron, span.time_zone, at), None)
+def by_change_of_clock(one: Span, other: Span) -> bool:
+    """Whether two spans of one zone that do meet would not on a clock that is never changed. Of day and night, each of
+    which ends when the other begins, the night ends an hour late when the clock is put forward: it lasts as it does."""
+    if one.time_zone != other.time_zone:
+        return False
+    steady = (Span(span.cron, "UTC", span.duration) for span in (one, other))
+    return both_open(*steady) is None
 
 
 @lru_cache(maxsize=256)

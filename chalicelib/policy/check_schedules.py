@@ -44,7 +44,8 @@ def _bounds_beside_the_groups(draft: Draft, report: Report) -> None:
 
 def _one_at_a_time(draft: Draft, report: Report) -> None:
     """Two schedules that set one thing of one group, or of the cluster, are never open at once; nor is the one's min
-    ever above the other's max."""
+    ever above the other's max. Day and night of one zone cannot be written so that this holds on the day of 23 hours
+    and nothing is left between them on others; so where only a change of the clock brings it about, it is a warning."""
     schedules: Sequence[Entry] = draft.spec.get("schedules", ())
     entries: Sequence[Entry] = draft.spec.get("headroom", ())
     sound = [index for index, schedule in enumerate(schedules)
@@ -52,10 +53,17 @@ def _one_at_a_time(draft: Draft, report: Report) -> None:
     for first, second in combinations(sound, 2):
         clash = _clash(schedules[first], schedules[second], entries)
         at = _both_open(schedules[first], schedules[second]) if clash is not None else ""
-        if clash is not None and at:
-            key, sentence = clash
-            report.problem((*_PATH, second, key), f"{sentence} {_called(schedules[first], first)}, and both are open "
-                           f"for example at {at}", "let one of them end before the other begins")
+        if clash is None or not at:
+            continue
+        key, sentence = clash
+        path, called = (*_PATH, second, key), _called(schedules[first], first)
+        if _by_change_of_clock(schedules[first], schedules[second]):
+            word = "this one has the word" if key in schedules[first] else "max holds"
+            report.warn(path, f"{sentence} {called}, and both are open when the clock is changed, for example at {at}: "
+                        f"{word} then")
+        else:
+            report.problem(path, f"{sentence} {called}, and both are open for example at {at}",
+                           "let one of them end before the other begins")
 
 
 def _clash(first: Entry, second: Entry, headroom: Sequence[Entry]) -> tuple[str, str] | None:
@@ -110,6 +118,13 @@ def _both_open(first: Entry, second: Entry) -> str:
 
     zone = second.get("time_zone", "UTC")
     return f"{datetime.fromtimestamp(at, ZoneInfo(zone)):%Y-%m-%d %H:%M} {zone}"
+
+
+def _by_change_of_clock(first: Entry, second: Entry) -> bool:
+    """Whether they only overlap where their zone changes its clock."""
+    from chalicelib.plan.overlap import by_change_of_clock
+
+    return by_change_of_clock(_span(first), _span(second))
 
 
 def _span(schedule: Entry) -> Span:

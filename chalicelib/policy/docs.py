@@ -108,9 +108,9 @@ Such as `- {name: evening, groups: [workers], cron: "47 20 * * *", timeZone: Eur
 A rule has either cron or metric. Of each group there are at most ten rules, one of them about cpu and one about memory;
 a rule counts for each of its groups. The share of a metric is promised, not used: what the pods of the pool request by
 what its nodes have to give. It must be above `options.scaleDownUtilizationThreshold`, else nodes would be added and
-removed in turns. A rule adds; what adds too much is removed as any node is. Bounds and the limits of the whole cluster
-hold for rules too. HorizontalNodeAutoscaler objects of the cluster say the same and count together with these.
-Names are unique.\
+removed in turns. A rule adds; what it added too much is removed as any node is, but for nodes without which a metric
+rule would act again. Bounds and the limits of the whole cluster hold for rules too. HorizontalNodeAutoscaler objects of
+the cluster say the same and count together with these. Names are unique.\
 """
 
 _SCHEDULES_NOTE = """\
@@ -118,11 +118,16 @@ Such as `- {name: night, groups: [workers], cron: "0 20 * * 1-5", duration: 11h,
 `- {name: freeze, cron: "0 18 * * 5", duration: 62h, mode: shadow}`. At least one of min, max, headroom and mode.
 
 While it is open, min and max stand in place of the group's own; what it does not set stays. A group below min grows,
-whatever `options.enforceNodeGroupMinSize` says; nothing is removed because of max. Two schedules that set the same
-thing of one group, or of the cluster, must not be open at once: both clocks are gone through over fourteen months
-(of a cron that opens very often, 2,000 openings), and the refusal names an instant. Nor may one's min be above the
-other's max. A window that ends when another begins is no overlap. Cron and changes of the clock are as for
-maintenanceWindows. Names are unique.\
+whatever `options.enforceNodeGroupMinSize` says; nothing is removed because of max. A bound that is wider than the
+provider's own (a smaller min, a larger max) holds only where nodeGroups gives the group bounds under the same name:
+only then does its provider know of it. A time of a cron rule that falls into a window of shadow or off is not lost if
+the window closes within 30 minutes of it: the nodes are added then. If it closes later, they are not.
+
+Two schedules that set the same thing of one group, or of the cluster, must not be open at once: both clocks are gone
+through over fourteen months (of a cron that opens very often, 2,000 openings), and the refusal names an instant. Nor
+may one's min be above the other's max. A window that ends when another begins is no overlap. Day and night of one time
+zone that only overlap when its clock is changed are warned of: of two that set the same, the later one in the document
+has the word then. Cron and changes of the clock are as for maintenanceWindows. Names are unique.\
 """
 
 _HEADROOM_NOTE = """\

@@ -104,6 +104,7 @@ def _of_object(each: Mapping[str, Any], place: str, addons: list[Source], object
 _KINDS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[..., None]], ...] = (
     (lambda each: _kind(each).lower() == "horizontalnodeautoscaler", _of_object),
     (lambda each: _kind(each).lower() == "addon", _of_addon),
+    (lambda each: not _kind(each) and "addonTemplateName" in _mapping(each.get("spec")), _of_addon),
     (lambda each: not _kind(each) and "custom" in _mapping(each.get("values", each)), _of_values),
     (lambda each: not _kind(each) and not KEYS.isdisjoint(each), _bare),
 )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from chalicelib.model.errors import BadInputs
 from chalicelib.model.rules import Schedule
+from chalicelib.plan.timetable import bounded
 from chalicelib.policy.load import load
+from tests.builders import cluster
 from tests.unit.policy.paper import with_spec
 from tests.unit.policy.test_policy_refusals import Case, refusals
 
@@ -146,3 +151,45 @@ def test_an_overlap_that_only_summer_time_makes_is_found() -> None:
 def test_a_mistake_in_one_schedule_is_not_told_again_as_an_overlap() -> None:
     (told,) = pair("0 20 * * *|11h|max: 2", "0 20 * * *|25h|max: 3")
     assert "25h is longer than" in told
+
+
+def day_and_night(*entries: str, zone: str = "Europe/Zurich") -> str:
+    return document(*(f"name: s{at}, timeZone: {zone}, groups: [w], {each}" for at, each in enumerate(entries)))
+
+
+DAY, LONG_NIGHT = 'cron: "0 8 * * *", duration: 9h', 'cron: "0 17 * * *", duration: 15h'
+
+
+@pytest.mark.parametrize(("first", "second", "says"), [
+    (f"{DAY}, min: 5", f"{LONG_NIGHT}, min: 1",
+     "p.yaml:11: spec.schedules[1].min: the min of w is also set by s0 (schedules[0]), and both are open when the c"),
+    (f"{DAY}, min: 5", f"{LONG_NIGHT}, min: 1",
+     "when the clock is changed, for example at 2024-03-31 08:00 Europe/Zurich: this one has the word then"),
+    (f"{LONG_NIGHT}, headroom: 0", f"{DAY}, headroom: 9", "for example at 2024-03-31 08:00 Europe/Zurich: this one"),
+    (f"{DAY}, min: 5", f"{LONG_NIGHT}, max: 2", "schedules[1].max: 2 is below the min 5 for w of s0 (schedules[0])"),
+    (f"{DAY}, min: 5", f"{LONG_NIGHT}, max: 2", "for example at 2024-03-31 08:00 Europe/Zurich: max holds then"),
+])
+def test_day_and_night_that_only_a_change_of_the_clock_makes_overlap_are_warned_of(first: str, second: str,
+                                                                                   says: str) -> None:
+    policy, (told,) = load(day_and_night(first, second), place="p.yaml")
+    assert says in told
+    assert len(policy.schedules) == 2
+    assert load(day_and_night(first, second, zone="UTC"), place="p.yaml")[1] == ()      # where no clock is changed
+    assert load(day_and_night(first, second, zone="Asia/Tokyo"), place="p.yaml")[1] == ()
+
+
+def test_of_day_and_night_the_later_one_in_the_document_has_the_word_while_both_are_open() -> None:
+    both = datetime(2024, 3, 31, 8, 30, tzinfo=ZoneInfo("Europe/Zurich")).timestamp()
+    for order in ((DAY + ", min: 5", LONG_NIGHT + ", min: 1"), (LONG_NIGHT + ", min: 1", DAY + ", min: 5")):
+        policy, _ = load(day_and_night(*order), place="p.yaml")
+        snapshot = bounded(cluster().group("w", target=3).snapshot(), policy, both)
+        assert snapshot.groups[0].min == policy.schedules[1].min
+    policy, _ = load(day_and_night(DAY + ", min: 5", LONG_NIGHT + ", max: 2"), place="p.yaml")
+    (group,) = bounded(cluster().group("w", target=3).snapshot(), policy, both).groups
+    assert (group.min, group.max) == (2, 2)
+
+
+@pytest.mark.parametrize("night", ['cron: "0 17 * * *", duration: 15h1m', 'cron: "59 16 * * *", duration: 15h'])
+def test_what_overlaps_on_every_day_is_refused_in_a_zone_that_changes_its_clock_too(night: str) -> None:
+    (told,) = refusals(day_and_night(f"{DAY}, min: 5", f"{night}, min: 1"))
+    assert "and both are open for example at 2023-12-" in told

@@ -19,6 +19,7 @@ RULES = {"apiVersion": "autoscaling.cce.io/v1alpha1", "kind": "HorizontalNodeAut
 @pytest.mark.parametrize("held", [
     ADDON, [ADDON], {"kind": "Addon", "apiVersion": "v3", "items": [OTHER, ADDON]}, {"items": [ADDON]},
     {"kind": "List", "items": [ADDON, OTHER]}, {"custom": CUSTOM}, {"values": {"custom": CUSTOM}}, CUSTOM,
+    {"kind": "Addon", "items": [{"spec": ADDON["spec"]}]},
 ])
 @pytest.mark.parametrize("write", [json.dumps, lambda held: "# yaml\n" + json.dumps(held) + "\n---\n"])
 def test_settings_are_found_in_every_wrapping(held: Any, write: Any) -> None:
