@@ -26,6 +26,7 @@ from chalicelib.dispatch.guard import permitted
 from chalicelib.dispatch.messages import Cause
 from chalicelib.handlers.answer import Answer, Refused
 from chalicelib.handlers.log import logger
+from chalicelib.handlers.policies import instant
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.handlers.waking import take_back, wake
 from chalicelib.handlers.webhook.doors import Door
@@ -34,7 +35,6 @@ from chalicelib.handlers.webhook.parse import parse
 from chalicelib.handlers.webhook.verify import SKEW, Knock, Verdict, verify
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
-from chalicelib.plan.timetable import at_instant
 from chalicelib.store.errors import StoreError
 
 MAX_BODY = 256 * 1024
@@ -66,7 +66,7 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
         logger.warning("webhook body refused", cluster=policy.name, detail=str(bad))
         raise
     matched = sum(matters(signal, policy.webhook.reasons) for signal in heard.signals)
-    looked_at = permitted(at_instant(policy, rt.clock())).plan    # a door is kept for a while, a schedule is of now
+    looked_at = permitted(instant(policy, rt.clock())).plan    # a door is kept for a while, a schedule is of now
     woken = matched > 0 and looked_at and wake(policy, Cause.WEBHOOK, rt)
     _note(policy, knock, rt)
     logger.info("webhook", cluster=policy.name, accepted=len(heard.signals), matched=matched, woken=woken)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from chalicelib.model.policy import Policy
-from chalicelib.plan.timetable import at_instant
 
 if TYPE_CHECKING:
     from chalicelib.handlers.runtime import Runtime
@@ -24,7 +23,17 @@ if TYPE_CHECKING:
 
 def in_force(stored: StoredPolicy, now: float) -> Policy:
     """What a stored document says at `now` (epoch seconds), with its version; raises BadInputs."""
-    return at_instant(read(stored.text, stored.name, stored.version), now)
+    return instant(read(stored.text, stored.name, stored.version), now)
+
+
+def instant(policy: Policy, now: float) -> Policy:
+    """A policy as it is at `now`. The planner's part of it, which knows cron and time zones, is loaded only where there
+    are schedules: functions that only pass messages on begin without it."""
+    if not policy.schedules:
+        return policy
+    from chalicelib.plan.timetable import at_instant
+
+    return at_instant(policy, now)
 
 
 @functools.lru_cache(maxsize=256)
