@@ -1,4 +1,5 @@
-"""What keeps rules from a pool just now: it is scaling, a device is missing, the cluster is sick (A3.4, A5.6, A10)."""
+"""What keeps rules from a pool just now: it is scaling, it cannot be read, a device is missing (A3.4, A5.6). That the
+cluster is sick (A10) keeps everybody from growing: plan/gate.py."""
 
 from __future__ import annotations
 
@@ -56,17 +57,6 @@ def _signs(facts: GroupFacts, world: World) -> Iterator[tuple[bool, str]]:
            "machines are being made or deleted")
     there = len({instance.id for instance in instances})
     yield facts.group.target != there, f"its size is {there} and shall be {facts.group.target}"
-
-
-def sick(world: World) -> Reason | None:
-    """Why nothing may grow in the whole cluster (A10), as for pending pods (plan/gate.py); None if it may."""
-    health = world.health
-    if not health.healthy:
-        return Reason.of(Code.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered)
-    if health.ready == 0 and not world.options.scale_up_from_zero:
-        return Reason.of(Code.CLUSTER_UNHEALTHY, unready=health.unready, registered=health.registered,
-                         option="scaleUpFromZero")
-    return None
 
 
 def without_device(pool: PoolFacts, world: World) -> str:

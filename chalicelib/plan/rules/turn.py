@@ -8,12 +8,13 @@ from chalicelib.model.memory import RuleMemory
 from chalicelib.model.plan import RuleVerdict
 from chalicelib.model.reason import Code, Reason
 from chalicelib.plan.cron import Clock
+from chalicelib.plan.gate import closed
 from chalicelib.plan.grow import Search
 from chalicelib.plan.pools import PoolFacts
 from chalicelib.plan.rules.give import Given, Want, give
 from chalicelib.plan.rules.rates import Rates
 from chalicelib.plan.rules.sources import Bound
-from chalicelib.plan.rules.state import members, scaling, sick, unreadable
+from chalicelib.plan.rules.state import members, scaling, unreadable
 
 
 class Turn:
@@ -39,7 +40,7 @@ class Turn:
     @cached_property
     def sick(self) -> Reason | None:
         """Why nothing may grow in the whole cluster."""
-        return sick(self.world)
+        return closed(self.world)
 
     def unreadable(self, pool: PoolFacts) -> Reason | None:
         """Why the size of a pool is not known."""
