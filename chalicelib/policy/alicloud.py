@@ -7,47 +7,14 @@ sees the secret and nodeGroups; here each value is right by itself.
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
 
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.parsers import SECRET, Kind, choice, number, scalar, text
-from chalicelib.policy.provider_kinds import amount, as_text, lines_of
-from chalicelib.policy.report import quote
+from chalicelib.policy.provider_kinds import amount, as_text, bounds_of, https_address
 from chalicelib.policy.schema import Field, Section
 
 GROUP_ID = r"asg-\S+\Z"
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_SPEC_FORM = "write it like 1:10:asg-bp18p2yfxow2dloq0001"
-
-
-def _spec(value: str) -> str:
-    """min:max:id as upstream's --nodes (alicloud.md §2)."""
-    match = re.match(r"([+-]?[0-9]{1,9}):([+-]?[0-9]{1,9}):(\S+)\Z", value, re.ASCII)
-    if match is None:
-        raise BadInput("", f"{quote(value)} is not min:max:id", _SPEC_FORM)
-    least, most = int(match[1]), int(match[2])
-    if least < 0:
-        raise BadInput("", f"the minimum {least} of {quote(value)} is negative", "write 0 or more")
-    if most < least:
-        raise BadInput("", f"the maximum {most} of {quote(value)} is below the minimum {least}", _SPEC_FORM)
-    if not re.match(GROUP_ID, match[3]):
-        raise BadInput("", f"{quote(match[3])} is not the id of a scaling group", _SPEC_FORM)
-    return value
-
-
-def _root(value: str) -> str:
-    """An address without a path; without TLS on this machine only."""
-    try:
-        parts = urlsplit(value)
-        plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
-        right = bool(parts.hostname) and (plain or parts.scheme == "https") and parts.path in {"", "/"}
-        right = right and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0
-    except ValueError:
-        right = False
-    if not right:
-        raise BadInput("", "is not an https address", "write it like https://ess.cn-hangzhou.aliyuncs.com")
-    return value
 
 
 _METADATA = re.compile(r"(https://[^/?#@\s]+|http://(100\.100\.100\.200|localhost|127\.0\.0\.1|\[::1\])(:\d+)?)/?\Z")
@@ -60,8 +27,8 @@ def _metadata(value: str) -> str:
     return value
 
 
-_SPECS = Kind("list of min:max:id", lines_of(scalar(_spec, "it like 1:10:asg-bp18p2yfxow2dloq0001")), str.split)
-_ENDPOINT = Kind("address", scalar(_root, "an https address"))
+_SPECS = bounds_of("id", "1:10:asg-bp18p2yfxow2dloq0001", GROUP_ID, "is not the id of a scaling group")
+_ENDPOINT = https_address("https://ess.cn-hangzhou.aliyuncs.com", path=False)
 _ARN = text("a resource name", r"acs:[\x21-\x7e]{1,512}", "something like acs:ram::1234567890123456:role/outscaler")
 
 ALICLOUD = Section(fields=(

@@ -10,54 +10,22 @@ import base64
 import binascii
 import re
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.parsers import SECRET, UNSET, Kind, duration, listed, number, scalar, text, whole
-from chalicelib.policy.provider_kinds import YES_OR_NO, amount, as_text, lines_of
-from chalicelib.policy.report import Path, Report, quote
+from chalicelib.policy.provider_kinds import YES_OR_NO, amount, as_text, bounds_of, https_address
+from chalicelib.policy.report import Path, Report
 from chalicelib.policy.schema import Field, Section, entries_of, read_section
 from chalicelib.policy.yaml_marks import Node
 
 POOL = r"[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?\Z"
 EXAMPLE = "pool1"
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_SPEC_FORM = "write it like 0:10:pool1"
 _LARGEST_ID = 2**31 - 1
 _LONGEST_SCRIPT = 100_000
 _PLAIN = re.compile(r"[^\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+\Z")
-
-
-def _spec(value: str) -> str:
-    """min:max:pool as upstream's --nodes (cherryservers.md §1.2)."""
-    match = re.match(r"([+-]?[0-9]{1,9}):([+-]?[0-9]{1,9}):(\S+)\Z", value, re.ASCII)
-    if match is None:
-        raise BadInput("", f"{quote(value)} is not min:max:pool", _SPEC_FORM)
-    least, most = int(match[1]), int(match[2])
-    if least < 0:
-        raise BadInput("", f"the minimum {least} of {quote(value)} is negative", "write 0 or more")
-    if most < least:
-        raise BadInput("", f"the maximum {most} of {quote(value)} is below the minimum {least}", _SPEC_FORM)
-    if not re.match(POOL, match[3]):
-        raise BadInput("", f"{quote(match[3])} cannot name a pool, which is a label's value", _SPEC_FORM)
-    return value
-
-
-def _root(value: str) -> str:
-    """An address, perhaps with a path; without TLS on this machine only."""
-    try:
-        parts = urlsplit(value)
-        plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
-        right = bool(parts.hostname) and (plain or parts.scheme == "https")
-        right = right and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0
-    except ValueError:
-        right = False
-    if not right:
-        raise BadInput("", "is not an https address", "write it like https://api.cherryservers.com/v1")
-    return value
 
 
 def _script(value: str) -> str:
@@ -76,7 +44,7 @@ def _base64(value: str) -> str:
     return value
 
 
-_SPECS = Kind("list of min:max:pool", lines_of(scalar(_spec, "it like 0:10:pool1")), str.split)
+_SPECS = bounds_of("pool", "0:10:pool1", POOL, "cannot name a pool, which is a label's value")
 _SCRIPT = Kind("text of many lines", scalar(_script, "text as a block of lines after |"))
 _PROJECT = whole(1, _LARGEST_ID)
 _CLUSTER = text("one word", r"[^\s\x00-\x1f\x7f]{1,63}", "something like prod-vilnius")
@@ -148,8 +116,8 @@ CHERRYSERVERS = Section(fields=(
           "controllerNodeLabel",
           "Label of control-plane nodes (upstream: CHERRY_CONTROLLER_NODE_IDENTIFIER_LABEL); both of Kubernetes' if "
           "not given."),
-    Field("endpoint", Kind("address", scalar(_root, "an https address")), "endpoint", "Another address of the API.",
-          default="https://api.cherryservers.com/v1"),
+    Field("endpoint", https_address("https://api.cherryservers.com/v1", path=True), "endpoint",
+          "Another address of the API.", default="https://api.cherryservers.com/v1"),
     Field("callsPerSecond", as_text(number(0.1, 1000, "4")), "callsPerSecond",
           "Calls per second of all functions together with one account. The vendor takes 4 from one address.",
           default="4"),

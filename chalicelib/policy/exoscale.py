@@ -6,46 +6,11 @@ sees nodeGroups; here each value is right by itself.
 
 from __future__ import annotations
 
-import re
-from urllib.parse import urlsplit
-
-from chalicelib.model.errors import BadInput
-from chalicelib.policy.parsers import SECRET, Kind, number, scalar, text, whole
-from chalicelib.policy.provider_kinds import YES_OR_NO, amount, as_text, lines_of
-from chalicelib.policy.report import quote
+from chalicelib.policy.parsers import SECRET, number, text, whole
+from chalicelib.policy.provider_kinds import YES_OR_NO, amount, as_text, bounds_of, https_address
 from chalicelib.policy.schema import Field, Section
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_SPEC_FORM = "write it like 1:10:web"
 _LARGEST = 1_000_000
-
-
-def _spec(value: str) -> str:
-    """min:max:name as upstream's --nodes (exoscale.md §2); a minimum of 0 is for SKS Nodepools."""
-    match = re.match(r"([+-]?[0-9]{1,9}):([+-]?[0-9]{1,9}):(\S+)\Z", value, re.ASCII)
-    if match is None:
-        raise BadInput("", f"{quote(value)} is not min:max:name", _SPEC_FORM)
-    least, most = int(match[1]), int(match[2])
-    if least < 0:
-        raise BadInput("", f"the minimum {least} of {quote(value)} is negative", "write 0 or more")
-    if most < least:
-        raise BadInput("", f"the maximum {most} of {quote(value)} is below the minimum {least}", _SPEC_FORM)
-    return value
-
-
-def _endpoint(value: str) -> str:
-    """An address, perhaps with a path; without TLS on this machine only."""
-    try:
-        parts = urlsplit(value)
-        plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
-        right = bool(parts.hostname) and (plain or parts.scheme == "https") and not (parts.query or parts.fragment)
-        right = right and "@" not in parts.netloc and parts.port != 0
-        right = right and re.match(r"[\x21-\x5b\x5d-\x7e]+\Z", value) is not None
-    except ValueError:
-        right = False
-    if not right:
-        raise BadInput("", "is not an https address", "write it like https://api-ch-gva-2.exoscale.com/v2")
-    return value
 
 
 EXOSCALE = Section(fields=(
@@ -54,7 +19,7 @@ EXOSCALE = Section(fields=(
     Field("credentialsSecret", SECRET, "credentialsSecret",
           "Secret with apiKey and apiSecret, as JSON or as lines EXOSCALE_API_KEY=… and EXOSCALE_API_SECRET=….",
           required=True, example="credentialsSecret: outscaler/prod/exoscale"),
-    Field("nodes", Kind("list of min:max:name", lines_of(scalar(_spec, "it like 1:10:web")), str.split), "nodes",
+    Field("nodes", bounds_of("name", "1:10:web"), "nodes",
           "Groups as upstream's --nodes: a Nodepool's or an Instance Pool's name or id, or cluster/name; others may "
           "stand in nodeGroups. A group that nobody names has min 1 and the account's quota as max."),
     Field("sksCluster", text("an SKS cluster's name or id", r"[^\s\x00-\x1f\x7f]([^\x00-\x1f\x7f]{0,253}"
@@ -66,7 +31,7 @@ EXOSCALE = Section(fields=(
           "The largest size of a group where the account's quota has no limit.", default="1000"),
     Field("environment", text("the beginning of a host's name", r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", "api"),
           "environment", "The vendor's environment (upstream: EXOSCALE_API_ENVIRONMENT).", default="api"),
-    Field("endpoint", Kind("address", scalar(_endpoint, "an https address")), "endpoint",
+    Field("endpoint", https_address("https://api-ch-gva-2.exoscale.com/v2", path=True), "endpoint",
           "Another address of the API than https://<environment>-<zone>.exoscale.com/v2."),
     Field("callsPerSecond", as_text(number(0.1, 1000, "10")), "callsPerSecond",
           "Calls per second of all functions together with one key in one zone.", default="10"),

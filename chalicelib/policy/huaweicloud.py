@@ -6,13 +6,10 @@ sees nodeGroups; here each value is right by itself.
 
 from __future__ import annotations
 
-import re
 from typing import Any
-from urllib.parse import urlsplit
 
-from chalicelib.model.errors import BadInput
-from chalicelib.policy.parsers import SECRET, UNSET, Kind, number, scalar, text, whole
-from chalicelib.policy.provider_kinds import YES_OR_NO, amount, as_text, lines_of
+from chalicelib.policy.parsers import SECRET, UNSET, Kind, number, text, whole
+from chalicelib.policy.provider_kinds import YES_OR_NO, amount, as_text, bounds_of, https_address
 from chalicelib.policy.report import Path, Report, quote
 from chalicelib.policy.schema import Field, Section
 from chalicelib.policy.yaml_marks import Node
@@ -26,39 +23,7 @@ REGIONS = frozenset({
 })
 """The regions of CCE (huaweicloud-cce.md B2), as the provider's regions.py has them."""
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_SPEC_FORM = "write it like 1:10:pool-a"
 _UUID = r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
-
-
-def _spec(value: str) -> str:
-    """min:max:pool as upstream's --nodes (huaweicloud-cce.md B2)."""
-    match = re.match(r"([+-]?[0-9]{1,9}):([+-]?[0-9]{1,9}):(\S+)\Z", value, re.ASCII)
-    if match is None:
-        raise BadInput("", f"{quote(value)} is not min:max:pool", _SPEC_FORM)
-    least, most = int(match[1]), int(match[2])
-    if least < 0:
-        raise BadInput("", f"the minimum {least} of {quote(value)} is negative", "write 0 or more")
-    if most < least:
-        raise BadInput("", f"the maximum {most} of {quote(value)} is below the minimum {least}", _SPEC_FORM)
-    return value
-
-
-def _root(value: str) -> str:
-    """An address without a path; without TLS on this machine only."""
-    try:
-        parts = urlsplit(value)
-        plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
-        right = bool(parts.hostname) and (plain or parts.scheme == "https") and parts.path in {"", "/"}
-        right = right and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0
-        right = right and re.match(r"[\x21-\x5b\x5d-\x7e]+\Z", value) is not None
-    except ValueError:
-        right = False
-    if not right:
-        raise BadInput("", "is not an https address", "write it like https://cce.cn-north-4.myhuaweicloud.com")
-    return value
-
-
 _REGION = text("a region", r"[a-z]+(-[a-z0-9]+)+", "something like cn-north-4")
 
 
@@ -72,7 +37,7 @@ def _read_region(node: Node, path: Path, report: Report) -> Any:
     return region
 
 
-_ENDPOINT = Kind("address", scalar(_root, "an https address"))
+_ENDPOINT = https_address("https://cce.cn-north-4.myhuaweicloud.com", path=False)
 
 HUAWEICLOUD = Section(fields=(
     Field("region", Kind("text", _read_region), "region", "Region of the cluster.", required=True,
@@ -85,7 +50,7 @@ HUAWEICLOUD = Section(fields=(
           example="credentialsSecret: outscaler/prod/huaweicloud"),
     Field("projectId", text("the id of a project", r"[0-9a-f]{32}", "its 32 hex digits"), "projectId",
           "Project of the cluster (upstream: project-id); asked from IAM by the region's name if not given."),
-    Field("nodes", Kind("list of min:max:pool", lines_of(scalar(_spec, "it like 1:10:pool-a")), str.split), "nodes",
+    Field("nodes", bounds_of("pool", "1:10:pool-a"), "nodes",
           "Pools as upstream's --nodes: a pool's uid or name, perhaps with /<scale group>; others may stand in "
           "nodeGroups. A pool that nobody names has the minimum and maximum of its own autoscaling settings."),
     Field("autodiscovery", YES_OR_NO, "autodiscovery",
