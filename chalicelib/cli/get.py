@@ -15,14 +15,19 @@ from chalicelib.cli.brake import brake_data, brake_line
 from chalicelib.cli.output import emit
 from chalicelib.cli.remote import add_table_argument, open_store, stored_policy
 from chalicelib.cli.tables import Table
+from chalicelib.dispatch.guard import permitted
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.times import format_time
+from chalicelib.plan.timetable import at_instant
+from chalicelib.policy.load import load
+from chalicelib.record.cluster_health import health, results
 
 if TYPE_CHECKING:
     from chalicelib.model.memory import GroupMemory
     from chalicelib.model.operation import Operation
     from chalicelib.store import Store, StoredPolicy
+    from chalicelib.store.schedule import Pace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,15 +64,24 @@ def ago(at: float, now: float) -> str:
 def _clusters(store: Store, args: argparse.Namespace) -> None:
     policies = store.policies.all_current()
     now = time.time()
-    passes = [store.schedule.due(each.name).last_pass for each in policies]
+    passes = [store.schedule.due(each.name) for each in policies]
     data = [{"name": each.name, "version": each.version, "storedAt": instant(each.stored_at), "digest": each.digest,
-             "lastPass": instant(last)} for each, last in zip(policies, passes, strict=True)]
-    rows = tuple((each.name, str(each.version), ago(each.stored_at, now), each.digest[:12], ago(last, now))
-                 for each, last in zip(policies, passes, strict=True))
+             **results(pace), "health": _health(each, pace, now)} for each, pace in zip(policies, passes, strict=True)]
+    rows = tuple((each.name, str(each.version), ago(each.stored_at, now), each.digest[:12], ago(pace.last_pass, now),
+                  _health(each, pace, now)) for each, pace in zip(policies, passes, strict=True))
     emit(args.output, data, lambda: [
-        Table(("cluster", "version", "stored", "digest", "last pass"), rows, right=frozenset({1}),
+        Table(("cluster", "version", "stored", "digest", "last pass", "health"), rows, right=frozenset({1}),
               empty="no cluster has a policy yet")
     ])
+
+
+def _health(stored: StoredPolicy, pace: Pace, now: float) -> str:
+    """As GET /clusters has it; the policy's schedules count."""
+    try:
+        policy = at_instant(load(stored.text, place=f"policy {stored.name}")[0], now)
+    except BadInput:
+        return health(None, pace, now, planned=False)
+    return health(policy.scan_interval, pace, now, planned=permitted(policy).plan)
 
 
 def _policy(store: Store, args: argparse.Namespace) -> None:

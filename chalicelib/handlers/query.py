@@ -16,18 +16,16 @@ from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.handlers.answer import Answer, Refused
 from chalicelib.handlers.policies import in_force
 from chalicelib.handlers.runtime import Runtime
-from chalicelib.handlers.showing import brake, cooldowns, exact, group, instant, operation, policy_summary, timers
+from chalicelib.handlers.showing import brake, cooldowns, exact, group, operation, policy_summary, timers
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.times import parse_time
+from chalicelib.record.cluster_health import health, results
 
 if TYPE_CHECKING:
     from chalicelib.store import JournalEntry, StoredPolicy
 
 LIMIT, MAX_LIMIT, MAX_FULL = 20, 100, 5
-
-#: A cluster whose last pass is older than its interval and this many seconds is late.
-LATE_AFTER = 180.0
 
 _NUMBER = re.compile(r"[0-9]{1,4}\Z")
 
@@ -38,7 +36,8 @@ def healthz() -> Answer:
 
 
 def clusters(rt: Runtime) -> Answer:
-    """GET /clusters: {"clusters": [{name, mode, version, lastPass, health, openOperations}]}, by name."""
+    """GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health, openOperations}]},
+    by name."""
     return Answer(200, {"clusters": [_line(stored, rt) for stored in rt.store.policies.all_current()]})
 
 
@@ -91,26 +90,16 @@ def _readable(stored: StoredPolicy, now: float) -> tuple[Policy | None, str]:
 
 def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
     policy, _ = _readable(stored, rt.clock())
-    last_pass = rt.store.schedule.due(stored.name).last_pass
+    pace, now = rt.store.schedule.due(stored.name), rt.clock()
     return {
         "name": stored.name,
         "mode": permitted(policy).word if policy else "unreadable",
         "version": stored.version,
-        "lastPass": instant(last_pass),
-        "health": _health(policy, last_pass, rt.clock()),
+        **results(pace),
+        "health": health(policy.scan_interval if policy else None, pace, now,
+                         planned=policy is not None and permitted(policy).plan),
         "openOperations": len(rt.store.operations.list_open(stored.name)),
     }
-
-
-def _health(policy: Policy | None, last_pass: float, now: float) -> str:
-    """unreadable: the stored policy. off. waiting: no pass yet. late: a pass is overdue. ok."""
-    if policy is None:
-        return "unreadable"
-    if not permitted(policy).plan:
-        return "off"
-    if not last_pass:
-        return "waiting"
-    return "late" if now - last_pass > policy.scan_interval + LATE_AFTER else "ok"
 
 
 def _decision(entry: JournalEntry, *, full: bool) -> dict[str, Any]:

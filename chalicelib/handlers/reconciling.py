@@ -83,7 +83,7 @@ def handle(body: str, rt: Runtime) -> None:
     try:
         run(policy, lease, tale, rt)
     except Stale as stale:
-        tale.failed(stale)
+        tale.overtaken(stale)
         logger.warning("others were quicker than this pass every time; it comes back", cluster=policy.name,
                        detail=str(stale))
         _ask_again(msgspec.structs.replace(message, reason=Cause.OPERATION.value), BUSY_FOR, rt)
@@ -92,7 +92,8 @@ def handle(body: str, rt: Runtime) -> None:
         raise
     finally:
         # A pass that failed counts as made: the next one is a scan interval away, not a redelivery storm.
-        rt.store.leases.release(lease, passed_at=began, decision=tale.decision, left=tale.left)
+        rt.store.leases.release(lease, passed_at=began, decision=tale.decision, left=tale.left,
+                                succeeded=tale.succeeded, failure=tale.failure)
 
 
 def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from chalicelib.execute import progress
 from chalicelib.handlers.log import logger
 from chalicelib.handlers.runtime import Runtime
+from chalicelib.model.errors import OutscalerError
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.model.plan import Mark, Plan
@@ -21,25 +22,32 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.record import left
 from chalicelib.record.board import Board
 from chalicelib.record.endings import Step
+from chalicelib.record.journal import failing, recovered
 from chalicelib.record.record import Recorder, record_failure, record_outcome, record_plan, record_step
+from chalicelib.store import pass_failure
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import Cluster
     from chalicelib.store.leases import Lease
 
 
+_UNEXPECTED = "unexpected; the function's log has the details"
+
+
 class Tale:
     """One pass as it is told: what the last one left comes with the lease, and what this one leaves goes back with it.
 
-    left, decision: for Leases.release, whatever became of the pass. Nothing in here raises.
+    left, decision, succeeded, failure: for Leases.release, whatever became of the pass. Nothing in here raises.
     """
 
     def __init__(self, policy: Policy, lease: Lease, rt: Runtime) -> None:
-        self._policy, self._token, self._rt = policy, lease.token, rt
+        self._policy, self._token, self._rt, self._failure_before = policy, lease.token, rt, lease.failure
         self._before = left.read(lease.left)
         self._begun = rt.clock()
         self._seconds: dict[str, float] = {}
         self.left, self.decision = lease.left, lease.decision
+        self.succeeded = False
+        self.failure: pass_failure.PassFailure | None = None
 
     @contextmanager
     def part(self, function: str) -> Iterator[None]:
@@ -52,7 +60,12 @@ class Tale:
 
     def decided(self, plan: Plan, snapshot: Snapshot, marks: Sequence[Mark], kube: Cluster | None) -> None:
         """Tell a decision that was saved. kube None: this cluster is not to be written to."""
+        self.succeeded = True
         trouble: tuple[str, ...] = ()
+        if self._failure_before is not None:
+            with _contained("recovery not told", plan.cluster):
+                now = self._rt.clock()
+                self._rt.store.journal.append(plan.cluster, recovered(self._failure_before, self._begun, now))
         with _contained("pass not told", plan.cluster):
             told = record_plan(plan, snapshot, self._recorder(kube), self._before, self.decision,
                                seconds=self._timed(), marks=marks)
@@ -63,11 +76,22 @@ class Tale:
         if trouble:
             logger.error("pass not told everywhere", cluster=plan.cluster, plan=plan.id, detail=list(trouble))
 
-    def failed(self, error: Exception) -> None:
-        """Count a pass that came to no decision."""
+    def overtaken(self, error: Exception) -> None:
+        """Count a pass that came to no decision because others wrote in its place, which is not a failure."""
         with _contained("failure not told", self._policy.name):
             after = record_failure(self._policy.name, error, self._recorder(None), self._before, self._timed())
             self.left = left.write(after)
+
+    def failed(self, error: Exception) -> None:
+        """Count a pass that failed. The first one in a row gets an entry in the journal."""
+        self.overtaken(error)
+        # The text of an error that nobody foresaw may hold anything; of ours it is safe to show.
+        message = str(error) if isinstance(error, OutscalerError) else _UNEXPECTED
+        self.succeeded = False
+        self.failure = pass_failure.after(self._failure_before, type(error).__name__, message, self._begun)
+        if self._failure_before is None:
+            with _contained("failure not told", self._policy.name):
+                self._rt.store.journal.append(self._policy.name, failing(self.failure, self._rt.clock()))
 
     def _recorder(self, kube: Cluster | None) -> Recorder:
         board = None if kube is None else Board(lambda: kube)

@@ -19,9 +19,11 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.plan import Plan
 from chalicelib.model.reason import Reason
+from chalicelib.model.times import format_time
 from chalicelib.store.journal import JournalEntry, Ledger
+from chalicelib.store.pass_failure import PassFailure
 
-PLAN, OPERATION = "plan", "operation"
+PLAN, OPERATION, PASS = "plan", "operation", "pass"
 DIGEST = "decision"
 RULES = "rules"
 """Keys of the rules that want nodes: a fact of a decision, and of a group's growth where Operation.data has it."""
@@ -82,6 +84,19 @@ def of_outcome(operation: Operation, outcome: Done | Failed, now: float) -> Jour
             facts["code"] = outcome.code
     return JournalEntry(at=now, kind=OPERATION, plan=operation.plan, operation=operation.id, group=operation.group,
                         facts=facts)
+
+
+def failing(failure: PassFailure, now: float) -> JournalEntry:
+    """The entry of the first of several passes in a row that failed."""
+    return JournalEntry(at=now, kind=PASS, facts={
+        "state": "failing", "class": failure.cls, "message": failure.message})
+
+
+def recovered(failure: PassFailure, began: float, now: float) -> JournalEntry:
+    """The entry of the first pass that succeeded again; began: its instant (epoch seconds)."""
+    return JournalEntry(at=now, kind=PASS, facts={
+        "state": "recovered", "class": failure.cls, "since": format_time(failure.since), "failures": failure.count,
+        "seconds": round(max(0.0, began - failure.since), 1)})
 
 
 def append_if_new(journal: Journal, plan: Plan, last: str) -> str:

@@ -24,8 +24,10 @@ import msgspec
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
+from chalicelib.store import pass_failure
 from chalicelib.store.client import Refused, Table, Write
 from chalicelib.store.errors import Fenced, LeaseHeld
+from chalicelib.store.pass_failure import PassFailure
 from chalicelib.store.tables import LEASE, LeaseRow
 
 
@@ -33,6 +35,7 @@ class Lease(msgspec.Struct, frozen=True):
     """The right to reconcile one cluster until that instant (epoch seconds). token: the fencing token.
 
     decision: the digest of the last decision that is in the journal. left: what the last pass left, opaque here.
+    failure: of the passes before; None where the last one succeeded.
     """
 
     cluster: str
@@ -41,6 +44,7 @@ class Lease(msgspec.Struct, frozen=True):
     until: float
     decision: str = ""
     left: bytes = b""
+    failure: PassFailure | None = None
 
 
 class Leases:
@@ -74,7 +78,8 @@ class Leases:
             if row.owner != owner:
                 raise LeaseHeld(row.owner or "", row.until or 0.0) from None
             # Our own name: the first try got through and only its answer was lost.
-        return Lease(cluster, owner, int(row.token), float(row.until or 0.0), row.decision or "", row.left or b"")
+        return Lease(cluster, owner, int(row.token), float(row.until or 0.0), row.decision or "", row.left or b"",
+                     pass_failure.read(row))
 
     def renew(self, lease: Lease, ttl: float) -> Lease:
         """Hold it for ttl seconds from now; raises Fenced if somebody else has taken it over."""
@@ -87,11 +92,12 @@ class Leases:
         return msgspec.structs.replace(lease, until=until)
 
     def release(self, lease: Lease, *, passed_at: float | None = None, decision: str | None = None,
-                left: bytes | None = None) -> bool:
+                left: bytes | None = None, succeeded: bool = False, failure: PassFailure | None = None) -> bool:
         """Give it back; False, and nothing done, if it was taken over meanwhile.
 
         passed_at: the instant of the pass that was completed under it, stored with the same write (schedule.py).
-        decision, left: what the pass leaves to the next; None: what is there stays.
+        decision, left: what the pass leaves to the next; None: what is there stays. succeeded: it came to a decision;
+        failure: it failed, and this is what is known of it; neither of the two: what is there stays.
         """
         actions: list[Action] = [LeaseRow.owner.remove(), LeaseRow.until.remove()]
         if passed_at is not None:
@@ -100,6 +106,12 @@ class Leases:
             actions.append(LeaseRow.decision.set(decision))
         if left is not None and left != lease.left:
             actions.append(LeaseRow.left.set(left))
+        if succeeded and passed_at is not None:
+            actions.append(LeaseRow.last_success.set(passed_at))
+        if succeeded and lease.failure is not None:
+            actions.extend(pass_failure.clears())
+        if failure is not None:
+            actions.extend(pass_failure.writes(failure))
         try:
             self._table.write(self._table.update(lease.cluster, LEASE, actions, _is_in_force(lease)))
         except Refused:

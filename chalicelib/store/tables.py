@@ -100,6 +100,7 @@ class LeaseRow(Row):
     """One per cluster. token only ever grows; giving the lease back removes owner and until, never the token.
 
     decision: digest of the last decision in the journal. left: what the last pass left; record/left.py knows it.
+    last_success: when the last pass that decided began. failing_since and the four after it: pass_failure.py.
     """
 
     owner = UnicodeAttribute(null=True)
@@ -109,6 +110,12 @@ class LeaseRow(Row):
     last_pass = InstantAttribute(null=True)
     decision = UnicodeAttribute(null=True)
     left = BinaryAttribute(null=True, legacy_encoding=False)
+    last_success = InstantAttribute(null=True)
+    failing_since = InstantAttribute(null=True)
+    error_at = InstantAttribute(null=True)
+    error_class = UnicodeAttribute(null=True)
+    error_text = UnicodeAttribute(null=True)
+    failures = NumberAttribute(null=True)
 
 
 class LedgerRow(Row):

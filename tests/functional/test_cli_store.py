@@ -105,10 +105,11 @@ def test_get_clusters(store: Store, document: Path, capsys: Said) -> None:
     store.schedule.passed("prod-geneva", NOW)
     assert answer(capsys, "get") == [{
         "name": "prod-geneva", "version": 1, "storedAt": "2026-11-18T11:06:40Z", "digest": digest(GOOD),
-        "lastPass": "2026-11-18T11:06:40Z",
+        "lastPass": "2026-11-18T11:06:40Z", "lastSuccess": None, "lastError": None, "health": "late",
     }]
     assert main(["get"]) == 0
-    assert capsys.readouterr().out.splitlines()[0].split() == ["CLUSTER", "VERSION", "STORED", "DIGEST", "LAST", "PASS"]
+    assert capsys.readouterr().out.splitlines()[0].split() == ["CLUSTER", "VERSION", "STORED", "DIGEST", "LAST", "PASS",
+                                                               "HEALTH"]
 
 
 def test_get_policy_gives_the_text_as_it_was_written(store: Store, capsys: Said) -> None:

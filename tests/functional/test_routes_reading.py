@@ -45,7 +45,7 @@ def test_clusters_are_listed_with_their_state(desk: Desk) -> None:
     rows = {row["name"]: row for row in desk.get("/clusters").json_body["clusters"]}
     assert rows[seen] == {
         "name": seen, "mode": "active", "version": 1, "lastPass": format_time(desk.clock()), "health": "ok",
-        "openOperations": 1,
+        "openOperations": 1, "lastSuccess": None, "lastError": None,
     }
     assert (rows[fresh]["mode"], rows[fresh]["lastPass"], rows[fresh]["health"]) == ("shadow", None, "waiting")
     assert rows[off]["health"] == "off"

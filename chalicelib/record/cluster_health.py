@@ -1,0 +1,46 @@
+"""The one word for how a cluster is doing, the same for the routes and the commands.
+
+It is about this program's own passes. Whether nodes are well is in the plan.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.model.times import format_time
+from chalicelib.store.schedule import Pace
+
+LATE_AFTER = 180.0
+"""Seconds beyond its interval after which a cluster's next pass is late."""
+
+
+def health(interval: float | None, pace: Pace, now: float, *, planned: bool) -> str:
+    """The first of these that holds: unreadable (the stored policy), off, waiting (no pass yet), late (a pass is
+    overdue), `failing: CLASS since INSTANT`, ok. Of the last pass before an overdue one, `late, failing: …` says both.
+
+    interval: the policy's scanInterval in seconds, None where the policy cannot be read. planned: its mode makes plans.
+    """
+    if interval is None:
+        return "unreadable"
+    if not planned:
+        return "off"
+    if not pace.last_pass:
+        return "waiting"
+    late = ("late",) if now - pace.last_pass > interval + LATE_AFTER else ()
+    failing = (f"failing: {pace.failure.cls} since {format_time(pace.failure.since)}",) if pace.failure else ()
+    return ", ".join(late + failing) or "ok"
+
+
+def results(pace: Pace) -> dict[str, Any]:
+    """lastPass, lastSuccess and lastError as JSON shows them: RFC 3339, null for never."""
+    failure = pace.failure
+    return {
+        "lastPass": _instant(pace.last_pass),
+        "lastSuccess": _instant(pace.last_success),
+        "lastError": failure and {"class": failure.cls, "message": failure.message, "since": _instant(failure.since),
+                                  "at": _instant(failure.at), "failures": failure.count},
+    }
+
+
+def _instant(at: float) -> str | None:
+    return format_time(at) if at > 0 else None

@@ -1,0 +1,57 @@
+"""The failure that a cluster's passes are in: since when, how often, and what the last one came to.
+
+It lies in the lease's row, which each pass writes when it ends, so that it costs neither a read nor a write. A pass
+that was overtaken has neither failed nor succeeded, and leaves it as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from pynamodb.expressions.update import Action
+
+from chalicelib.store.tables import LeaseRow
+
+LONGEST_TEXT = 300
+"""Characters of an error's message that are kept."""
+
+
+class PassFailure(msgspec.Struct, frozen=True):
+    """Passes that failed in a row. cls, message: of the last one. since, at: when the first and the last of them began
+    (epoch seconds). count: how many there were."""
+
+    cls: str
+    message: str
+    since: float
+    at: float
+    count: int = 1
+
+
+def after(before: PassFailure | None, cls: str, message: str, at: float) -> PassFailure:
+    """The failure after one more pass that failed. before: as it was, None where the last pass succeeded."""
+    text = " ".join(message.split())[:LONGEST_TEXT]
+    if before is None:
+        return PassFailure(cls, text, at, at)
+    return PassFailure(cls, text, before.since, at, before.count + 1)
+
+
+def read(row: LeaseRow) -> PassFailure | None:
+    """What a row says; None where the last pass succeeded, and in rows of earlier versions."""
+    if not row.failing_since:
+        return None
+    return PassFailure(row.error_class or "", row.error_text or "", float(row.failing_since),
+                       float(row.error_at or row.failing_since), int(row.failures or 1))
+
+
+def writes(failure: PassFailure) -> Sequence[Action]:
+    """The row's attributes while passes fail."""
+    return (LeaseRow.failing_since.set(failure.since), LeaseRow.error_at.set(failure.at),
+            LeaseRow.error_class.set(failure.cls), LeaseRow.error_text.set(failure.message),
+            LeaseRow.failures.set(failure.count))
+
+
+def clears() -> Sequence[Action]:
+    """The same attributes once a pass has succeeded."""
+    return tuple(attribute.remove() for attribute in (
+        LeaseRow.failing_since, LeaseRow.error_at, LeaseRow.error_class, LeaseRow.error_text, LeaseRow.failures))
