@@ -38,14 +38,20 @@ def _request() -> Request:
     return cast(Request, app.current_request)
 
 
+def _asked() -> str:
+    """Method and path of the request, for the log."""
+    request = _request()
+    return f"{request.method} {request.path.replace('{name}', (request.uri_params or {}).get('name', ''))}"
+
+
 def _respond(work: Callable[[], Answer]) -> Response:
-    answer = answered(work, getattr(app.lambda_context, "aws_request_id", ""))
+    answer = answered(work, getattr(app.lambda_context, "aws_request_id", ""), _asked())
     return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
 
 
 def _respond_with_page(work: Callable[[], Answer]) -> Response:
     """The one answer that is no JSON; an error is, as everywhere."""
-    answer = answered(work, getattr(app.lambda_context, "aws_request_id", ""))
+    answer = answered(work, getattr(app.lambda_context, "aws_request_id", ""), _asked())
     if answer.status != 200:
         return Response(body=answer.body, status_code=answer.status, headers={"Content-Type": "application/json"})
     return Response(body=answer.body[PAGE], status_code=200, headers={"Content-Type": CONTENT_TYPE})

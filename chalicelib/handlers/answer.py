@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.handlers.log import logger
+from chalicelib.handlers.log import failure, logger
 from chalicelib.model.errors import BadInput, OutscalerError
+
+_LONGEST_ROUTE = 300
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -34,8 +36,9 @@ def error(status: int, line: str) -> Answer:
     return Answer(status, {"error": " ".join(line.split())})
 
 
-def answered(work: Callable[[], Answer], request_id: str) -> Answer:
-    """Run a route's work and make an answer of whatever comes out of it; raises nothing."""
+def answered(work: Callable[[], Answer], request_id: str, asked: str = "") -> Answer:
+    """Run a route's work and make an answer of whatever comes out of it; raises nothing. asked: method and path, for
+    the log: the path names the cluster."""
     try:
         return work()
     except Refused as refused:
@@ -43,8 +46,8 @@ def answered(work: Callable[[], Answer], request_id: str) -> Answer:
     except BadInput as bad:
         return error(400, str(bad))
     except OutscalerError as failed:
-        logger.error("request failed", request_id=request_id, error=type(failed).__name__, detail=str(failed))
+        logger.error("request failed", request_id=request_id, route=asked[:_LONGEST_ROUTE], **failure(failed))
         return error(503, f"not available just now, try again; request {request_id}")
     except Exception:
-        logger.exception("request failed unexpectedly", request_id=request_id)
+        logger.exception("request failed unexpectedly", request_id=request_id, route=asked[:_LONGEST_ROUTE])
         return error(500, f"internal error; request {request_id}")

@@ -12,9 +12,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from chalicelib.handlers.log import logger
+import msgspec
+
+from chalicelib.dispatch.messages import cluster_name_ok
+from chalicelib.handlers.log import failure, logger
 from chalicelib.handlers.runtime import Runtime, runtime
 from chalicelib.model.errors import OutscalerError
+
+_LONGEST_ID = 100     # characters of an operation's id that a log line shows
 
 
 def preload(module: str, *rooms: str) -> None:
@@ -42,13 +47,31 @@ def _records(event: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     return records
 
 
+class _Names(msgspec.Struct, frozen=True):
+    """What a message is about; the rest of it, and its being right, is for whoever carries it out."""
+
+    cluster: str = ""
+    operation: str = ""
+
+
+def _about(record: Mapping[str, Any]) -> dict[str, str]:
+    """The fields by which a failed message is found again: its id, and the cluster and operation that it names."""
+    try:
+        names = msgspec.json.decode(record["body"], type=_Names)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
+        names = _Names()
+    cluster = names.cluster if cluster_name_ok(names.cluster) else "unknown"
+    operation = {"operation": names.operation[:_LONGEST_ID]} if names.operation else {}
+    return {"message_id": record["messageId"], "cluster": cluster, **operation}
+
+
 def _done(record: Mapping[str, Any], work: Callable[[str, Runtime], object], here: Runtime) -> bool:
     try:
         work(record["body"], here)
     except OutscalerError as error:
-        logger.error("message failed", message_id=record["messageId"], error=type(error).__name__, detail=str(error))
+        logger.error("message failed", **_about(record), **failure(error))
         return False
     except Exception:
-        logger.exception("message failed unexpectedly", message_id=record["messageId"])
+        logger.exception("message failed unexpectedly", **_about(record))
         return False
     return True

@@ -6,6 +6,14 @@ the next invocation of a warm process, and blame the wrong cluster.
 
 from __future__ import annotations
 
+from typing import Any
+
 from aws_lambda_powertools import Logger
 
 logger = Logger(service="outscaler")
+
+
+def failure(error: BaseException) -> dict[str, Any]:
+    """The fields of a failure's line: its class, its text and, for a cluster's answer, what was asked of whom."""
+    asked = getattr(error, "asked", "")
+    return {"error": type(error).__name__, "detail": str(error), **({"asked": asked} if asked else {})}

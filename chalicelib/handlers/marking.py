@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from chalicelib.handlers.log import logger
+from chalicelib.handlers.log import failure, logger
 from chalicelib.kube.errors import ClusterError, Forbidden, Missing, Unauthorized
 from chalicelib.kube.nodes import add_taint, remove_soft_taint, remove_taint
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
@@ -30,12 +30,13 @@ _REFUSALS = 3
 """Nodes in a row whose marks may not be written, after which nobody's may: one alone may be an admission webhook's."""
 
 
-def apply(marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Callable[[], float]) -> tuple[Mark, ...]:
+def apply(marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Callable[[], float],
+          name: str = "") -> tuple[Mark, ...]:
     """Write them; those that were written. Hard taints first, for at most CLEANING seconds; then soft ones, as given,
     with at most max-bulk-soft-taint-count calls and until max-bulk-soft-taint-time seconds are over (options.md §10).
 
-    Raises nothing: what fails for one node is logged, and the next pass plans it again. A cluster that refuses these
-    writes altogether is not asked for the rest.
+    name: the cluster's, for the log. Raises nothing: what fails for one node is logged, and the next pass plans it
+    again. A cluster that refuses these writes altogether is not asked for the rest.
     """
     hard = [mark for mark in marks if mark.action == CLEANUP]
     soft = [mark for mark in marks if mark.action in (UNSOFTEN, SOFTEN)]
@@ -48,18 +49,20 @@ def apply(marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Call
             if clock() >= until or refused >= _REFUSALS:
                 break
             try:
-                written += [mark] if _write(mark, cluster, clock) else []
+                written += [mark] if _write(mark, cluster, clock, name) else []
                 refused = 0
             except Unauthorized as refusal:
                 refused = _REFUSALS
-                logger.error("nodes may not be marked", detail=str(refusal), left=len(marks) - len(written))
+                logger.error("nodes may not be marked", cluster=name, left=len(marks) - len(written),
+                             **failure(refusal))
             except Forbidden as refusal:
                 refused += 1
-                logger.error("node may not be marked", node=mark.node, action=mark.action, detail=str(refusal))
+                logger.error("node may not be marked", cluster=name, node=mark.node, action=mark.action,
+                             **failure(refusal))
     return tuple(written)
 
 
-def _write(mark: Mark, cluster: Cluster, clock: Callable[[], float]) -> bool:
+def _write(mark: Mark, cluster: Cluster, clock: Callable[[], float], name: str) -> bool:
     """One of them; whether it changed anything. Raises Forbidden, Unauthorized."""
     try:
         changed = _WRITERS[mark.action](mark, cluster, clock())
@@ -68,11 +71,10 @@ def _write(mark: Mark, cluster: Cluster, clock: Callable[[], float]) -> bool:
     except (Forbidden, Unauthorized):
         raise
     except ClusterError as error:
-        logger.warning("node not marked", node=mark.node, action=mark.action, error=type(error).__name__,
-                       detail=str(error))
+        logger.warning("node not marked", cluster=name, node=mark.node, action=mark.action, **failure(error))
         return False
     if changed:
-        logger.info("node marked", node=mark.node, action=mark.action)
+        logger.info("node marked", cluster=name, node=mark.node, action=mark.action)
     return changed
 
 

@@ -27,7 +27,7 @@ from chalicelib.dispatch.messages import (
 )
 from chalicelib.dispatch.send import whole_delay
 from chalicelib.handlers import marking
-from chalicelib.handlers.log import logger
+from chalicelib.handlers.log import failure, logger
 from chalicelib.handlers.pacing import superseded
 from chalicelib.handlers.policies import current
 from chalicelib.handlers.runtime import Runtime
@@ -135,9 +135,9 @@ def run(policy: Policy, lease: Lease, tale: Tale, rt: Runtime) -> Plan:
 def _mark(plan: Plan, kube: Cluster, policy: Policy, rt: Runtime) -> tuple[Mark, ...]:
     """The marks that were written. What could not be is planned again; the pass is saved, and not made again for it."""
     try:
-        return marking.apply(plan.marks, kube, policy.options, rt.clock)
+        return marking.apply(plan.marks, kube, policy.options, rt.clock, policy.name)
     except OutscalerError as error:
-        logger.error("nodes not marked", cluster=policy.name, error=type(error).__name__, detail=str(error))
+        logger.error("nodes not marked", cluster=policy.name, **failure(error))
         return ()
 
 
@@ -231,4 +231,4 @@ def send(operations: Sequence[Operation], rt: Runtime) -> None:
             rt.store.operations.mark_sent(operation.cluster, operation.id, rt.clock())
         except (NotSent, StoreError) as error:
             logger.error("operation not sent, the sweeper will", cluster=operation.cluster, operation=operation.id,
-                         error=str(error))
+                         **failure(error))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from chalicelib.execute import progress
-from chalicelib.handlers.log import logger
+from chalicelib.handlers.log import failure, logger
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.operation import Kind, Operation
@@ -86,7 +86,8 @@ class Tale:
         """Count a pass that failed. The first one in a row gets an entry in the journal."""
         self.overtaken(error)
         # The text of an error that nobody foresaw may hold anything; of ours it is safe to show.
-        message = str(error) if isinstance(error, OutscalerError) else _UNEXPECTED
+        asked = getattr(error, "asked", "")
+        message = ": ".join(filter(None, (asked, str(error)))) if isinstance(error, OutscalerError) else _UNEXPECTED
         self.succeeded = False
         self.failure = pass_failure.after(self._failure_before, type(error).__name__, message, self._begun)
         if self._failure_before is None:
@@ -158,4 +159,4 @@ def _contained(what: str, cluster: str, operation: str = "") -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        logger.exception(what, cluster=cluster, operation=operation, error=type(error).__name__, detail=str(error))
+        logger.exception(what, cluster=cluster, operation=operation, **failure(error))

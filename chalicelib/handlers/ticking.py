@@ -25,7 +25,7 @@ from chalicelib.dispatch.errors import NotSent
 from chalicelib.dispatch.guard import permitted
 from chalicelib.dispatch.messages import RECONCILE, ActMessage, Cause, ReconcileMessage, act_queue, encode
 from chalicelib.dispatch.send import whole_delay
-from chalicelib.handlers.log import logger
+from chalicelib.handlers.log import failure, logger
 from chalicelib.handlers.pacing import slots
 from chalicelib.handlers.policies import in_force
 from chalicelib.handlers.runtime import Runtime
@@ -120,7 +120,7 @@ def _contained(cluster: str, what: str, failed: set[str]) -> Iterator[None]:
         yield
     except OutscalerError as error:
         failed.add(cluster)
-        logger.error("tick failed for a cluster", cluster=cluster, at=what, error=repr(error))
+        logger.error("tick failed for a cluster", cluster=cluster, at=what, **failure(error))
     except Exception:
         failed.add(cluster)
         logger.exception("tick failed unexpectedly for a cluster", cluster=cluster, at=what)

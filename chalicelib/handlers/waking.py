@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
 from chalicelib.dispatch.send import whole_delay
-from chalicelib.handlers.log import logger
+from chalicelib.handlers.log import failure, logger
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
@@ -36,4 +36,4 @@ def take_back(cluster: str, forget: Callable[[], None]) -> None:
     try:
         forget()
     except StoreError as error:
-        logger.warning("not taken back", cluster=cluster, detail=f"{type(error).__name__}: {error}")
+        logger.warning("not taken back", cluster=cluster, **failure(error))

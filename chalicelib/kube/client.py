@@ -14,12 +14,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from chalicelib.kube.credentials import Credential, Login
-from chalicelib.kube.errors import Expired, TooMany, Unauthorized, Unavailable, clean
+from chalicelib.kube.errors import ClusterError, Expired, TooMany, Unauthorized, Unavailable, clean
 from chalicelib.kube.transport import Call, Dial, Line, exchange, open_line
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
@@ -152,7 +152,7 @@ class Cluster:
         """One call, reads repeated as the module says. read turns the body into the result or raises DecodeError."""
         for attempt in range(1, attempts + 1):
             try:
-                body = self._authorised(call)
+                body = self._named(call)
             except (Unavailable, TooMany) as error:
                 problem: Unavailable | TooMany = error
             else:
@@ -169,6 +169,23 @@ class Cluster:
             else:
                 self.pause(attempt)
         raise AssertionError("the last attempt returns or raises")
+
+    def _named(self, call: Call) -> bytes:
+        """One call; its error says what was asked, and with which credential."""
+        try:
+            return self._authorised(call)
+        except ClusterError as error:
+            error.asked = f"{call.method} {call.path}{self._whom()}"
+            raise
+
+    def _whom(self) -> str:
+        """The server and the place of the credential, empty where the credential cannot be read."""
+        try:
+            credential = self._login.current()
+        except OutscalerError:
+            return ""
+        host = urlsplit(credential.server).netloc
+        return f" of {host}" + (f" with {credential.user_place}" if credential.user_place else "")
 
     def _authorised(self, call: Call) -> bytes:
         """One call; on 401 with the credential read again once."""

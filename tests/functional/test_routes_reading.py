@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from chalicelib.handlers.runtime import install
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory, ScaleUpRequest
 from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.times import format_time
-from chalicelib.store import JournalEntry
+from chalicelib.store import JournalEntry, Store
+from infra.local.aws_faults import Faults, busy
 from tests.functional.desk import Desk, line
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
@@ -130,3 +134,15 @@ def test_404_for_a_cluster_that_nobody_stored(desk: Desk, path: str) -> None:
     answer = desk.get(path)
     assert answer.status_code == 404
     assert "not known" in line(answer)
+
+
+def test_a_failed_request_logs_route_and_cluster(desk: Desk, log: io.StringIO) -> None:
+    name = desk.cluster()
+    faults = Faults()
+    broken = Store(desk.store.table.name, clock=desk.clock, sleep=lambda seconds: None, client=desk.store.table.client,
+                   wrap=faults.wrap)
+    install(dataclasses.replace(desk.runtime, store=broken))
+    faults.instead("query", busy("ValidationException"))
+    assert desk.get(f"/clusters/{name}").status_code == 503
+    [told] = [json.loads(text) for text in log.getvalue().splitlines() if "request failed" in text]
+    assert told["route"] == f"GET /clusters/{name}"
