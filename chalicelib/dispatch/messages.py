@@ -33,11 +33,13 @@ class Cause(StrEnum):
 
 
 class ReconcileMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Look at this cluster. at: the instant (epoch seconds) it is meant for; a pass begun later has served it."""
+    """Look at this cluster. at: the instant (epoch seconds) it is meant for; a pass begun later has served it. tries:
+    how often a wake-up was sent again because its pass failed."""
 
     cluster: str
     reason: str = Cause.SCHEDULE.value
     at: float = 0.0
+    tries: int = 0
 
 
 class ActMessage(msgspec.Struct, frozen=True, omit_defaults=True):

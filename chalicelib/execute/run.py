@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from chalicelib.execute.beginning import never_begun
 from chalicelib.execute.deadline import deadline_of
 from chalicelib.execute.discard import DISCARD
 from chalicelib.execute.grow import GROW
@@ -31,6 +32,8 @@ TABLE: Mapping[Kind, Recipe] = MappingProxyType(
     {Kind.GROW: GROW, Kind.REMOVE: REMOVE, Kind.SHRINK: SHRINK, Kind.DISCARD: DISCARD}
 )
 DEADLINE_EXCEEDED = "DeadlineExceeded"
+NOT_STARTED = "NotStarted"
+"""The class of an operation that was first taken up after its deadline: the delay is this program's own."""
 
 
 def run_step(operation: Operation, world: World, now: float) -> Outcome:
@@ -38,6 +41,9 @@ def run_step(operation: Operation, world: World, now: float) -> Outcome:
     recipe = TABLE[operation.kind]
     name, step = recipe.step(operation.step)
     deadline = deadline_of(operation, world.options)
+    if now >= deadline and never_begun(operation):
+        text = f"not begun by {format_time(deadline)}, its deadline; nothing was asked of the provider"
+        return Failed(NOT_STARTED, text)
     if now >= deadline and name not in recipe.bounded:
         last = operation.data.get(NOTE, "")
         text = f"not finished by {format_time(deadline)}, at step {name}" + (f"; last: {last}" if last else "")

@@ -23,7 +23,7 @@ import msgspec
 from chalicelib.dispatch.guard import permitted
 from chalicelib.dispatch.messages import ActMessage, Cause, act_queue, decode_act, encode
 from chalicelib.dispatch.send import MAX_DELAY, whole_delay
-from chalicelib.execute.run import give_up, run_step
+from chalicelib.execute.run import NOT_STARTED, give_up, run_step
 from chalicelib.handlers import policies
 from chalicelib.handlers.lessons import ABANDONED, BLAMELESS, learn
 from chalicelib.handlers.log import logger
@@ -197,9 +197,10 @@ def _send(operation: Operation, delay: float, rt: Runtime) -> None:
 def _plan_again(outcome: Done | Failed, task: _Task, rt: Runtime) -> None:
     """What ended changes what is possible: plan now, not at the next scan. Several that end together are one wake-up.
 
-    Not after a failure that teaches nothing: the same plan would fail the same way, in a loop as fast as the queues.
+    Not after a failure that teaches nothing: the same plan would fail the same way, in a loop as fast as the queues. An
+    operation that was never begun is planned again: its deadline is minutes away from its beginning.
     """
-    if isinstance(outcome, Failed) and outcome.cls in BLAMELESS:
+    if isinstance(outcome, Failed) and outcome.cls in BLAMELESS - {NOT_STARTED}:
         return
     if task.policy is None or not permitted(task.policy).plan:
         return

@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from chalicelib.execute.run import NOT_STARTED
 from chalicelib.model.memory import FailedRemoval, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed
@@ -29,7 +30,9 @@ from chalicelib.plan.patience import granted, retry
 _WHY = 300      # characters of a failure that are remembered
 ABANDONED = "Abandoned"
 """The class of an operation that we called off ourselves."""
-BLAMELESS = frozenset({ABANDONED, "Conflict"})
+OURS = frozenset({ABANDONED, NOT_STARTED})
+"""Ends that say nothing about the group or the node: the cause is on this side."""
+BLAMELESS = OURS | {"Conflict"}
 """Failures after which the group may be tried again at once: the world was not as planned."""
 
 GroupPatch = Callable[[GroupMemory], GroupMemory]
@@ -82,7 +85,7 @@ def _removed(operation: Operation, outcome: Done | Failed, options: Options, now
 def _not_removed(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
     """The node waits the longer the more often its removal failed, so that it is not the first in every pass and holds
     up all others (demands.md 19)."""
-    if not isinstance(outcome, Failed) or outcome.cls == ABANDONED:
+    if not isinstance(outcome, Failed) or outcome.cls in OURS:
         return None, None
     why = outcome.message[:_WHY]
 
@@ -115,7 +118,7 @@ def _discarded(operation: Operation, outcome: Done | Failed, options: Options, n
 
 def _not_repaired(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
     del operation
-    if not isinstance(outcome, Failed) or outcome.cls == ABANDONED:
+    if not isinstance(outcome, Failed) or outcome.cls in OURS:
         return None, None
     asked = outcome.retry_after
 

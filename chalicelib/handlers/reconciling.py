@@ -30,6 +30,7 @@ from chalicelib.handlers import marking
 from chalicelib.handlers.log import failure, logger
 from chalicelib.handlers.pacing import superseded
 from chalicelib.handlers.policies import current
+from chalicelib.handlers.retrying import ask_again_soon
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.handlers.telling import Tale
 from chalicelib.model.errors import OutscalerError
@@ -62,8 +63,17 @@ _TRIES = 3
 
 
 def handle(body: str, rt: Runtime) -> None:
-    """Do what a message asks for. Raises BadInput for rubbish, ClusterError where the cluster cannot be read at all."""
+    """Do what a message asks for. Raises BadInput for rubbish. Raises ClusterError where the cluster cannot be read at
+    all, and StoreError, of a scheduled pass and of a wake-up that was tried several times."""
     message = decode_reconcile(body)
+    try:
+        _pass(message, rt)
+    except OutscalerError as error:
+        if not ask_again_soon(message, error, rt):
+            raise
+
+
+def _pass(message: ReconcileMessage, rt: Runtime) -> None:
     policy = current(message.cluster, rt)
     if policy is None or not permitted(policy).plan:
         logger.info("nothing to do", cluster=message.cluster, known=policy is not None)

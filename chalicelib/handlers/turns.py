@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from chalicelib.execute.beginning import having_waited
 from chalicelib.execute.deadline import deadline_of
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.model.operation import Kind, Operation, State
@@ -55,17 +56,18 @@ def waits(operation: Operation, options: Options, rt: Runtime) -> Pending | None
     where it is given up. Raises StoreError."""
     if not (_lowers(operation) or _sets(operation)) or rt.clock() >= deadline_of(operation, options):
         return None
+    data = having_waited(operation)
     for other in rt.store.operations.list_open(operation.cluster):
         if other.id == operation.id:
             continue
         if _sets(operation) and _sets(other) and operation.pool == other.pool:
             if _age(other) < _age(operation):
-                return Pending(SOON, operation.step, operation.data, f"until {other.id} has changed their pool")
+                return Pending(SOON, operation.step, data, f"until {other.id} has changed their pool")
             continue
         if _sets(operation) and _deletes(other, rt.clock()) and operation.pool == other.pool:
-            return Pending(SOON, operation.step, operation.data, f"until {other.id} has deleted nodes of their pool")
+            return Pending(SOON, operation.step, data, f"until {other.id} has deleted nodes of their pool")
         if _lowers(operation) and _has_begun_beside(other, operation):
-            return Pending(AFTER, operation.step, operation.data, f"until {other.id}, which has begun, is recorded")
+            return Pending(AFTER, operation.step, data, f"until {other.id}, which has begun, is recorded")
     return None
 
 

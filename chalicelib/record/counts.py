@@ -18,7 +18,7 @@ from chalicelib.store.errors import StoreError
 ABANDONED = "Abandoned"
 OF_PROVIDERS = frozenset(kind.__name__ for kind in ProviderError.__subclasses__())
 OF_CLUSTERS = frozenset(f"Cluster{kind.__name__}" for kind in ClusterError.__subclasses__()) | {"ClusterError"}
-REASONS = OF_PROVIDERS | OF_CLUSTERS | {"DeadlineExceeded", ABANDONED, "timeout"}
+REASONS = OF_PROVIDERS | OF_CLUSTERS | {"DeadlineExceeded", "NotStarted", ABANDONED, "timeout"}
 
 #: The first that matches: what an exception counts as.
 ERRORS: tuple[tuple[type[BaseException], str], ...] = (
