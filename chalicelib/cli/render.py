@@ -16,7 +16,7 @@ from chalicelib.cli import rule_rows, where
 from chalicelib.cli.tables import Block, Table
 from chalicelib.cli.where import some
 from chalicelib.model.plan import GroupVerdict, NodeVerdict, Plan, PodVerdict
-from chalicelib.model.reason import Reason
+from chalicelib.model.reason import Code, Reason
 from chalicelib.model.times import format_time
 from chalicelib.plan.explain import sentence, text
 
@@ -177,11 +177,25 @@ def _stay(plan: Plan) -> list[tuple[str, ...]]:
     verdicts = plan.unremovable
     if len(verdicts) <= _NODES:
         return [(v.node, v.reason.code.value, sentence(v.reason)) for v in verdicts]
-    by_rule: dict[str, list[NodeVerdict]] = {}
+    by_rule: dict[tuple[str, ...], list[NodeVerdict]] = {}
     for verdict in verdicts:
-        by_rule.setdefault(verdict.reason.code.value, []).append(verdict)
-    return [(some([v.node for v in stay]), rule, text(stay[0].reason) if len(stay) > 1 else sentence(stay[0].reason))
-            for rule, stay in sorted(by_rule.items())]
+        by_rule.setdefault((verdict.reason.code.value, *_cause(verdict.reason)), []).append(verdict)
+    return [(some([v.node for v in stay]), rule, _of_all(stay)) for (rule, *_), stay in sorted(by_rule.items())]
+
+
+def _cause(reason: Reason) -> tuple[str, ...]:
+    """What a person acts on where a pod holds a node: the drain rule, and the budget that allows nothing."""
+    if reason.code is not Code.BLOCKED_BY_POD:
+        return ()
+    return str(reason.params.get("rule", "")), str(reason.params.get("budget", ""))
+
+
+def _of_all(stay: list[NodeVerdict]) -> str:
+    """Of several nodes, the words that hold for each; where a pod holds them, the first one's with its cause."""
+    first = stay[0].reason
+    if len(stay) > 1 and first.code is Code.BLOCKED_BY_POD:
+        return f"{sentence(first)}, and others alike"
+    return text(first) if len(stay) > 1 else sentence(first)
 
 
 def _sentences(reasons: Iterable[Reason]) -> list[str]:

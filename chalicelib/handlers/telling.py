@@ -19,6 +19,7 @@ from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.model.plan import Mark, Plan
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.patience import LARGEST
 from chalicelib.record import left
 from chalicelib.record.board import Board
 from chalicelib.record.endings import Step
@@ -147,7 +148,10 @@ def _tell_end(after: Operation, outcome: Done | Failed, policy: Policy | None, r
 
 
 def _largest(operation: Operation, policy: Policy | None) -> int | None:
-    """The group's maximum as the policy has it."""
+    """The group's maximum as it was planned with; of an operation of an earlier version, as the policy has it."""
+    planned = operation.data.get(LARGEST, "")
+    if planned.isascii() and planned.isdecimal():
+        return int(planned[:12])
     groups = policy.node_groups if policy else ()
     return next((group.max for group in groups
                  if (group.provider, group.id) == (operation.provider, operation.group)), None)

@@ -15,7 +15,7 @@ from chalicelib.model.plan import GroupVerdict, Plan, Removal, Repair, ScaleUp
 from chalicelib.plan import warnings
 from chalicelib.plan.demand import Pending
 from chalicelib.plan.growth import Growth
-from chalicelib.plan.patience import PROVISION, length
+from chalicelib.plan.patience import LARGEST, PROVISION, length
 from chalicelib.plan.repair import compatible, targets
 from chalicelib.plan.shrink import Shrinkage
 from chalicelib.plan.world import World
@@ -63,7 +63,8 @@ def _grow(world: World, scale_up: ScaleUp, plan: str) -> Operation:
         cluster=cluster, provider=scale_up.provider, group=scale_up.group, kind=Kind.GROW, plan=plan, created_at=now,
         from_size=scale_up.from_size, to_size=scale_up.to_size, pods=scale_up.pods[:_PODS_NAMED], due_at=now,
         deadline=now + length(Kind.GROW, world.options), updated_at=now,
-        data={} if own is None else {PROVISION: str(own)}, pool=_pool(world, scale_up.group),
+        data={LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})},
+        pool=_pool(world, scale_up.group),
     )
 
 

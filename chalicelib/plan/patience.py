@@ -20,6 +20,8 @@ QUICK = 600.0
 PROVISION = "own.provision"
 """The key in a growth's data: how long its group's machines may take, where the group says so itself. The prefix is the
 one under which execute keeps what is ours (execute/vendor.py)."""
+LARGEST = "own.largest"
+"""The key in a growth's data: the group's maximum when it was planned, whoever set it, for the events of its end."""
 
 
 def provision_time(group: NodeGroup, options: Options) -> float:

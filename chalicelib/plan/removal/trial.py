@@ -206,7 +206,10 @@ class Trial:
         if own is not None:
             self._places.neighbours.stay(own, is_open=was_open)
         said = ", ".join(f"{count} {text(reason)}" for reason, count in counts)
-        return f"0/{int(rows.sum())} nodes: {said or 'pods of other nodes that go have taken the place'}"
+        others = int(rows.sum())
+        if not others:
+            return "no other node that stays is ready and schedulable"
+        return f"0/{others} nodes: {said or 'the last room went to pods of other nodes that are to be removed'}"
 
 
 def _sizes(floor: Floor) -> list[float]:

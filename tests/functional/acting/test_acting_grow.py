@@ -134,3 +134,11 @@ def test_a_broken_provider_section_fails_this_operation_only_by_its_own_class(st
     stage.play()
     assert stage.now(operation).outcome == "provider clusterapi is not in the policy any more"
     assert stage.now(operation).error_class == "InvalidRequest"
+
+
+def test_events_name_the_maximum_that_the_group_was_planned_with(stage: Stage) -> None:
+    stage.group(2)
+    stage.pod("waiting")
+    stage.planned(Kind.GROW, from_size=2, to_size=4, pods=("default/waiting",), data={"own.largest": "7"})
+    stage.play()
+    assert stage.events("TriggeredScaleUp") == [("waiting", "pod triggered scale-up: [{g 2->4 (max: 7)}]")]

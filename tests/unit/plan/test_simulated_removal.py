@@ -197,3 +197,9 @@ def test_the_order_of_nodes_and_pods_in_the_input_does_not_matter() -> None:
     assert plans[0].unneeded
     assert len({plan.unneeded for plan in plans}) == 1
     assert all(_sent(plan) == _sent(plans[0]) for plan in plans)
+
+
+def test_a_node_whose_pods_have_no_other_node_says_that_there_is_none() -> None:
+    build = cluster().node("n", "4", group="g").running("n", 1, "1").group("g", target=1)
+    [stay] = _plan(build).unremovable
+    assert sentence(stay.reason).endswith("no other node that stays is ready and schedulable)")
