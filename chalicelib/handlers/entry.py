@@ -54,7 +54,7 @@ class _Names(msgspec.Struct, frozen=True):
     operation: str = ""
 
 
-def _about(record: Mapping[str, Any]) -> dict[str, str]:
+def _about(record: Mapping[str, Any]) -> dict[str, Any]:
     """The fields by which a failed message is found again: its id, and the cluster and operation that it names."""
     try:
         names = msgspec.json.decode(record["body"], type=_Names)
