@@ -23,8 +23,8 @@ _WRITTEN = re.compile(
 
 
 def without_secrets(value: Any, policy: str) -> Any:
-    """The same JSON value, in all of whose texts the names of secrets are `***`. policy: its stored text, which need not
-    be a valid one; its names are known."""
+    """The same JSON value, in all of whose texts the names of secrets are `***`. policy: the stored text, valid or not,
+    whose names are known."""
     names = _names(policy)
     known = re.compile("|".join(rf"(?<!{_NAME}){re.escape(name)}(?!{_NAME}*[A-Za-z0-9])" for name in names) or r"\b\B")
     return _hidden(value, known)
