@@ -16,7 +16,7 @@ help:
 $(STAMP): requirements.txt requirements-dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] < (3, 14) else "Outscaler needs Python 3.11, 3.12 or 3.13; set PYTHON=…")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -51,9 +51,10 @@ package: $(STAMP) ## build/sam.json, build/deployment.zip
 bench: $(STAMP) ## benchmarks, as ratios measured in one run
 	$(BIN)/python -m pytest -s -m "slow or not slow" tests/benchmarks $(ARGS)
 
-lock: ## recompile the pinned requirements (needs uv)
-	uv pip compile --python-version 3.11 --no-header --no-annotate requirements.in -o requirements.txt
-	uv pip compile --python-version 3.11 --no-header --no-annotate requirements-dev.in -c requirements.txt -o requirements-dev.txt
+LOCK := uv pip compile --python-version 3.11 --no-header --no-annotate --no-emit-index-url --generate-hashes
+lock: ## recompile the pinned requirements with their hashes (needs uv)
+	$(LOCK) requirements.in -o requirements.txt
+	$(LOCK) requirements-dev.in -c requirements.txt -o requirements-dev.txt
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

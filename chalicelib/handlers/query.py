@@ -14,6 +14,7 @@ import msgspec
 from chalicelib.dispatch.guard import permitted
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.handlers.answer import Answer, Refused
+from chalicelib.handlers.hiding import without_secrets
 from chalicelib.handlers.policies import in_force
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.handlers.showing import brake, cooldowns, exact, group, operation, policy_summary, timers
@@ -46,7 +47,7 @@ def cluster(name: str, rt: Runtime) -> Answer:
     stored = _stored(name, rt)
     memory = rt.store.memory.load(name)
     policy, problem = _readable(stored, rt.clock())
-    return Answer(200, {
+    return Answer(200, without_secrets({
         **_line(stored, rt),
         "policy": policy_summary(policy) if policy else {"error": problem},
         "groups": [group(key, memory.groups[key], rt.clock()) for key in sorted(memory.groups)],
@@ -54,7 +55,7 @@ def cluster(name: str, rt: Runtime) -> Answer:
         "cooldowns": cooldowns(memory, policy.options, rt.clock()) if policy else {},
         "brake": brake(memory, rt.clock()),
         "timers": timers(memory),
-    })
+    }, stored.text))
 
 
 def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> Answer:
@@ -68,9 +69,9 @@ def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> Answer:
     full = _flag(parameters, "full")
     limit = _limit(parameters, MAX_FULL if full else MAX_LIMIT)
     before = _before(parameters)
-    _stored(name, rt)
+    stored = _stored(name, rt)
     entries = rt.store.journal.recent(name, limit, before=before)
-    return Answer(200, {"decisions": [_decision(entry, full=full) for entry in entries]})
+    return Answer(200, without_secrets({"decisions": [_decision(entry, full=full) for entry in entries]}, stored.text))
 
 
 def _stored(name: str, rt: Runtime) -> StoredPolicy:
@@ -85,6 +86,8 @@ def _readable(stored: StoredPolicy, now: float) -> tuple[Policy | None, str]:
     try:
         return in_force(stored, now), ""
     except BadInput as bad:
+        if "secret" in bad.place.lower():       # what is wrong with a name quotes it
+            return None, f"{bad.place}: cannot be used"
         return None, str(bad).splitlines()[0]
 
 

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from chalicelib.store import Store
 
 TABLE = "OUTSCALER_TABLE"
+#: What Lambda sets in every function's environment, and nothing else does.
+LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
 
 #: How long a secret that was read is used; a rotated one is in force after that at the latest.
 SECRET_KEPT_FOR = 60.0
@@ -82,17 +84,19 @@ def build(
     reach: Reach | None = None,
     sleep: Callable[[float], None] = time.sleep,
     chance: Callable[[], float] = random.random,
+    hosted: bool = False,
 ) -> Runtime:
     """A runtime of these parts; what is left out is what Lambda uses.
 
     reach: how any cluster is reached, by the way to it; a provider may need another than the policy's own. sleep and
-    chance (uniform in [0, 1)): how clients of clusters and vendors wait, and what spreads them.
+    chance (uniform in [0, 1)): how clients of clusters and vendors wait, and what spreads them. hosted: whether this is
+    a Lambda function, which connects to no loopback address and obeys no proxy of the environment.
     """
 
     def reached(access: KubernetesAccess) -> Cluster:
         from chalicelib.kube.connect import connect as to_cluster
 
-        return to_cluster(access, read_secret, clock=clock, sleep=sleep, jitter=chance)
+        return to_cluster(access, read_secret, clock=clock, sleep=sleep, jitter=chance, hosted=hosted)
 
     to = reach or reached
 
@@ -129,7 +133,8 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
         raise BadInput("environment", f"{TABLE} is not set", "set it to the name of Outscaler's DynamoDB table")
     sender = SqsSender.from_environment(environment)
     secrets = Secrets(SecretReader(), clock)
-    return build(clock=clock, store=Store(table, clock=clock), sender=sender, read_secret=secrets)
+    return build(clock=clock, store=Store(table, clock=clock), sender=sender, read_secret=secrets,
+                 hosted=bool(environment.get(LAMBDA)))
 
 
 class Secrets:

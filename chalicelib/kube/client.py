@@ -2,7 +2,7 @@
 
 Answers stay bytes because decoding is the caller's: a page of 500 pods is decoded once, into the few fields that matter
 (snapshot/wire.py), and never into objects nobody asked for. The `kubernetes` package is not used: importing it alone
-costs a cold start more than everything else together (ecosystem.md §3).
+costs a cold start more than everything else together.
 
 Repeated here, and only here: reads. A read that met a network error, a 5xx, a 429 or a truncated body is tried again a
 few times. A write is sent once. It may have happened although its answer got lost, so the caller looks before it
@@ -11,16 +11,19 @@ repeats. The one exception is 401: the server has done nothing, so any call may 
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
+from msgspec import structs
 
 from chalicelib.kube.credentials import Credential, Login
 from chalicelib.kube.errors import ClusterError, Expired, TooMany, Unauthorized, Unavailable, clean
-from chalicelib.kube.transport import Call, Dial, Line, exchange, open_line
+from chalicelib.kube.transport import LONGEST_BODY, TOTAL, Call, Dial, Line, exchange, open_line
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
 
@@ -40,6 +43,24 @@ class Page(msgspec.Struct, frozen=True):
 
     body: bytes
     first: bool
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """exchange: seconds for one attempt. call: seconds in which attempts at one call are begun, and for the first.
+    lists: seconds from the first page of the first list to the last page of the last one. body: bytes of one answer.
+    pages, volume: of one list, the latter in bytes."""
+
+    exchange: float
+    call: float
+    lists: float
+    body: int = LONGEST_BODY
+    pages: int = 10_000
+    volume: int = 8 * 2**30
+
+
+AT_A_TERMINAL = Patience(exchange=300.0, call=600.0, lists=3600.0)
+# A pass has 120 s, and what it decides is still to be saved. 150,000 pods come in 300 pages.
+HOSTED = Patience(exchange=TOTAL, call=45.0, lists=75.0)
 
 
 class _ListMeta(msgspec.Struct, gc=False):
@@ -62,17 +83,18 @@ def path_segment(name: str) -> str:
 class Cluster:
     """A cluster's API. Safe to share between threads. Every method raises ClusterError (errors.py) and nothing else.
 
-    sleep and jitter (uniform in [0, 1)) are given from outside, so that a test needs neither time nor luck.
-    compress: ask for gzip; worth its CPU on a slow link only (ecosystem.md §4). dial: what opens a line for a
-    credential.
+    sleep and jitter (uniform in [0, 1)) are given from outside, so that a test needs neither time nor luck. dial: what
+    opens a line for a credential. patience: for how long, and for how much, it waits. monotonic: seconds of a clock
+    that never goes back.
     """
 
     def __init__(
-        self, login: Login, *, sleep: Callable[[float], None], jitter: Callable[[], float], compress: bool = False,
-        dial: Dial = open_line,
+        self, login: Login, *, sleep: Callable[[float], None], jitter: Callable[[], float], dial: Dial = open_line,
+        patience: Patience | None = None, monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._login, self._sleep, self._jitter, self._dial = login, sleep, jitter, dial
-        self._encoding = "gzip" if compress else "identity"
+        self._patience, self._monotonic = patience or AT_A_TERMINAL, monotonic
+        self._lists_began: float | None = None
         self._lock = threading.Lock()
         self._line = dial(login.current())
 
@@ -88,9 +110,11 @@ class Cluster:
         attempts: int = _ATTEMPTS,
     ) -> bytes:
         """The answer's body. body: bytes as they are, anything else as JSON; timeout: (connect, read) in seconds, per
-        attempt; attempts: of a read, 1 for what can be done without."""
+        attempt, which with a timeout of its own takes no longer than both; attempts: of a read, 1 for what can be done
+        without."""
         payload = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-        call = Call(method.upper(), path, dict(query or {}), payload, content_type, timeout)
+        total = math.inf if timeout == _TIMEOUT else sum(timeout)
+        call = Call(method.upper(), path, dict(query or {}), payload, content_type, timeout, total)
         return self._persist(call, bytes, attempts)
 
     def get(self, path: str, *, query: Mapping[str, str] | None = None) -> bytes:
@@ -114,9 +138,10 @@ class Cluster:
         """A List, `limit` items at a time. A continue token that expires in between (410) starts it over: first=True.
 
         Raises Expired if that happens more than a few times: the list is slower to read than the server forgets.
+        Unavailable for a list of more pages, bytes or seconds than the patience allows.
         """
         start = {**(query or {}), "limit": str(limit)}
-        ask, restarts = start, 0
+        ask, restarts, pages, size = start, 0, 0, 0
         while True:
             try:
                 body, next_page = self._page(path, ask)
@@ -125,6 +150,9 @@ class Cluster:
                     raise
                 ask, restarts = start, restarts + 1
                 continue
+            pages, size = pages + 1, size + len(body)
+            if pages > self._patience.pages or size > self._patience.volume:
+                raise Unavailable(f"{path}: the list does not end: {pages} pages, {size} bytes", lasting=True)
             yield Page(body, first=ask is start)
             if not next_page:
                 return
@@ -143,16 +171,27 @@ class Cluster:
         self._line.session.close()
 
     def _page(self, path: str, query: dict[str, str]) -> tuple[bytes, str | None]:
+        if self._lists_began is None:
+            self._lists_began = self._monotonic()
+        left = self._lists_began + self._patience.lists - self._monotonic()
+        if left <= 0:
+            raise Unavailable(f"{path}: the cluster's lists took longer than {self._patience.lists:g} s", lasting=True)
+
         def read_head(body: bytes) -> tuple[bytes, str | None]:
             return body, msgspec.json.decode(body, type=_ListHead).metadata.next_page
 
-        return self._persist(Call("GET", path, query, None, "", _TIMEOUT), read_head)
+        return self._persist(Call("GET", path, query, None, "", _TIMEOUT), read_head, within=left)
 
-    def _persist(self, call: Call, read: Callable[[bytes], T], attempts: int = _ATTEMPTS) -> T:
-        """One call, reads repeated as the module says. read turns the body into the result or raises DecodeError."""
+    def _persist(
+        self, call: Call, read: Callable[[bytes], T], attempts: int = _ATTEMPTS, *, within: float = math.inf
+    ) -> T:
+        """One call, reads repeated as the module says. read turns the body into the result or raises DecodeError.
+        within: seconds for all of it, where they are fewer than the patience allows."""
+        until = self._monotonic() + min(within, self._patience.call)
         for attempt in range(1, attempts + 1):
+            total = min(call.total, self._patience.exchange, until - self._monotonic())
             try:
-                body = self._named(call)
+                body = self._named(structs.replace(call, total=total, longest=self._patience.body))
             except (Unavailable, TooMany) as error:
                 problem: Unavailable | TooMany = error
             else:
@@ -161,13 +200,15 @@ class Cluster:
                 except msgspec.DecodeError:
                     problem = Unavailable(f"{call.path}: the answer is cut short or not what was asked for", status=200)
             lasting = isinstance(problem, Unavailable) and problem.lasting
-            hopeless = lasting or problem.retry_after > _LONGEST_RETRY_AFTER
+            hopeless = lasting or problem.retry_after > _LONGEST_RETRY_AFTER or self._monotonic() >= until
             if call.method not in _SAFE or hopeless or attempt == attempts:
                 raise problem
             if problem.retry_after:
                 self._sleep(problem.retry_after)
             else:
                 self.pause(attempt)
+            if self._monotonic() >= until:
+                raise problem
         raise AssertionError("the last attempt returns or raises")
 
     def _named(self, call: Call) -> bytes:
@@ -191,14 +232,14 @@ class Cluster:
         """One call; on 401 with the credential read again once."""
         line, credential = self._ready()
         try:
-            return exchange(line, credential, call, self._encoding)
+            return exchange(line, credential, call, self._monotonic)
         except Unauthorized as refused:
             problem = self._renew(credential)
             if problem:
                 raise Unauthorized(f"{refused.message}; reading the credential again: {problem}", status=401,
                                    reason=refused.reason) from None
         line, credential = self._ready()
-        return exchange(line, credential, call, self._encoding)
+        return exchange(line, credential, call, self._monotonic)
 
     def _ready(self) -> tuple[Line, Credential]:
         """The line and a credential with a fresh token. One that a person must mend is Unauthorized."""

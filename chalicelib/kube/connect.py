@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from chalicelib.kube import secrets
-from chalicelib.kube.client import Cluster
+from chalicelib.kube.client import AT_A_TERMINAL, HOSTED, Cluster
 from chalicelib.kube.credentials import Credential, EksLogin, KubeconfigLogin, Login
 from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.kube.transport import Dial, open_line
@@ -41,19 +41,23 @@ def connect(
     clock: Callable[[], float],
     sleep: Callable[[float], None] = time.sleep,
     jitter: Callable[[], float] = random.random,
-    compress: bool = False,
     dial: Dial = open_line,
+    hosted: bool = False,
 ) -> Cluster:
     """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
 
     read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read past its cache.
-    dial: what opens the line to the server; the emulation has one without a network.
+    dial: what opens the line to the server; the emulation has one without a network. hosted: for a function, which
+    connects to no loopback address, obeys no proxy of the environment, and has a minute or two.
     Raises BadInput for what a person must mend, another OutscalerError where AWS gives no answer.
     """
-    return Cluster(_login(access, read_secret, clock), sleep=sleep, jitter=jitter, compress=compress, dial=dial)
+    login = _login(access, read_secret, clock, hosted=hosted)
+    return Cluster(login, sleep=sleep, jitter=jitter, dial=dial, patience=HOSTED if hosted else AT_A_TERMINAL)
 
 
-def _login(access: KubernetesAccess, read_secret: Callable[[str], str], clock: Callable[[], float]) -> Login:
+def _login(
+    access: KubernetesAccess, read_secret: Callable[[str], str], clock: Callable[[], float], *, hosted: bool
+) -> Login:
     given = [name for name in ("kubeconfig_secret", "kubeconfig_file", "eks_cluster") if getattr(access, name)]
     # Upstream's rule: what is named, else in-cluster (clusterapi.md §1.1).
     secret = access.kubeconfig_secret or access.in_cluster_kubeconfig_secret
@@ -62,22 +66,23 @@ def _login(access: KubernetesAccess, read_secret: Callable[[str], str], clock: C
         raise BadInput(_PLACE, problem, "give exactly one of kubeconfigSecret, kubeconfigFile, eksCluster, or "
                        "inClusterKubeconfigSecret alone")
     if access.eks_cluster:
-        return _eks(access, clock)
+        return _eks(access, clock, hosted=hosted)
     if access.kubeconfig_file:
-        return KubeconfigLogin(lambda _fresh: _from_file(access))
-    return KubeconfigLogin(lambda fresh: _from_secret(secret, access, read_secret, fresh=fresh))
+        return KubeconfigLogin(lambda _fresh: _from_file(access, hosted=hosted))
+    return KubeconfigLogin(lambda fresh: _from_secret(secret, access, read_secret, fresh=fresh, hosted=hosted))
 
 
 def _from_secret(
-    name: str, access: KubernetesAccess, read_secret: Callable[[str], str], *, fresh: bool
+    name: str, access: KubernetesAccess, read_secret: Callable[[str], str], *, fresh: bool, hosted: bool
 ) -> Credential:
     text = read_secret.fresh(name) if fresh and isinstance(read_secret, FreshReader) else read_secret(name)
     return from_kubeconfig(
-        text, context=access.context, place=f"kubeconfig secret {name}", allow_insecure_tls=access.allow_insecure_tls
+        text, context=access.context, place=f"kubeconfig secret {name}", allow_insecure_tls=access.allow_insecure_tls,
+        hosted=hosted,
     )
 
 
-def _from_file(access: KubernetesAccess) -> Credential:
+def _from_file(access: KubernetesAccess, *, hosted: bool) -> Credential:
     path = Path(access.kubeconfig_file).expanduser()
     place = f"kubeconfig file {access.kubeconfig_file}"
     try:
@@ -88,17 +93,17 @@ def _from_file(access: KubernetesAccess) -> Credential:
         raise BadInput(place, f"cannot be read: {error.strerror}", "name a kubeconfig that exists") from None
     return from_kubeconfig(
         text, context=access.context, place=place, allow_insecure_tls=access.allow_insecure_tls,
-        base_dir=path.resolve().parent,
+        base_dir=path.resolve().parent, hosted=hosted,
     )
 
 
-def _eks(access: KubernetesAccess, clock: Callable[[], float]) -> Login:
+def _eks(access: KubernetesAccess, clock: Callable[[], float], *, hosted: bool) -> Login:
     name, region = access.eks_cluster, access.region
 
     def describe() -> Credential:
         server, ca = secrets.eks_endpoint(name, region)
         place = f"EKS cluster {name}"
-        return Credential(server=server, ca=ca, cluster_place=place, user_place=place)
+        return Credential(server=server, ca=ca, cluster_place=place, user_place=place, hosted=hosted)
 
     def sign() -> Secret:
         return secrets.eks_token(name, region)

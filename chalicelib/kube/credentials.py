@@ -25,8 +25,9 @@ class Credential(msgspec.Struct, frozen=True):
     """An API server's address and what proves us to it. All file references are resolved, except the token file's.
 
     server: base URL without a trailing slash. ca, certificate: PEM, empty for "the public ones" and "none".
-    proxy: the kubeconfig's own proxy-url, empty for what the environment says. token_header: the header that a vendor's
-    gateway wants the token in, as it is; empty for `Authorization: Bearer …`.
+    proxy: the kubeconfig's own proxy-url, which may carry a password; empty for none. hosted: it is used by a function,
+    which connects to no loopback address and obeys no proxy of the environment. token_header: the header that a
+    vendor's gateway wants the token in, as it is; empty for `Authorization: Bearer …`.
     cluster_place, user_place: where a person finds the two halves, for errors.
     """
 
@@ -34,7 +35,8 @@ class Credential(msgspec.Struct, frozen=True):
     ca: bytes = b""
     server_name: str = ""
     insecure: bool = False
-    proxy: str = ""
+    proxy: Secret = Secret("")
+    hosted: bool = False
     certificate: bytes = b""
     key: Secret = Secret("")
     token: Secret = Secret("")

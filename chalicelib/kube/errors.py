@@ -11,7 +11,8 @@
     └── Unavailable    5xx, none  no usable answer. Whether a change has happened is unknown
 
 Callers branch on the class and on `reason`, the API's own machine-readable word, never on the message: that is for
-people. The message is the server's, cut short and cleaned of anything that looks like a bearer token.
+people. The message is that of a metav1.Status, cut short and without control characters and anything that looks like a
+bearer token. Any other body is of unknown origin and is never shown: its status, length and type are.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from collections.abc import Mapping
 import msgspec
 
 from chalicelib.model.errors import OutscalerError
-from chalicelib.model.secret import Secret
+from chalicelib.model.secret import Secret, one_line
 
 # A Status may quote a whole rejected object; more than this helps nobody in a journal line.
 _LONGEST_MESSAGE = 300
+_MOST_CAUSES = 10
 _LONGEST_ASKED = 3600   # seconds; whoever names a year is asked again all the same
 _BEARER = re.compile(r"(?i)\bbearer[\s:]+[^\s\"']+")
+_REASON = re.compile(r"[A-Za-z]{0,64}")
 _JWT = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")
 
 
@@ -120,41 +123,53 @@ _BY_STATUS: Mapping[int, type[ClusterError]] = {
 }
 
 
-def from_answer(status: int, body: bytes, headers: Mapping[str, str], secrets: tuple[Secret, ...] = ()) -> ClusterError:
+def from_answer(
+    status: int, body: bytes, headers: Mapping[str, str], secrets: tuple[Secret, ...] = (), *, described: str = "",
+) -> ClusterError:
     """The error for an HTTP answer of 300 and more.
 
     body is a metav1.Status where the API server itself answered; a load balancer or a proxy in front of it sends
-    anything. secrets: texts that must not come back in the message.
+    anything. secrets: texts that must not come back in the message. described: the answer without its body
+    (net/exchange.Reply), for the message where the body is no Status.
     """
-    parsed = _parse(body, headers)
-    message = clean(parsed.message or f"HTTP {status}, which is not an answer of a Kubernetes API server", secrets)
-    details = parsed.details or Details()
+    parsed = _parse(body)
+    foreign = f"{described or f'HTTP {status}'}, and no Status of a Kubernetes API"
+    message = clean(parsed.message, secrets) or foreign
+    details = _bounded(parsed.details or Details(), secrets)
     retry_after = max(_seconds(headers.get("Retry-After", "")), float(min(_LONGEST_ASKED, details.retry_after_seconds)))
     if 300 <= status < 400:
         where = "the endpoint answered with a redirect, which is not followed: give the API server's own address"
         return Unavailable(where, status=status, lasting=True)
     cls = _BY_STATUS.get(status, Unavailable if status >= 500 else Invalid)
-    return cls(message, status=status, reason=parsed.reason, details=details, retry_after=retry_after)
+    reason = parsed.reason if _REASON.fullmatch(parsed.reason) else ""
+    return cls(message, status=status, reason=reason, details=details, retry_after=retry_after)
 
 
 def clean(text: str, secrets: tuple[Secret, ...] = ()) -> str:
-    """One line of at most 300 characters without the given secrets and without anything like a bearer token."""
+    """One line of at most 300 characters without the given secrets, anything like a bearer token, control characters
+    and characters that change the direction of text."""
     for secret in secrets:
         text = secret.hidden_in(text)
-    text = _JWT.sub("***", _BEARER.sub("bearer ***", " ".join(text.split())))
+    text = one_line(text)
+    text = _JWT.sub("***", _BEARER.sub("bearer ***", text))
     return text if len(text) <= _LONGEST_MESSAGE else text[: _LONGEST_MESSAGE - 1] + "…"
 
 
-def _parse(body: bytes, headers: Mapping[str, str]) -> _Status:
+def _bounded(details: Details, secrets: tuple[Secret, ...]) -> Details:
+    """The same, as clean as the message and with a few causes only."""
+    causes = tuple(Cause(*(clean(text, secrets) for text in (each.reason, each.message, each.field)))
+                   for each in details.causes[:_MOST_CAUSES])
+    named = {key: clean(getattr(details, key), secrets) for key in ("name", "group", "kind")}
+    return Details(**named, causes=causes, retry_after_seconds=max(0, details.retry_after_seconds))
+
+
+def _parse(body: bytes) -> _Status:
+    """The Status, or an empty one for any other body."""
     try:
         status = msgspec.json.decode(body, type=_Status)
-        if status.kind == "Status":
-            return status
     except msgspec.MsgspecError:
-        pass
-    if headers.get("Content-Type", "").startswith("text/plain"):
-        return _Status(message=body[:4096].decode("utf-8", "replace").strip())
-    return _Status()
+        return _Status()
+    return status if status.kind == "Status" else _Status()
 
 
 def _seconds(text: str) -> float:

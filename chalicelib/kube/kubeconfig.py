@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 
@@ -22,6 +22,7 @@ from chalicelib.kube.tls import client_context
 from chalicelib.kube.yaml_text import parsed
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
+from chalicelib.net.addresses import address_of, is_loopback, never
 
 _SERVICE_ACCOUNT = (
     "use a service-account token as `token`: `kubectl -n kube-system create token outscaler --duration=24h` for a "
@@ -42,18 +43,24 @@ _REFUSED = (
     ("as-groups", "acts as another user (impersonation)"),
     ("as-user-extra", "acts as another user (impersonation)"),
 )
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+# A URL without anything that two programs may read in two ways: no user, query, fragment, backslash, blank, control
+# character, zone of an IPv6 address, or percent sign in the host. An empty query or fragment would cut off the path.
+_HOST = r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::(?P<port>[0-9]{1,5}))?"
+_SERVER = re.compile(rf"(?P<scheme>(?i:https?))://{_HOST}(?P<path>(?:/[A-Za-z0-9._~:@!$&'()*+,;=-]*)*)")
+_PROXY = re.compile(rf"(?P<scheme>(?i:https?))://(?:[!-.0-9;=A-Z_a-z~:%]*@)?{_HOST}(?P<path>/?)")
 _HEADER_EXTENSION = "outscaler.dev/token-header"
 _KNOWN_HEADERS = ("X-Auth-Token",)      # of Huawei Cloud's gateway to a CCE cluster (huaweicloud-cce.md B2)
 
 
 def from_kubeconfig(
-    text: str, *, context: str = "", place: str, allow_insecure_tls: bool = False, base_dir: Path | None = None
+    text: str, *, context: str = "", place: str, allow_insecure_tls: bool = False, base_dir: Path | None = None,
+    hosted: bool = False,
 ) -> Credential:
     """The credential of one context: the named one, else current-context.
 
     place: where the text is from, for errors (`kubeconfig secret NAME`). base_dir: what relative paths refer to; None
-    forbids files. Raises BadInput, which names the field and never quotes a value that may be secret.
+    forbids files. hosted: it is for a function, which connects to no loopback address. Raises BadInput, which names the
+    field and never quotes a value that may be secret.
     """
     document = _document(text, place)
     at, chosen = _context(document, context, place)
@@ -64,7 +71,7 @@ def from_kubeconfig(
     if user_name:
         user_at, user = _entry(document, "users", "user", user_name, f"{at}.user", place)
         _refuse(user, user_at)
-    server = _server(cluster, cluster_at, allow_insecure_tls=allow_insecure_tls)
+    server = _server(cluster, cluster_at, allow_insecure_tls=allow_insecure_tls, hosted=hosted)
     ca = _blob(cluster, "certificate-authority", cluster_at, base_dir)
     certificate = _blob(user, "client-certificate", user_at, base_dir)
     key = _blob(user, "client-key", user_at, base_dir)
@@ -80,7 +87,8 @@ def from_kubeconfig(
         ca=ca,
         server_name=_text(cluster, "tls-server-name", cluster_at, required=False),
         insecure=_insecure(cluster, cluster_at, ca, allow=allow_insecure_tls),
-        proxy=_proxy(cluster, cluster_at),
+        proxy=_proxy(cluster, cluster_at, hosted=hosted),
+        hosted=hosted,
         certificate=certificate,
         key=Secret(key.decode("utf-8", "replace")),
         token=usable_token(token, f"{user_at}.token") if token and not token_file else Secret(""),
@@ -204,21 +212,31 @@ def _path(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | Non
     return str(base_dir / path)
 
 
-def _server(cluster: Mapping[str, Any], place: str, *, allow_insecure_tls: bool) -> str:
-    server = _text(cluster, "server", place).rstrip("/")
-    try:
-        parts = urlsplit(server)
-        valid = parts.scheme in {"http", "https"} and parts.hostname and "@" not in parts.netloc
-        valid = valid and not parts.query and not parts.fragment and (parts.port is None or parts.port > 0)
-    except ValueError:
-        valid = False
-    if not valid:
-        remedy = "write https://HOST:PORT without a user or a query"
-        raise BadInput(f"{place}.server", "is not the URL of an API server", remedy)
-    if parts.scheme == "http" and parts.hostname not in _LOOPBACK and not allow_insecure_tls:
-        raise BadInput(f"{place}.server", "is plain http, which would send the credential in the clear",
+def _server(cluster: Mapping[str, Any], place: str, *, allow_insecure_tls: bool, hosted: bool) -> str:
+    server, at = _text(cluster, "server", place), f"{place}.server"
+    scheme, host = _address(server, at, "is not the URL of an API server", "write https://HOST:PORT without a user or "
+                            "a query", path=True)
+    if hosted and is_loopback(host):
+        raise BadInput(at, "is this machine, which is a function here", "write the address of the API server")
+    if scheme == "http" and not is_loopback(host) and not allow_insecure_tls:
+        raise BadInput(at, "is plain http, which would send the credential in the clear",
                        "write https://, or set kubernetes.allowInsecureTls: true in the policy")
-    return server
+    return f"{scheme}{server[len(scheme):].rstrip('/')}"
+
+
+def _address(text: str, place: str, problem: str, remedy: str, *, path: bool) -> tuple[str, str]:
+    """Scheme and host of a URL that means the same to every reader of it. path: whether it may have one. Raises
+    BadInput, which does not quote it: it may hold a password."""
+    found = (_SERVER if path else _PROXY).fullmatch(text)
+    host = found["host"].strip("[]") if found else ""
+    port = int(found["port"] or 1) if found else 0
+    if found is None or not 0 < port < 65536 or any(part in (".", "..") for part in (found["path"] or "").split("/")):
+        raise BadInput(place, problem, remedy)
+    if found["host"].startswith("[") and (":" not in host or address_of(host) is None):
+        raise BadInput(place, problem, remedy)
+    if never(host):
+        raise BadInput(place, "is a link-local address or a metadata service", remedy)
+    return found["scheme"].lower(), host
 
 
 def _token_header(user: Mapping[str, Any], place: str) -> str:
@@ -249,8 +267,11 @@ def _insecure(cluster: Mapping[str, Any], place: str, ca: bytes, *, allow: bool)
     return value
 
 
-def _proxy(cluster: Mapping[str, Any], place: str) -> str:
-    proxy = _text(cluster, "proxy-url", place, required=False)
-    if proxy and not proxy.startswith(("http://", "https://")):
-        raise BadInput(f"{place}.proxy-url", "is not an http or https proxy", "write http://HOST:PORT")
-    return proxy
+def _proxy(cluster: Mapping[str, Any], place: str, *, hosted: bool) -> Secret:
+    proxy, at = _text(cluster, "proxy-url", place, required=False), f"{place}.proxy-url"
+    if not proxy:
+        return Secret("")
+    _, host = _address(proxy, at, "is not an http or https proxy", "write http://HOST:PORT", path=False)
+    if hosted and is_loopback(host):
+        raise BadInput(at, "is this machine, which is a function here", "write the address of the proxy")
+    return Secret(proxy)

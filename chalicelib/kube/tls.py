@@ -1,8 +1,8 @@
 """TLS to one cluster: its own CA, nothing else's, and a client certificate that leaves no file behind.
 
 `requests` lets REQUESTS_CA_BUNDLE and CURL_CA_BUNDLE take the place of `session.verify`, and adds its own CA bundle to
-any SSLContext it is given. A cluster's CA must win over both. So the adapter here brings a finished SSLContext and
-keeps requests' own hands off; the session around it must have `trust_env = False` (transport.py).
+any SSLContext it is given. A cluster's CA must win over both. So the SSLContext is made here, and the adapter
+keeps requests' own hands off (net/session.py).
 """
 
 from __future__ import annotations
@@ -12,17 +12,11 @@ import os
 import ssl
 import tempfile
 from collections.abc import Mapping
-from typing import Any
 
 import requests
-from requests.adapters import HTTPAdapter
-from urllib3 import HTTPSConnectionPool, PoolManager
-from urllib3.connection import HTTPSConnection
 
 from chalicelib.kube.credentials import Credential
 from chalicelib.model.errors import BadInput
-
-_CONNECTIONS = 8
 
 
 def client_context(credential: Credential) -> ssl.SSLContext:
@@ -67,67 +61,15 @@ def _present(context: ssl.SSLContext, credential: Credential) -> None:
             os.unlink(path)
 
 
-class _UnverifiedConnection(HTTPSConnection):
-    """To a server that the policy says to trust unseen. urllib3 would warn of each one, by Python's warnings, whose
-    filters are the whole process's; a connection that passes for verified is the one way to be silent about ours only.
+def proxies_of(credential: Credential) -> Mapping[str, str]:
+    """The proxy to reach the server by: the kubeconfig's own; else, but not in a function, as kubectl does, what
+    HTTPS_PROXY, HTTP_PROXY and NO_PROXY say.
+
+    Asked once per connection, because a session without an environment does not ask itself.
     """
-
-    def connect(self) -> None:
-        """As ever; then nothing is left to warn of."""
-        super().connect()
-        self.is_verified = True
-
-
-class _UnverifiedPool(HTTPSConnectionPool):
-    """A pool of those."""
-
-    ConnectionCls = _UnverifiedConnection
-
-
-class ClusterAdapter(HTTPAdapter):
-    """Connections to one API server with exactly the given SSLContext; no retries of its own."""
-
-    def __init__(self, context: ssl.SSLContext | None, server_name: str) -> None:
-        self._pool_kwargs: dict[str, Any] = {}
-        if context is not None:
-            self._pool_kwargs = {"ssl_context": context, "cert_reqs": context.verify_mode}
-            if server_name:
-                self._pool_kwargs["server_hostname"] = server_name
-        self._unverified = context is not None and context.verify_mode == ssl.CERT_NONE
-        super().__init__(pool_connections=2, pool_maxsize=_CONNECTIONS, max_retries=0)
-
-    def build_connection_pool_key_attributes(
-        self, request: requests.PreparedRequest, verify: Any, cert: Any = None
-    ) -> Any:
-        """Our context instead of what requests makes of `verify` and the environment."""
-        host, _ = super().build_connection_pool_key_attributes(request, verify, cert)
-        return host, dict(self._pool_kwargs)
-
-    def init_poolmanager(self, *arguments: Any, **named: Any) -> None:
-        """The pools of direct connections."""
-        super().init_poolmanager(*arguments, **named)
-        self._hush(self.poolmanager)
-
-    def proxy_manager_for(self, proxy: str, **named: Any) -> Any:
-        """The pools of connections by this proxy."""
-        manager = super().proxy_manager_for(proxy, **named)
-        self._hush(manager)
-        return manager
-
-    def _hush(self, manager: PoolManager) -> None:
-        if self._unverified:
-            manager.pool_classes_by_scheme = {**manager.pool_classes_by_scheme, "https": _UnverifiedPool}
-
-    def cert_verify(self, conn: object, url: str, verify: object, cert: object) -> None:
-        """Nothing: requests would load its own CA bundle into our context here."""
-
-
-def environment_proxies(server: str, proxy: str) -> Mapping[str, str]:
-    """The proxy to reach this server by: the kubeconfig's own, else HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
-
-    Asked once per connection, because `trust_env = False` keeps requests from asking itself.
-    """
-    if proxy:
-        return {"http": proxy, "https": proxy}
-    found = requests.utils.get_environ_proxies(server)
+    if credential.proxy:
+        return {"http": credential.proxy.reveal(), "https": credential.proxy.reveal()}
+    if credential.hosted:
+        return {}
+    found = requests.utils.get_environ_proxies(credential.server)
     return {str(scheme): str(url) for scheme, url in found.items()}

@@ -1,25 +1,39 @@
 """One exchange over the wire: a request out, a body or a ClusterError back. No memory, no second attempt.
 
-What `requests` raises never leaves this module, not even as an exception's context: each of its exceptions carries the
-whole request, and with it the bearer token.
+An exchange is bounded in time and size (net/exchange.py). What `requests` raises never leaves this module, not even as
+an exception's context: each of its exceptions carries the whole request, and with it the bearer token.
 """
 
 from __future__ import annotations
 
+import math
 import ssl
+import time
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 import requests
+from requests.structures import CaseInsensitiveDict
 
 from chalicelib.kube.credentials import Credential
 from chalicelib.kube.errors import ClusterError, Unavailable, from_answer
-from chalicelib.kube.tls import ClusterAdapter, client_context, environment_proxies
+from chalicelib.kube.tls import client_context, proxies_of
+from chalicelib.model.secret import Secret
+from chalicelib.net.addresses import is_loopback, never
+from chalicelib.net.exchange import PLAIN, Bounds, NoReply, Request
+from chalicelib.net.exchange import exchange as bounded
+from chalicelib.net.session import BoundedAdapter, BoundedSession
+
+# Nodes come in one list without pages (snapshot/live.py): 5,000 of them, the most that Kubernetes supports, are about
+# 125 MB with 50 images each.
+LONGEST_BODY = 192 * 2**20
+TOTAL = 30.0                # seconds of one exchange of a function
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One request. path: under the server's URL, with a leading slash; timeout: (connect, read) in seconds."""
+    """One request. path: under the server's URL, with a leading slash; timeout: (connect, read) in seconds per wait;
+    total: seconds for the whole exchange; longest: bytes of the answer's body."""
 
     method: str
     path: str
@@ -27,6 +41,8 @@ class Call(msgspec.Struct, frozen=True):
     body: bytes | None
     content_type: str
     timeout: tuple[float, float]
+    total: float = math.inf
+    longest: int = LONGEST_BODY
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -42,69 +58,85 @@ Dial = Callable[[Credential], Line]
 
 def open_line(credential: Credential) -> Line:
     """A session for this server, CA and client certificate; connects at the first exchange. Raises BadInput."""
-    session = requests.Session()
-    session.trust_env = False    # neither a CA bundle nor a ~/.netrc of the environment may take part
-    session.proxies.update(environment_proxies(credential.server, credential.proxy))
+    session = BoundedSession()
+    session.proxies.update(proxies_of(credential))
+    # Made at once where it is needed, so that a bad certificate is a BadInput and no failed exchange.
     context = client_context(credential) if credential.server.startswith("https:") else None
-    session.mount(credential.server, ClusterAdapter(context, credential.server_name))
+    session.mount(credential.server, BoundedAdapter(
+        lambda: context or client_context(credential), server_name=credential.server_name,
+        unverified=context is not None and context.verify_mode == ssl.CERT_NONE,
+        allowed=_elsewhere if credential.hosted else _possible,
+    ))
     return Line(session, credential.server)
 
 
-def exchange(line: Line, credential: Credential, call: Call, encoding: str) -> bytes:
-    """Send once, follow nothing. encoding: what to accept. Returns the body of a 2xx; raises ClusterError."""
-    headers = {"Accept": "application/json", "Accept-Encoding": encoding, "User-Agent": "outscaler"}
+def _possible(address: str) -> bool:
+    return not never(address)
+
+
+def _elsewhere(address: str) -> bool:
+    return not never(address) and not is_loopback(address)
+
+
+def exchange(
+    line: Line, credential: Credential, call: Call, monotonic: Callable[[], float] = time.monotonic
+) -> bytes:
+    """Send once, follow nothing. Returns the body of a 2xx; raises ClusterError.
+
+    monotonic: seconds of a clock that never goes back, for call.total.
+    """
+    headers = {"Accept": "application/json", "User-Agent": "outscaler"}
     if call.body is not None:
         headers["Content-Type"] = call.content_type
     if credential.token:
         bearer = "" if credential.token_header else "Bearer "
         headers[credential.token_header or "Authorization"] = f"{bearer}{credential.token.reveal()}"
+    connect, read = call.timeout
+    bounds = Bounds(connect, read, call.total, call.longest)
     problem: ClusterError | None = None
     try:
-        answer = line.session.request(
-            call.method, line.server + call.path, params=call.query, data=call.body, headers=headers,
-            timeout=call.timeout, allow_redirects=False,
-        )
-    except requests.RequestException as error:
-        problem = _no_answer(error, call, credential)
+        answer = bounded(line.session, Request(call.method, line.server + call.path, headers, call.query, call.body),
+                         bounds, monotonic)
+    except NoReply as error:
+        problem = _no_answer(error, call, credential, bounds)
     if problem is not None:
         raise problem
-    if answer.status_code >= 300:
-        raise from_answer(answer.status_code, answer.content, answer.headers, (credential.token,))
-    return answer.content
+    if answer.status >= 300:
+        raise from_answer(answer.status, answer.body, CaseInsensitiveDict(answer.headers), _secrets(credential),
+                          described=answer.described())
+    return answer.body
 
 
-def _no_answer(error: requests.RequestException, call: Call, credential: Credential) -> Unavailable:
+def _secrets(credential: Credential) -> tuple[Secret, ...]:
+    """What a server or a proxy has been sent and may repeat."""
+    password = urlsplit(credential.proxy.reveal()).password or ""
+    return credential.token, Secret(unquote(password))
+
+
+def _no_answer(error: NoReply, call: Call, credential: Credential, bounds: Bounds) -> Unavailable:
     """What went wrong below HTTP, and with whom, in words that cannot quote a header."""
     what, host = f"{call.method} {call.path}", urlsplit(credential.server).netloc
-    refused = _certificate_problem(error)
-    if refused:
-        return Unavailable(f"{what}: the server's certificate is refused: {refused}", reason="Tls", lasting=True)
-    for cls, words in _NO_ANSWER:
-        if isinstance(error, cls):
-            remedy = f"check the server of {credential.cluster_place or 'the cluster'}, and the way to it"
-            return Unavailable(f"{what}: {words.format(host=host)}; {remedy}", reason="Network")
-    words = f"the request could not be sent ({type(error).__name__})"
+    if error.certificate:
+        return Unavailable(f"{what}: the server's certificate is refused: {error.certificate}", reason="Tls",
+                           lasting=True)
+    remedy = f"check the server of {credential.cluster_place or 'the cluster'}, and the way to it"
+    if error.kind in PLAIN:
+        words = PLAIN[error.kind].format(seconds=bounds.total, bytes=bounds.bytes)
+        return Unavailable(f"{what}: {words} ({host}); {remedy}", reason="Network", lasting=error.kind in _LASTING)
+    if error.kind in _NO_ANSWER:
+        return Unavailable(f"{what}: {_NO_ANSWER[error.kind].format(host=host)}; {remedy}", reason="Network")
+    words = f"the request could not be sent ({error.kind})"
     return Unavailable(f"{what}: {words}", reason="Network", lasting=True)
 
 
-# The first that matches: ConnectTimeout and ProxyError are ConnectionErrors too.
-_NO_ANSWER: tuple[tuple[type[requests.RequestException], str], ...] = (
-    (requests.exceptions.ConnectTimeout, "no connection to {host} in time"),
-    (requests.exceptions.ReadTimeout, "no answer from {host} in time"),
-    (requests.exceptions.ProxyError, "the proxy did not connect to {host}"),
-    (requests.exceptions.SSLError, "TLS with {host} failed"),
-    (requests.exceptions.ConnectionError, "the connection to {host} failed"),
-    (requests.exceptions.ChunkedEncodingError, "the answer of {host} was cut short"),
-    (requests.exceptions.ContentDecodingError, "the answer of {host} could not be decompressed"),
-)
+# What comes again at the next attempt.
+_LASTING = frozenset({"Size", "Address", "Encoding"})
 
-
-def _certificate_problem(error: BaseException) -> str:
-    """OpenSSL's verdict on the certificate, from however deep it was wrapped; empty if that is not the trouble."""
-    seen: list[BaseException] = [error]
-    for current in seen:
-        if isinstance(current, ssl.SSLCertVerificationError):
-            return str(current.verify_message)
-        inner = [*current.args, current.__cause__, current.__context__, getattr(current, "reason", None)]
-        seen.extend(e for e in inner if isinstance(e, BaseException) and e not in seen and len(seen) < 20)
-    return ""
+_NO_ANSWER = {
+    "ConnectTimeout": "no connection to {host} in time",
+    "ReadTimeout": "no answer from {host} in time",
+    "ProxyError": "the proxy did not connect to {host}",
+    "SSLError": "TLS with {host} failed",
+    "ConnectionError": "the connection to {host} failed",
+    "ChunkedEncodingError": "the answer of {host} was cut short",
+}

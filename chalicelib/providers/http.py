@@ -10,27 +10,28 @@ No error carries a header, a query, a body that was sent, or a known secret: sig
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from http.cookiejar import DefaultCookiePolicy
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-import requests
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import Secret
+from chalicelib.model.secret import Secret, one_line
+from chalicelib.net.addresses import is_loopback
+from chalicelib.net.exchange import PLAIN, Bounds, NoReply, Request, exchange, media_type
+from chalicelib.net.session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown
 from chalicelib.providers.statuses import class_for
 
 T = TypeVar("T")
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _METADATA = frozenset({"100.100.100.200"})      # a vendor's metadata service: on the machine's own link, never with TLS
-_CHUNK = 65536
 _LONGEST_MESSAGE = 300
+_LONGEST_WORD = 128         # characters of a vendor's code and of its name for a request
 _LONGEST_ASKED = 3600.0     # seconds; who names a year, or a number without end, is asked again all the same
 
 
@@ -59,6 +60,11 @@ class Answer(msgspec.Struct, frozen=True):
     headers: dict[str, str]
     body: bytes
 
+    @property
+    def described(self) -> str:
+        """Length and type of the body, for an error about a body that is not the vendor's and so is not repeated."""
+        return f"{len(self.body)} bytes of {media_type(self.headers)}"
+
     def read(self, kind: type[T]) -> T:
         """The JSON body as that type. Raises Transient for what is no JSON (a proxy's page, a body cut short), Unknown
         for JSON of another shape."""
@@ -71,8 +77,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """connect, read: seconds per wait on the socket. total: seconds for one attempt. longest_pause: the most that is
-    slept between attempts; a vendor that asks for more gets Throttled passed on instead."""
+    """connect, read: seconds per wait on the socket. total: seconds for one attempt, apart from looking up the name.
+    longest_pause: seconds slept between attempts at most; a vendor that asks for more gets Throttled passed on instead.
+    bytes: of an answer."""
 
     connect: float = 3.05
     read: float = 20.0
@@ -87,7 +94,8 @@ class Http:
 
     explain: the vendor's own error codes as errors of the tree; None where it knows no better than the status.
     sign: called before every attempt, because signatures carry the time; returns the call to send.
-    sleep, chance (uniform in [0, 1)) and clock (epoch seconds) are given from outside.
+    sleep, chance (uniform in [0, 1)) and clock (epoch seconds) are given from outside. monotonic: seconds of a clock
+    that never goes back, for the total.
     """
 
     def __init__(
@@ -100,13 +108,15 @@ class Http:
         explain: Callable[[Answer], ProviderError | None] = lambda _: None,
         sign: Callable[[Call], Call] = lambda call: call,
         limits: Limits | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sleep, self._chance, self._clock = sleep, chance, clock
         self._secrets, self._explain, self._sign = secrets, explain, sign
         self._limits = limits or Limits()
-        self._session = requests.Session()
-        self._session.trust_env = False
-        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
+        self._monotonic = monotonic
+        self._session = BoundedSession()
+        self._session.mount("https://", BoundedAdapter(public_context))
+        self._session.mount("http://", BoundedAdapter(public_context, allowed=_without_tls))
 
     def send(self, call: Call) -> Answer:
         """The answer, with a status below 300 and no HTML. Raises ProviderError, or BadInput for an address without TLS
@@ -133,39 +143,15 @@ class Http:
         return max(error.retry_after, top * (0.5 + 0.5 * self._chance()))
 
     def _once(self, call: Call, name: str) -> Answer:
-        started = self._clock()
+        bounds = Bounds(self._limits.connect, self._limits.read, self._limits.total, self._limits.bytes)
+        request = Request(call.method, call.url, call.headers, call.params, call.body)
         try:
-            with self._session.request(
-                call.method,
-                call.url,
-                params=call.params,
-                headers=call.headers,
-                data=call.body,
-                timeout=(self._limits.connect, self._limits.read),
-                allow_redirects=False,
-                verify=True,
-                stream=True,
-            ) as response:
-                body = self._body(response, name, started)
-        except requests.RequestException as error:
-            # Its text holds the whole address, with the query: only the kind of failure is shown. Those that are
-            # ValueErrors too were never sent: an address or a header that cannot be.
-            unsendable = isinstance(error, ValueError)
-            kind = type(error).__name__
-            raise (InvalidRequest if unsendable else Transient)(f"{name}: no answer ({kind})") from None
-        headers = {key.lower(): value for key, value in response.headers.items()}
-        return self._checked(Answer(name, response.status_code, headers, body))
-
-    def _body(self, response: requests.Response, name: str, started: float) -> bytes:
-        parts, size = [], 0
-        for part in response.iter_content(_CHUNK):
-            parts.append(part)
-            size += len(part)
-            if size > self._limits.bytes:
-                raise Transient(f"{name}: the answer is larger than {self._limits.bytes} bytes")
-            if self._clock() - started > self._limits.total:
-                raise Transient(f"{name}: the answer took longer than {self._limits.total:g} s")
-        return b"".join(parts)
+            reply = exchange(self._session, request, bounds, self._monotonic)
+        except NoReply as error:
+            problem = _no_answer(error, name, bounds)
+        else:
+            return self._checked(Answer(name, reply.status, reply.headers, reply.body))
+        raise problem
 
     def _checked(self, answer: Answer) -> Answer:
         if answer.status < 300:
@@ -179,13 +165,13 @@ class Http:
 
     def _cleaned(self, error: ProviderError, asked: float) -> ProviderError:
         """The same error, short and without anything secret, whatever the vendor echoed."""
-        message = " ".join(error.message.split())
+        message, code, request_id = error.message, error.code, error.request_id
         for secret in self._secrets:
-            message = secret.hidden_in(message)
+            message, code, request_id = (secret.hidden_in(text) for text in (message, code, request_id))
         return type(error)(
-            message[:_LONGEST_MESSAGE],
-            code=error.code,
-            request_id=error.request_id,
+            one_line(message)[:_LONGEST_MESSAGE],
+            code=one_line(code)[:_LONGEST_WORD],
+            request_id=one_line(request_id)[:_LONGEST_WORD],
             retry_after=error.retry_after or asked,
         )
 
@@ -205,10 +191,24 @@ def retry_after(text: str, now: float) -> float:
     return min(_LONGEST_ASKED, max(0.0, when.timestamp() - now))
 
 
+def _no_answer(error: NoReply, name: str, bounds: Bounds) -> ProviderError:
+    """Only the kind of failure is shown: everything else that is known of it holds the address, with the query."""
+    if not error.sent:
+        return InvalidRequest(f"{name}: no answer ({error.kind})")      # an address or a header that cannot be
+    if error.kind in PLAIN:
+        return Transient(f"{name}: {PLAIN[error.kind].format(seconds=bounds.total, bytes=bounds.bytes)}")
+    return Transient(f"{name}: no answer ({error.kind})")
+
+
+def _without_tls(host: str) -> bool:
+    """Whether that host or address is one that plain HTTP is allowed to."""
+    return is_loopback(host) or host in _METADATA
+
+
 def _check_address(url: str) -> None:
     parts = urlsplit(url)
     if parts.scheme == "https" and parts.hostname:
         return
-    if parts.scheme == "http" and parts.hostname in _LOOPBACK | _METADATA:
+    if parts.scheme == "http" and _without_tls(parts.hostname or ""):
         return      # the emulators of this repository, and what an instance is told about itself
     raise BadInput("endpoint", f"{parts.scheme}://{parts.hostname or ''} is not an https address", "write https://…")

@@ -108,7 +108,8 @@ class Rest(Generic[C]):
 
     def _clean(self, error: ProviderError) -> ProviderError:
         """The same error without anything of the credential in it."""
-        message, code = error.message, error.code
+        texts = error.message, error.code, error.request_id
         for secret in self._secrets(self._source.current()):
-            message, code = secret.hidden_in(message), secret.hidden_in(code)
-        return type(error)(message, code=code, request_id=error.request_id, retry_after=error.retry_after)
+            texts = secret.hidden_in(texts[0]), secret.hidden_in(texts[1]), secret.hidden_in(texts[2])
+        message, code, request_id = texts
+        return type(error)(message, code=code, request_id=request_id, retry_after=error.retry_after)

@@ -5,7 +5,9 @@ copied to where Chalice looks, so that the artifact does not depend on what else
 JSON, because Chalice's YAML carries anchors that CloudFormation refuses; its output is read for the dependency that it
 could not install, which it only mentions; and the zip is written anew (artifact.py).
 
-pip runs as this machine has it configured: PIP_* variables reach it, so it also works without a network.
+pip runs as this machine has it configured: PIP_* variables reach it, so it also works without a network. It takes what
+has a hash in requirements.txt, and nothing else: Chalice asks for some packages a second time, by name, where the first
+download is not for Lambda's platform, and these requests would not be checked.
 """
 
 from __future__ import annotations
@@ -84,14 +86,15 @@ def copy_sources(project: Path) -> None:
 def _run_chalice(project: Path, stage: str, merge: Path, out: Path) -> None:
     command = [sys.executable, "-c", _CHALICE, "--project-dir", str(project.resolve()), "package", "--stage", stage,
                "--merge-template", str(merge.resolve()), str(out.resolve())]
-    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PIP_REQUIRE_HASHES": "1"}
     environment.setdefault("AWS_DEFAULT_REGION", "us-east-1")
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=project)
     said = done.stdout + done.stderr
     if done.returncode:
         raise PackagingFailed(f"chalice package failed:\n{said}")
     if _INCOMPLETE in said:
-        raise PackagingFailed(f"chalice left dependencies out; pin versions with wheels for Lambda's glibc:\n{said}")
+        raise PackagingFailed("chalice left dependencies out; pin versions with wheels for Lambda's glibc, and package "
+                              f"on Linux with Lambda's processor and Python:\n{said}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -26,6 +26,7 @@ from infra.local.deployment import Function
 from infra.local.lambda_events import Json, schedule_event, sqs_event, sqs_record
 from infra.local.live.counting import VirtualDelays
 from infra.local.live.processes import Result
+from infra.local.live.threads import Ended, Worker, logged
 
 MINUTE = 60.0
 KEPT = 12 * 3600
@@ -37,15 +38,16 @@ _log = logging.getLogger(__name__)
 Invoke = Callable[[str, Json], Result]
 
 
-class Schedule(threading.Thread):
+class Schedule(Worker):
     """Invokes a function every virtual minute, at once for the first time. A slow one delays the next, as a reserved
     concurrency of one does; what was missed is not made up for."""
 
-    def __init__(self, function: Function, clock: Clock, invoke: Invoke, stopping: threading.Event) -> None:
-        super().__init__(name=f"schedule-{function.name}", daemon=True)
+    def __init__(self, function: Function, clock: Clock, invoke: Invoke, stopping: threading.Event,
+                 ended: Ended = logged) -> None:
+        super().__init__(self._tick, name=f"schedule-{function.name}", ended=ended)
         self._function, self._clock, self._invoke, self._stopping = function, clock, invoke, stopping
 
-    def run(self) -> None:
+    def _tick(self) -> None:
         """Until the emulation stops."""
         due = self._clock()
         for number in itertools.count():
@@ -53,7 +55,9 @@ class Schedule(threading.Thread):
                 return
             try:
                 self._invoke(self._function.name, schedule_event(self._function.name, self._clock(), number))
-            except RuntimeError as error:   # the emulation is ending
+            except RuntimeError as error:
+                if not self._stopping.is_set():
+                    raise       # the function cannot be started
                 _log.info("%s: %s", self._function.name, error)
             due = max(due + MINUTE, self._clock())
 
@@ -62,13 +66,13 @@ class QueueSource:
     """One queue's event source: a thread that receives, a thread that invokes."""
 
     def __init__(self, function: Function, queue: Queue, url: str, sqs: Any, clock: Clock, invoke: Invoke,
-                 stopping: threading.Event) -> None:
+                 stopping: threading.Event, ended: Ended = logged) -> None:
         self._function, self._queue, self._url, self._sqs = function, queue, url, sqs
         self._clock, self._invoke, self._stopping = clock, invoke, stopping
         self._held: list[tuple[float, int, Callable[[], None]]] = []
         self._changed = threading.Condition()
         self._order = itertools.count()
-        self._threads = [threading.Thread(target=work, name=f"{work.__name__}-{function.name}", daemon=True)
+        self._threads = [Worker(work, name=f"{work.__name__.strip('_')}-{function.name}", ended=ended)
                          for work in (self._receive, self._play)]
 
     def start(self) -> None:
@@ -102,7 +106,9 @@ class QueueSource:
         while (what := self._next()) is not None:
             try:
                 what()
-            except RuntimeError as error:   # the emulation is ending
+            except RuntimeError as error:
+                if not self._stopping.is_set():
+                    raise       # the function cannot be started
                 _log.info("%s: %s", self._function.name, error)
 
     def _next(self) -> Callable[[], None] | None:

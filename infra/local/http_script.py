@@ -30,7 +30,8 @@ _RELATED = ("authorization", "proxy-authorization", "cookie")
 
 @dataclass(frozen=True)
 class Seen:
-    """One request as it came. credential: fingerprint() of its Authorization header, empty if it had none."""
+    """One request as it came. credential: fingerprint() of its Authorization header, empty if it had none. peer: the
+    client's end of the connection."""
 
     method: str
     path: str
@@ -39,6 +40,7 @@ class Seen:
     body: bytes
     credential: str = ""
     client_certificate: str = ""
+    peer: str = ""
 
     def json(self) -> object:
         """The body, decoded."""
@@ -169,6 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
             body=self.rfile.read(int(headers.get("content-length", "0"))),
             credential=fingerprint(credential) if credential else "",
             client_certificate=_common_name(self.connection),
+            peer=f"{self.client_address[0]}:{self.client_address[1]}",
         )
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name

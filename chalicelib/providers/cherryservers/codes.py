@@ -87,11 +87,13 @@ def denied(answer: Answer) -> ProviderError | None:
 
 
 def _said(answer: Answer) -> str:
-    """The vendor's own words: `message`, then `errors`, then `error`, else the body as it is, unless it is a page."""
+    """The vendor's own words: `message`, then `errors`, then `error`. Any other body is of unknown origin, and is
+    described only."""
     try:
         refusal = read_one(answer, Refusal)
     except ProviderError:
         refusal = Refusal()
-    text = refusal.message or "; ".join(refusal.errors) or refusal.error or answer.body.decode("utf-8", "replace")
-    text = "" if text.lstrip().startswith("<") else _SENT.sub("…", text)
-    return " ".join(text.split())
+    text = refusal.message or "; ".join(refusal.errors) or refusal.error
+    if not text and answer.body.strip():
+        return f"({answer.described})"
+    return " ".join(_SENT.sub("…", text).split())

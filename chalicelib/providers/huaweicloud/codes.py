@@ -82,17 +82,19 @@ def class_of(code: str) -> type[ProviderError]:
 
 
 def of_status(
-    status: int, code: str, message: str, *, call: str = "", request_id: str = "", retry_after: float = 0.0
+    status: int, code: str, message: str, *, call: str = "", request_id: str = "", retry_after: float = 0.0,
+    longest: int | None = _LONGEST,
 ) -> ProviderError:
-    """An error of the tree by B8. call: "GET host/path", which begins the message. A pool that is locked by another
-    request is no reason for everybody to keep silent: of a write it is a Conflict, and a read is tried again."""
+    """An error of the tree by B8. call: "GET host/path", which begins the message; longest: its characters. A pool that
+    is locked by another request is no reason for everybody to keep silent: of a write it is a Conflict, and a read is
+    tried again."""
     cls = _CLASSES.get(code.strip().lower()) or class_for(status)
     if code == LOCKED and call.startswith("GET "):
         cls = Throttled
     parts = [call, f"{code or f'HTTP {status}'}{f' ({advice})' if (advice := _ADVICE_LOWER.get(code.lower())) else ''}",
              _SIGNATURE.sub(r"\1***", " ".join(message.split()))]
     text = ": ".join(part for part in parts if part)
-    return cls(text[:_LONGEST], code=(code or str(status))[:80], request_id=request_id[:80], retry_after=retry_after)
+    return cls(text[:longest], code=(code or str(status))[:80], request_id=request_id[:80], retry_after=retry_after)
 
 
 def error_for(answer: Answer) -> ProviderError:
@@ -105,7 +107,8 @@ def error_for(answer: Answer) -> ProviderError:
     if said.code == SKEWED and date:
         message = f"its clock says {date[:40]}; {message}"
     return of_status(answer.status, said.code, message, call=answer.call,
-                     request_id=said.request_id or answer.headers.get("x-request-id", ""))
+                     request_id=said.request_id or answer.headers.get("x-request-id", ""),
+                     longest=None)      # a key that was cut in two could not be taken out any more; http.py cuts
 
 
 def refusal_in(body: bytes) -> Refusal:

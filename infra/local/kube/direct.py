@@ -7,7 +7,7 @@ happens in the caller's thread, so a process can be killed in the middle of a re
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import urlencode
 
@@ -110,14 +110,22 @@ class _Answer(requests.Response):
     """What the client reads of an answer; the base's own constructor costs more than the exchange."""
 
     def __init__(self, made: Response) -> None:
-        self.status_code, self._made = made.status, made
+        self.status_code, self.raw = made.status, _Whole(made.body)
+        self.headers = CaseInsensitiveDict(made.headers)
 
-    @property
-    def content(self) -> bytes:
-        """The body."""
-        return self._made.body
+    def close(self) -> None:
+        """Nothing is open."""
 
-    @functools.cached_property
-    def headers(self) -> CaseInsensitiveDict[str]:  # type: ignore[override]  # an attribute there
-        """Looked at only where the answer is an error."""
-        return CaseInsensitiveDict(self._made.headers)
+
+class _Whole:
+    """What the client reads of urllib3's answer."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
+        """The body, in one piece."""
+        yield self._body
+
+    def release_conn(self) -> None:
+        """Nothing is open."""

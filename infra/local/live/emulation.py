@@ -37,6 +37,7 @@ from infra.local.live.clocks import CLOCK, Pact
 from infra.local.live.exporting import LiveExporter
 from infra.local.live.front import Front
 from infra.local.live.processes import Functions, Result
+from infra.local.live.threads import Worker, logged
 from infra.local.live.worker import LOG
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -61,7 +62,8 @@ class Emulation:
     """A context manager. on_result: called with every invocation's result and event, from several threads.
 
     clouds: the accounts that the cluster has machines in besides. clock, kube, server, cluster: the simulated cluster;
-    store: the table as an observer sees it; functions; front; exporter; dead_letters(): what lies there.
+    store: the table as an observer sees it; functions; front; exporter; dead_letters(): what lies there. ended: a line
+    for each thread that has ended by an exception; what it would have done is missing since.
     """
 
     def __init__(self, setting: Setting, on_result: Callable[[Result, Json], None], wall: Callable[[], float],
@@ -76,6 +78,7 @@ class Emulation:
         self.aws = LocalAws()
         self._on_result = on_result
         self._stopping = threading.Event()
+        self.ended: list[str] = []
         self._cleanup: list[Callable[[], object]] = []
 
     def __enter__(self) -> Emulation:
@@ -110,7 +113,7 @@ class Emulation:
             for name, text in cloud.secrets().items():
                 self.aws.put_secret(name, text)
         self._functions()
-        thread = threading.Thread(target=self.cluster.run, args=(self._stopping, CONTROLLERS_EVERY), daemon=True)
+        thread = Worker(self.cluster.run, args=(self._stopping, CONTROLLERS_EVERY), name="controllers", ended=self._end)
         thread.start()
         self._cleanup.append(thread.join)
 
@@ -136,7 +139,7 @@ class Emulation:
         self.functions = Functions(handlers, self._environment(), self.clock, self._on_result)
         self._cleanup.append(self.functions.stop)
         self.functions.warm(*self.setting.warm)
-        self.front = Front(self._through_app, secrets.token_urlsafe(24))
+        self.front = Front(self._through_app, secrets.token_urlsafe(24), self._end)
         self._cleanup.append(self.front.stop)
         self.front.start()
         self._exporter()
@@ -151,7 +154,7 @@ class Emulation:
         known = yaml.safe_load(self.kubeconfig)["clusters"][0]["cluster"]
         ca = base64.b64decode(known["certificate-authority-data"]).decode()
         self.exporter = LiveExporter(self.server.url, ca, self.server.headers(), self.front.url, self.setting.cluster,
-                                     self.webhook_key, self.clock, self._stopping)
+                                     self.webhook_key, self.clock, self._stopping, self._end)
         self._cleanup.append(self.exporter.join)
         self.exporter.start()
 
@@ -161,13 +164,17 @@ class Emulation:
         for function in deployment.functions():
             if function.queue:
                 source = QueueSource(function, self._behaviour[function.queue], self.queue_urls[function.queue], sqs,
-                                     self.clock, self.functions.invoke, self._stopping)
+                                     self.clock, self.functions.invoke, self._stopping, self._end)
                 source.start()
                 self._cleanup.append(source.join)
             else:
-                schedule = Schedule(function, self.clock, self.functions.invoke, self._stopping)
+                schedule = Schedule(function, self.clock, self.functions.invoke, self._stopping, self._end)
                 schedule.start()
                 self._cleanup.append(schedule.join)
+
+    def _end(self, name: str, error: BaseException) -> None:
+        logged(name, error)
+        self.ended.append(f"thread {name} has ended: {type(error).__name__}: {error}")
 
     # -- going down
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from infra.local.exporter import Exporter
 from infra.local.kube.objects import KubeObject
+from infra.local.live.threads import Ended, Worker, logged
 
 TOGETHER = 0.05
 """Seconds of the wall in which Events are gathered into one post."""
@@ -28,12 +29,12 @@ class LiveExporter:
     """api, ca, headers: the cluster's API, its CA in PEM; webhook: URL of the front. answers: status -> how often."""
 
     def __init__(self, api: str, ca: str, headers: dict[str, str], webhook: str, cluster: str, key: str,
-                 clock: Callable[[], float], stopping: threading.Event) -> None:
+                 clock: Callable[[], float], stopping: threading.Event, ended: Ended = logged) -> None:
         self._api, self._ca, self._headers, self._webhook = urlsplit(api), ca, headers, urlsplit(webhook)
         self._exporter = Exporter(cluster, key, clock, self._post)
         self._stopping = stopping
         self._heard: queue.SimpleQueue[KubeObject] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=work, name=f"exporter-{work.__name__}", daemon=True)
+        self._threads = [Worker(work, name=f"exporter-{work.__name__.strip('_')}", ended=ended)
                          for work in (self._watch, self._tell)]
         self.answers: dict[int, int] = {}
 

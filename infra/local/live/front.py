@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 import json
-import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from infra.local.lambda_events import Json
+from infra.local.live.threads import Ended, Worker, logged
 from infra.local.routes import find, forbidden, proxy_event
 
 #: What API Gateway takes at most; the app itself refuses much less.
@@ -64,11 +64,12 @@ class _Server(ThreadingHTTPServer):
 class Front:
     """answer_event: gives an event to the app's process. api_key: what read routes ask for."""
 
-    def __init__(self, answer_event: Answer, api_key: str) -> None:
+    def __init__(self, answer_event: Answer, api_key: str, ended: Ended = logged) -> None:
+        self._ended = ended
         self._answer_event, self.api_key = answer_event, api_key
         self._numbers = itertools.count(1)
         self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: Worker | None = None
         self.url = ""
 
     def start(self) -> str:
@@ -76,8 +77,8 @@ class Front:
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.front = self
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1},
-                                        name="front", daemon=True)
+        self._thread = Worker(self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="front",
+                              ended=self._ended)
         self._thread.start()
         return self.url
 

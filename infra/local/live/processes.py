@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -92,7 +93,7 @@ class FunctionProcess:
             assert process.stdin is not None
             process.stdin.write(line + "\n")
             process.stdin.flush()
-        except BrokenPipeError:
+        except OSError:     # it has died, a while ago or just now
             return None
         return self._read(process)
 
@@ -107,7 +108,9 @@ class FunctionProcess:
             process, self._process = self._process, None
             for stream in (process.stdin, process.stdout):
                 if stream is not None:
-                    stream.close()
+                    # What was not sent to a dead process is sent by close once more, in vain.
+                    with contextlib.suppress(OSError):
+                        stream.close()
             process.wait()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from chalicelib.kube.client import Cluster
 from chalicelib.kube.connect import connect
+from chalicelib.kube.credentials import Credential
 from chalicelib.model.policy import KubernetesAccess
 from infra.local.http_script import HttpScript
 
@@ -32,6 +33,19 @@ def kubeconfig(
         "clusters": [{"name": "there", "cluster": {"server": server, **(cluster or {})}}],
         "users": [{"name": "me", "user": {"token": TOKEN} if user is None else user}],
     }
+
+
+class Known:
+    """A login that has one credential, and knows no other."""
+
+    def __init__(self, credential: Credential) -> None:
+        self._credential = credential
+
+    def current(self) -> Credential:
+        return self._credential
+
+    def renew(self) -> None:
+        """There is nothing to read again."""
 
 
 class Waits:
@@ -66,14 +80,14 @@ def client(
     cluster: dict[str, Any] | None = None,
     sleep: Callable[[float], None] | None = None,
     insecure: bool = False,
-    compress: bool = False,
+    hosted: bool = False,
 ) -> Cluster:
     """A connection by a kubeconfig out of a secret. Pauses are remembered by `sleep`, jitter is always half."""
     url = server if isinstance(server, str) else server.url
     secrets = Secrets(config=json.dumps(kubeconfig(url, user=user, cluster=cluster)))
     access = KubernetesAccess(kubeconfig_secret="config", allow_insecure_tls=insecure)
     return connect(
-        access, secrets, clock=lambda: 0.0, sleep=sleep or Waits(), jitter=lambda: 0.5, compress=compress
+        access, secrets, clock=lambda: 0.0, sleep=sleep or Waits(), jitter=lambda: 0.5, hosted=hosted
     )
 
 

@@ -42,7 +42,7 @@ def test_what_a_real_server_said_is_kept(answer: dict[str, Any]) -> None:
     error = errors.from_answer(answer["status"], raw, answer["headers"])
     assert type(error) is CLASSES[answer["status"]]
     if isinstance(body, str):
-        assert error.message == body.strip()
+        assert error.message == f"HTTP {answer['status']}, and no Status of a Kubernetes API"
         return
     assert error.reason == body.get("reason", "")
     assert error.message[:299] == body["message"][:299]
@@ -67,9 +67,26 @@ def test_tokens_are_struck_out(text: str) -> None:
     assert not any(part in error.message for part in ("abc.def", "s3cret", JWT))
 
 
-def test_a_web_page_of_a_load_balancer_is_not_quoted() -> None:
-    error = errors.from_answer(502, b"<html><body>Bad gateway</body></html>", {"Content-Type": "text/html"})
-    assert error.message == "HTTP 502, which is not an answer of a Kubernetes API server"
+@pytest.mark.parametrize(("body", "kind"), [
+    (b"<html><body>Bad gateway</body></html>", "text/html"),
+    (b"root:x:0:0:root:/root:/bin/bash", "text/plain; charset=utf-8"),
+    (b'{"AccessKeyId": "A", "Token": "T"}', "application/json"),
+    (b'{"kind": "Secret", "message": "hidden-word", "reason": "hidden-word"}', "application/json"),
+    (b'"hidden-word"', "application/json"), (b"\xff\xfe", "text/plain"),
+])
+def test_a_body_that_is_no_status_is_never_shown(body: bytes, kind: str) -> None:
+    error = errors.from_answer(502, body, {"Content-Type": kind})
+    assert error.message == "HTTP 502, and no Status of a Kubernetes API"
+    assert (error.reason, error.details) == ("", errors.Details())
+
+
+def test_a_status_is_shown_without_control_characters_and_in_measure() -> None:
+    said = status(403, "Forbidden\x1b[2J", "no\x1b[31m\u202egod\x00\nx", causes=[{"message": "a\x07b"}] * 50)
+    error = errors.from_answer(403, json.dumps(said).encode(), {})
+    assert error.message == "no [31m god x"
+    assert error.reason == ""
+    assert len(error.details.causes) == 10
+    assert error.details.causes[0].message == "a b"
 
 
 @pytest.mark.parametrize(("header", "field", "seconds"), [

@@ -23,7 +23,7 @@ PLAIN = {"Content-Type": "text/plain"}
     (Reply(429, BY_BUDGET), Blocked(BUDGET)),
     (Reply(429, BY_BUDGET, {"Retry-After": "10"}), Blocked(BUDGET, 10.0)),
     (Reply(429, "Too many requests, please try again later.", {**PLAIN, "Retry-After": "1"}),
-     Blocked("Too many requests, please try again later.", 1.0)),
+     Blocked("HTTP 429 (42 bytes of text/plain), and no Status of a Kubernetes API", 1.0)),
     (Reply(500, status(500, message=TWO_BUDGETS)), Blocked(TWO_BUDGETS)),
     (Reply(404, status(404, "NotFound", 'pods "a" not found')), Gone()),
     (Reply(409, status(409, "Conflict", f'Operation cannot be fulfilled on Pod "a": {OTHER_UID}')), Gone()),

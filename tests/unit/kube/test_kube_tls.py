@@ -12,11 +12,14 @@ import urllib3
 from urllib3.exceptions import InsecureRequestWarning
 
 from chalicelib.kube import errors
+from chalicelib.kube.client import Cluster
+from chalicelib.kube.credentials import Credential
+from chalicelib.kube.transport import open_line
 from chalicelib.model.errors import BadInput
 from infra.local.certificates import Authority
 from infra.local.http_proxy import ConnectProxy
 from infra.local.http_script import HttpScript, Reply
-from tests.unit.kube.support import TOKEN, b64, client, file_client, kubeconfig
+from tests.unit.kube.support import TOKEN, Known, b64, client, file_client, kubeconfig
 
 OURS, STRANGER = Authority("ours"), Authority("stranger")
 NODE = Reply(body={"kind": "Node"})
@@ -197,3 +200,21 @@ def test_a_good_connection_gives_no_warning() -> None:
     with warnings.catch_warnings(), HttpScript([NODE], tls=OURS.server()) as server:
         warnings.simplefilter("error")
         assert client(server, cluster=TRUST, user={"token": TOKEN}).get("/n") == NODE.payload()
+
+
+@pytest.mark.parametrize("variable", ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"])
+def test_a_function_obeys_no_proxy_of_the_environment(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "http://someone:a-password@127.0.0.1:9")
+    assert open_line(Credential(server="https://cluster.test", hosted=True)).session.proxies == {}
+    assert open_line(Credential(server="https://cluster.test")).session.proxies != {}
+
+
+def test_a_function_connects_to_no_name_that_leads_to_itself() -> None:
+    """The check of the kubeconfig sees names only; what they resolve to is looked at when the connection is made."""
+    with HttpScript([NODE]) as server:
+        credential = Credential(server=server.url.replace("127.0.0.1", "localhost"), hosted=True)
+        cluster = Cluster(Known(credential), sleep=lambda _: None, jitter=lambda: 0.5)
+        with pytest.raises(errors.Unavailable, match="never connected to") as caught:
+            cluster.get("/n")
+    assert server.requests == []
+    assert caught.value.lasting

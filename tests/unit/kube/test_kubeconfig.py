@@ -81,6 +81,7 @@ REFUSED: dict[str, tuple[dict[str, Any] | str, str, str, str]] = {
     "server-name": (with_cluster(server="cluster.test:6443"), f"{CLUSTER}.server", "is not the URL", "https://HOST"),
     "server-user": (with_cluster(server="https://a:hidden-word@c.test"), f"{CLUSTER}.server", "is not the URL",
                     "without"),
+    "server-query": (with_cluster(server="https://c.test?"), f"{CLUSTER}.server", "is not the URL", "a query"),
     "server-port": (with_cluster(server="https://c.test:99999"), f"{CLUSTER}.server", "is not the URL", "https://HOST"),
     "plain-http": (with_cluster(server="http://c.test"), f"{CLUSTER}.server", "plain http", "allowInsecureTls"),
     "insecure": (with_cluster(insecure_skip_tls_verify=True), f"{CLUSTER}.insecure-skip-tls-verify", "any server",

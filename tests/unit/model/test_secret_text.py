@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import json
 import logging
 import pickle
+from base64 import b64encode, urlsafe_b64encode
+from urllib.parse import quote, quote_plus
 
 import msgspec
 import pytest
@@ -47,3 +50,57 @@ def test_equal_texts_are_equal_secrets() -> None:
 def test_it_can_be_struck_out_of_a_text() -> None:
     assert Secret("ab").hidden_in("cabs") == "c***s"
     assert Secret("").hidden_in("cabs") == "cabs"
+
+
+ODD = 'aB/c+d=e&f:"g h\\i-0123456789'
+SPELLINGS = {
+    "raw": ODD,
+    "percent": quote(ODD, safe=""),
+    "percent, lower case": quote(ODD, safe="").replace("%2F", "%2f").replace("%2B", "%2b").replace("%3D", "%3d")
+    .replace("%3A", "%3a").replace("%5C", "%5c"),
+    "percent, path": quote(ODD),
+    "percent, form": quote_plus(ODD),
+    "percent, twice": quote(quote(ODD, safe=""), safe=""),
+    "percent, every character": "".join(f"%{ord(each):02x}" for each in ODD),
+    "percent, mixed": ODD.replace("B", "%42").replace("0", "%30"),
+    "json": json.dumps(ODD)[1:-1],
+    "json with slashes": json.dumps(ODD)[1:-1].replace("/", "\\/"),
+    "json of Go": json.dumps(ODD)[1:-1].replace("&", "\\u0026"),
+    "json, every character": "".join(f"\\u{ord(each):04x}" for each in ODD),
+    "literal": repr(ODD)[1:-1],
+    "html": html.escape(ODD),
+    "html, numbers": "".join(f"&#{ord(each)};" for each in ODD),
+    "hex": ODD.encode().hex(),
+    "base64": b64encode(ODD.encode()).decode(),
+    "base64 without padding": b64encode(ODD.encode()).decode().rstrip("="),
+    "base64 for addresses": urlsafe_b64encode(ODD.encode()).decode(),
+}
+
+
+@pytest.mark.parametrize("how", SPELLINGS)
+def test_a_secret_is_found_in_every_encoding_that_a_service_may_repeat_it_in(how: str) -> None:
+    text = Secret(ODD).hidden_in(f"before {SPELLINGS[how]} after {SPELLINGS[how]}")
+    assert "0123456789" not in text
+    assert SPELLINGS[how][:12] not in text
+    assert "***" in text
+
+
+@pytest.mark.parametrize("before", ["", "u", "us", "user:", '{"token": "'])
+@pytest.mark.parametrize("after", ["", "x", "xy", '"}'])
+def test_a_secret_is_found_inside_of_longer_base64(before: str, after: str) -> None:
+    whole = b64encode(f"{before}{ODD}{after}".encode()).decode()
+    text = Secret(ODD).hidden_in(f"bad header {whole}")
+    assert "***" in text
+    assert len(text) < len("bad header ***") + len(before + after) * 2 + 8
+
+
+def test_innocent_text_stays_as_it_is() -> None:
+    text = "node 100%25 of a+b: %zz \\u00 &amp; \\n c2VjcmV0"
+    assert Secret(ODD).hidden_in(text) == text
+    assert Secret("ab").hidden_in("YWI= and YW") == "YWI= and YW"
+
+
+@pytest.mark.parametrize("text", ["\ud800 x", "\x00", "%", "%%%", "\\", "&#99999999999;", "\\ud800"])
+def test_no_text_and_no_secret_is_too_odd_to_hide(text: str) -> None:
+    assert "long-enough-text" not in Secret("long-enough-text").hidden_in(f"{text} long-enough-text")
+    assert "***" in Secret(text + "0123456789").hidden_in(f"a {text}0123456789 b")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from chalicelib.model.secret import Secret
 from chalicelib.providers import errors
 from chalicelib.providers.http import Answer, Call, Http, Limits, retry_after
 from chalicelib.providers.statuses import class_for
+from infra.local.byte_script import ByteScript, drip
 from infra.local.certificates import Authority
 from infra.local.http_script import HttpScript, Reply
 
@@ -173,10 +175,41 @@ def test_an_answer_without_end_is_cut_off() -> None:
         client(limits=Limits(bytes=1000)).send(get(server, safe=False))
 
 
-def test_an_answer_that_drips_is_cut_off() -> None:
-    moments = iter([NOW, NOW + 31, NOW + 62])
-    with HttpScript(lambda _: Reply(200, b"x")) as server, pytest.raises(errors.Transient, match="longer"):
-        client(clock=lambda: next(moments)).send(get(server, safe=False))
+@pytest.mark.parametrize("part", [b"HTTP/1.1 200 OK\r\nA: ", b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n"],
+                         ids=["headers", "body"])
+def test_an_answer_that_drips_is_cut_off(part: bytes) -> None:
+    with ByteScript(lambda: [part, *drip(b"x" * 400, 0.01)]) as server:
+        with pytest.raises(errors.Transient, match=r"took longer than 0\.15 s in all"):
+            client(limits=Limits(total=0.15)).send(Call("GET", server.url))
+        assert server.closed.wait(2)
+
+
+@pytest.mark.parametrize("status", [200, 302, 403])
+def test_what_is_compressed_was_not_asked_for(status: int) -> None:
+    packed = Reply(status, gzip.compress(b"\0" * 1_000_000), {"Content-Encoding": "gzip", "Location": "/elsewhere"})
+    with HttpScript([packed]) as server:
+        with pytest.raises(errors.ProviderError) as raised:
+            client().send(get(server, safe=False))
+        assert server.requests[0].headers["accept-encoding"] == "identity"
+    assert type(raised.value).__name__ == {200: "Transient", 302: "Unknown", 403: "Unauthorized"}[status]
+
+
+def test_an_answer_of_two_lengths_is_the_vendors_mistake_and_not_ours() -> None:
+    odd = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello"
+    with ByteScript(lambda: [odd]) as server, pytest.raises(errors.Transient, match="not proper HTTP"):
+        client().send(Call("POST", server.url))
+
+
+def test_words_of_a_vendor_are_short_and_on_one_line() -> None:
+    def explain(_: Answer) -> errors.ProviderError:
+        return errors.Unknown("a\x1b[2J\u202eb\n" + "c" * 400, code="d\x00" * 200, request_id="e\n" * 200)
+
+    with HttpScript([Reply(400)]) as server, pytest.raises(errors.Unknown) as raised:
+        client(explain=explain).send(get(server))
+    found = raised.value
+    assert found.message.startswith("a [2J b c")
+    assert (len(found.message), len(found.code), len(found.request_id)) == (300, 128, 128)
+    assert all(text.isprintable() for text in (found.message, found.code, found.request_id))
 
 
 def test_a_redirect_is_not_followed() -> None:
@@ -259,7 +292,19 @@ def test_netrc_and_proxies_of_the_environment_are_not_obeyed(tmp_path: Path, mon
     netrc.write_text("machine 127.0.0.1 login somebody password secret\n")
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    with HttpScript([Reply(200)]) as server:
-        client().send(get(server))
-        assert server.requests[0].credential == ""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+        monkeypatch.setenv(name.lower(), "http://127.0.0.1:9")
+    with HttpScript([Reply(200)]) as plain:
+        client().send(get(plain))
+        assert plain.requests[0].credential == ""
+    with ByteScript(lambda: [b"no TLS"], greets=True) as server:
+        with pytest.raises(errors.Transient, match=r"SSLError|ConnectionError"):
+            client().send(Call("GET", f"https://{server.host}/"))
+        assert server.connections == 1      # and not the proxy
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "0xA9FEA9FE", "[::ffff:169.254.169.254]", "168.63.129.16"])
+def test_no_vendor_is_a_metadata_service(host: str) -> None:
+    with pytest.raises(errors.Transient, match="never connected to"):
+        client().send(Call("GET", f"https://{host}/latest/meta-data/"))

@@ -58,7 +58,7 @@ def test_words_decide_about_orders_alone(call: str, status: int, cls: type[Provi
 @pytest.mark.parametrize("body", [
     {"code": 400, "message": "Bad hostname"}, {"errors": ["Bad hostname"]}, {"error": "Bad hostname"},
     {"message": "", "errors": [], "error": "Bad hostname"}, {"message": None, "error": "Bad hostname"},
-    {"message": {"a": 1}, "errors": ["Bad hostname"]}, b"Bad hostname", b"  Bad\n hostname ",
+    {"message": {"a": 1}, "errors": ["Bad hostname"]},
     {"code": "E400", "message": "Bad hostname"},
 ], ids=str)
 def test_CHERRY_D8_the_vendors_words_are_kept_in_every_form(body: object) -> None:
@@ -67,25 +67,24 @@ def test_CHERRY_D8_the_vendors_words_are_kept_in_every_form(body: object) -> Non
 
 def test_CHERRY_D8_several_errors_are_told_together() -> None:
     assert str(error(400, {"errors": ["one", 2, "three"]})) == f"{ORDER}: 400 one; three"
-    assert str(error(400, {"wibble": 1})) == f'{ORDER}: 400 {{"wibble": 1}}'
 
 
-@pytest.mark.parametrize("body", [b"", b"<html><body>502 Bad Gateway</body></html>", b" \n<!DOCTYPE html>"], ids=str)
-def test_a_page_is_not_repeated(body: bytes) -> None:
-    assert str(error(502, body)) == f"{ORDER}: 502"
-
-
-def test_bytes_that_are_no_text_do_no_harm() -> None:
-    assert str(error(400, b"\xff\xfe{")).startswith(f"{ORDER}: 400 ")
+@pytest.mark.parametrize(("body", "described"), [
+    (b"", ""), (b"<html>Bad</html>", " (16 bytes of an unknown type)"),
+    (b"root:x:0:0", " (10 bytes of an unknown type)"),
+    (b'{"wibble": 1}', " (13 bytes of an unknown type)"), (b"\xff\xfe{", " (3 bytes of an unknown type)"),
+], ids=str)
+def test_a_body_that_is_not_the_vendors_is_described_and_not_repeated(body: bytes, described: str) -> None:
+    assert str(error(502, body)) == f"{ORDER}: 502{described}"
 
 
 @pytest.mark.parametrize("echoed", ["IyEvYmluL2Jhc2gK" * 8, "IyEvYmluL2Jhc2gK\\/" * 8, "nf8atf.kwfs1t15pjmhk7n4"])
 def test_CHERRY_D10_what_was_sent_with_an_order_does_not_come_back_in_its_error(echoed: str) -> None:
-    for body in ({"message": f"user_data {echoed} is bad"}, f"user_data {echoed} is bad".encode()):
-        text = str(error(400, body))
-        assert echoed[:12] not in text
-        assert "user_data" in text
-        assert "is bad" in text
+    text = str(error(400, {"message": f"user_data {echoed} is bad"}))
+    assert echoed[:12] not in text
+    assert "user_data" in text
+    assert "is bad" in text
+    assert echoed[:12] not in str(error(400, f"user_data {echoed} is bad".encode()))
 
 
 @pytest.mark.parametrize("text", [

@@ -1,0 +1,65 @@
+"""Which hosts no client of this program may be led to by what a kubeconfig or a policy says.
+
+A machine's metadata service hands out credentials to whatever asks from that machine. It is reached by link-local
+addresses and by a few fixed ones, and every address has many spellings, so what is judged is the address itself: the
+one that is written, if it is one in any spelling, and the one that a name resolves to.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+
+_NETWORKS = tuple(ipaddress.ip_network(text) for text in (
+    "0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3",       # this host; link-local; multicast and reserved
+    "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",     # metadata of Alibaba Cloud, Azure and Oracle Cloud
+    "::/128", "fe80::/10", "fec0::/10", "ff00::/8",
+    "fd00:ec2::/32", "fd20:ce::254/128",                # services of EC2 instances; metadata of Google Cloud
+))
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_LOOPBACK_NAMES = re.compile(r"(?i)(.*\.)?localhost\.?\Z")
+_METADATA_NAMES = re.compile(r"(?i)(instance-data|metadata)(\..*)?\Z")
+# What inet_aton takes: one to four numbers, decimal, octal or hexadecimal.
+_NUMBERS = re.compile(r"(?i)(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+)){0,3}\.?\Z")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def never(host: str) -> bool:
+    """Whether that address, or that name, is one that is never connected to. A name is not resolved."""
+    address = address_of(host)
+    if address is None:
+        return _METADATA_NAMES.match(host) is not None
+    return any(address in network for network in _NETWORKS if network.version == address.version)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether that address, or that name, is this machine."""
+    address = address_of(host)
+    return _LOOPBACK_NAMES.match(host) is not None if address is None else address.is_loopback
+
+
+def address_of(host: str) -> Address | None:
+    """The address that the text is, in whatever spelling, IPv4 inside of IPv6 as IPv4; None for a name."""
+    if _NUMBERS.match(host):
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(host.rstrip(".")))
+        except OSError:
+            return None
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return _inner(address) if isinstance(address, ipaddress.IPv6Address) else address
+
+
+def _inner(address: ipaddress.IPv6Address) -> Address:
+    """The IPv4 address that is embedded, else the address itself."""
+    if address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    if address.sixtofour is not None:
+        return address.sixtofour
+    if address in _NAT64 or (int(address) >> 32 == 0 and int(address) > 1):     # NAT64; IPv4-compatible
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address

@@ -1,0 +1,126 @@
+"""No server holds a pass up: one exchange, one call with its repetitions, one list and all lists end in time."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chalicelib.kube import errors
+from chalicelib.kube.client import HOSTED, Cluster, Patience
+from chalicelib.kube.credentials import Credential
+from infra.local.byte_script import ByteScript, Part, drip
+from infra.local.http_script import HttpScript, Reply, Seen
+from tests.unit.kube.support import Known, Waits, client
+
+SHORT = Patience(exchange=0.15, call=0.3, lists=0.4, body=50_000, pages=20, volume=200_000)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 400\r\n\r\n"
+
+
+def impatient(server: HttpScript | ByteScript, patience: Patience = SHORT, **more: Any) -> Cluster:
+    return Cluster(Known(Credential(server=server.url)), sleep=Waits(), jitter=lambda: 0.5, patience=patience, **more)
+
+
+def page(more: str, size: int = 0) -> Reply:
+    return Reply(body={"metadata": {"continue": more}, "items": [{"metadata": {"name": "x" * size}}]})
+
+
+def test_a_server_that_drips_is_left_after_the_time_of_one_call() -> None:
+    began = time.monotonic()
+    with ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server, \
+            pytest.raises(errors.Unavailable, match=r"took longer than 0\.[0-9]+ s in all") as caught:
+        impatient(server).get("/n")
+    assert time.monotonic() - began < 1.0
+    assert server.connections <= 3          # further attempts share the time of the call
+    assert caught.value.reason == "Network"
+
+
+def test_a_write_to_a_server_that_drips_is_sent_once_and_left() -> None:
+    with ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server, pytest.raises(errors.Unavailable):
+        impatient(server).request("POST", "/n", body={})
+    assert server.connections == 1
+
+
+def test_a_call_with_a_timeout_of_its_own_takes_no_longer_in_all() -> None:
+    began = time.monotonic()
+    with ByteScript(lambda: [HEAD, *drip(b"x" * 400, 0.01)]) as server, pytest.raises(errors.Unavailable):
+        impatient(server, HOSTED).request("POST", "/n", body={}, timeout=(0.1, 0.1))
+    assert time.monotonic() - began < 1.0
+
+
+def test_an_answer_that_is_too_large_is_not_asked_for_again() -> None:
+    with HttpScript([Reply(body=b"x" * 50_001)] * 4) as server, \
+            pytest.raises(errors.Unavailable, match="larger than 50000 bytes"):
+        impatient(server).get("/n")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("size", [0, 20_000], ids=["pages", "bytes"])
+def test_a_list_without_end_is_given_up(size: int) -> None:
+    numbers = iter(range(10_000))
+    with HttpScript(lambda _: page(f"t{next(numbers)}", size)) as server, \
+            pytest.raises(errors.Unavailable, match="does not end"):
+        list(impatient(server, Patience(30.0, 30.0, 30.0, 50_000, 20, 200_000)).list_pages("/api/v1/pods"))
+    assert len(server.requests) <= 21
+
+
+def test_lists_whose_pages_come_slowly_are_given_up_together() -> None:
+    moments = {"now": 0.0}
+
+    def slow(seen: Seen) -> Reply:
+        moments["now"] += 29.0
+        return page("" if "continue" in seen.query else "t1")
+
+    with HttpScript(slow) as server:
+        cluster = impatient(server, HOSTED, monotonic=lambda: moments["now"])
+        list(cluster.list_pages("/api/v1/nodes"))
+        with pytest.raises(errors.Unavailable, match="took longer than 17 s"):     # what is left of 75 s
+            list(cluster.list_pages("/api/v1/pods"))
+        with pytest.raises(errors.Unavailable, match="lists took longer than 75 s"):
+            list(cluster.list_pages("/api/v1/jobs"))
+    assert len(server.requests) == 3
+
+
+def test_an_honest_list_of_150000_pods_is_within_the_bounds() -> None:
+    pages, of_pod = 300, 12_000
+    assert pages <= HOSTED.pages
+    assert pages * 500 * of_pod <= HOSTED.volume
+    assert 500 * of_pod <= HOSTED.body
+    items = [{"metadata": {"name": f"p{number}"}} for number in range(500)]
+
+    def answer(seen: Seen) -> Reply:
+        number = int(seen.query.get("continue", "0")) + 1
+        return Reply(body={"metadata": {"continue": str(number) if number < pages else ""}, "items": items})
+
+    with HttpScript(answer) as server:
+        read = client(server, hosted=False).list_pages("/api/v1/pods")
+        count = sum(len(json.loads(each.body)["items"]) for each in read)
+        peers = {seen.peer for seen in server.requests}
+    assert count == 150_000
+    assert len(peers) == 1      # the connection is kept
+
+
+def test_nodes_of_the_largest_cluster_fit_into_one_answer() -> None:
+    """They are asked for from the watch cache, which knows no pages."""
+    assert HOSTED.body >= 5_000 * 25_000
+
+
+def test_a_token_that_a_server_percent_encodes_does_not_come_back() -> None:
+    odd = "a/b+c=d&e-token"
+    echo = {"kind": "Status", "message": "no: a%2Fb%2bc%3Dd%26e-token, YS9iK2M9ZCZlLXRva2Vu, a\\/b+c=d\\u0026e-token"}
+    with HttpScript([Reply(403, echo)]) as server, pytest.raises(errors.Forbidden) as caught:
+        client(server, user={"token": odd}).get("/n")
+    assert "e-token" not in caught.value.message
+    assert "YS9iK2M9" not in caught.value.message
+
+
+def test_the_body_of_something_that_is_no_cluster_is_nowhere_in_the_error() -> None:
+    def foreign() -> Iterator[Part]:
+        yield b"HTTP/1.1 403 No\r\nContent-Type: text/plain\r\nContent-Length: 11\r\n\r\nhidden-word"
+
+    with ByteScript(foreign) as server, pytest.raises(errors.Forbidden) as caught:
+        impatient(server).get("/n")
+    assert str(caught.value) == "HTTP 403 (11 bytes of text/plain), and no Status of a Kubernetes API"

@@ -1,0 +1,109 @@
+"""Where a kubeconfig may lead: to one host, by an address that has one meaning, and never to a metadata service."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from chalicelib.kube.connect import from_kubeconfig
+from chalicelib.kube.credentials import Credential
+from chalicelib.model.errors import BadInput
+from tests.unit.kube.support import kubeconfig
+
+
+def read(server: str = "https://c.test", *, hosted: bool = False, **cluster: Any) -> Credential:
+    config = kubeconfig(server, cluster={key.replace("_", "-"): value for key, value in cluster.items()})
+    return from_kubeconfig(json.dumps(config), place="kubeconfig secret prod", hosted=hosted)
+
+
+@pytest.mark.parametrize("server", [
+    "https://c.test", "https://c.test/", "https://c.test:6443", "https://10.0.0.1:443/k8s/clusters/c-m-x1",
+    "https://[2001:db8::1]:6443", "HTTPS://C.Test", "https://c.test/a/b_c~d.e/@f", "https://c_d.test.", "http://127.0.0.1:80",
+    "https://100.64.0.1", "https://[fd12:3456::1]",
+])
+def test_a_plain_address_is_taken(server: str) -> None:
+    assert read(server).server == server.rstrip("/").replace("HTTPS:", "https:")
+
+
+@pytest.mark.parametrize("server", [
+    "https://c.test?", "https://c.test/?", "https://c.test/x?a=b", "https://c.test#", "https://c.test/#", "https://c.test/x#y",
+    "https://c.test\n", "https://c.test\n/x", "https://c.test\r\n/x", "https://c.test/\t", "https://c.test/a b", " https://c.test",
+    "https://c.test\u00a0", "https://c.test/\x00", "https://c.test/\x1b[2J", "https://c.test\\@evil.test", "https://c.test/\\x",
+    "https://user@c.test", "https://user:password@c.test", "https://@c.test", "https://c.test%2f.evil.test",
+    "https://c%2etest", "https://%63.test", "https://c.test/%2e%2e/x", "https://c.test/a/../b", "https://c.test/./b",
+    "https://c.test:0", "https://c.test:65536", "https://c.test:", "https://c.test:+443", "https://c.test:4 4",
+    "https://[fe80::1%25eth0]", "https://[::1", "https://[1.2.3.4]", "https://[v1.x]", "https://c.test]", "https://",
+    "https:///x", "https:c.test", "//c.test", "ftp://c.test", "file:///etc/passwd", "https://.c.test", "https://-c.test",
+    "https://c.test,d.test", "https://c\uff0etest", "https://\u0441.test", "https://c.test;x", "https://" + "a" * 300,
+])
+def test_an_address_that_two_programs_may_read_in_two_ways_is_refused(server: str) -> None:
+    with pytest.raises(BadInput, match="is not the URL of an API server") as caught:
+        read(server)
+    assert caught.value.place == "kubeconfig secret prod: clusters[0].cluster.server"
+    assert "\n" not in str(caught.value)
+    assert "password" not in str(caught.value)
+
+
+METADATA = (
+    "169.254.169.254", "169.254.170.2", "169.254.79.129", "2852039166", "0xA9FEA9FE", "0xa9.0xfe.0xa9.0xfe",
+    "0251.0376.0251.0376", "169.254.43518", "169.16689662", "0251.254.0xa9fe", "[::ffff:169.254.169.254]",
+    "[::ffff:a9fe:a9fe]", "[0:0:0:0:0:ffff:a9fe:a9fe]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]", "[::a9fe:a9fe]",
+    "[fd00:ec2::254]", "[fe80::1]", "[febf::1]", "[fd20:ce::254]", "100.100.100.200", "168.63.129.16", "192.0.0.192",
+    "0.0.0.0", "0", "[::]", "224.0.0.1", "255.255.255.255", "[ff02::1]", "metadata.google.internal", "METADATA",
+    "metadata.tencentyun.com", "instance-data", "instance-data.ec2.internal",
+)
+
+
+@pytest.mark.parametrize("host", METADATA)
+def test_a_metadata_service_is_refused_in_every_spelling(host: str) -> None:
+    for server in (f"https://{host}", f"https://{host}:6443/x"):
+        with pytest.raises(BadInput, match="link-local address or a metadata service"):
+            read(server)
+    with pytest.raises(BadInput, match="link-local address or a metadata service") as caught:
+        read(proxy_url=f"http://{host}:3128")
+    assert caught.value.place.endswith(".proxy-url")
+
+
+LOOPBACK = ("127.0.0.1", "localhost", "LOCALHOST", "a.localhost", "localhost.", "127.1", "127.8.9.1", "2130706433",
+            "0x7f000001", "0177.0.0.1", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]")
+
+
+@pytest.mark.parametrize("host", LOOPBACK)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_loopback_is_for_commands_and_not_for_functions(host: str, scheme: str) -> None:
+    server = f"{scheme}://{host}:9001"
+    assert read(server).server == server
+    with pytest.raises(BadInput, match="is this machine") as caught:
+        read(server, hosted=True)
+    assert caught.value.place.endswith(".server")
+    with pytest.raises(BadInput, match="is this machine"):
+        read(proxy_url=server, hosted=True)
+
+
+def test_plain_http_to_another_machine_needs_consent_in_a_function_too() -> None:
+    with pytest.raises(BadInput, match="plain http"):
+        read("http://c.test", hosted=True)
+
+
+@pytest.mark.parametrize("proxy", [
+    "http://p.test", "http://p.test:3128", "https://p.test:3128/", "http://user:pass%20word@p.test:3128",
+    "http://user@[2001:db8::1]:3128",
+])
+def test_an_http_proxy_is_taken_and_its_password_is_never_shown(proxy: str) -> None:
+    credential = read(proxy_url=proxy)
+    assert credential.proxy.reveal() == proxy
+    assert "pass" not in repr(credential)
+    assert "p.test" not in repr(credential)
+
+
+@pytest.mark.parametrize("proxy", [
+    "socks5://p.test", "p.test:3128", "http://p.test/path", "http://p.test?x", "http://p.test#x", "http://p.test\n",
+    "http://a@b@p.test", "http://p.test:0", "http://p.test:70000", "http://user:hidden word@p.test", "http://",
+    "http://user:hidden\\@p.test",
+])
+def test_a_proxy_that_cannot_be_used_is_refused_without_being_quoted(proxy: str) -> None:
+    with pytest.raises(BadInput, match="not an http or https proxy") as caught:
+        read(proxy_url=proxy)
+    assert "hidden" not in str(caught.value)

@@ -1,0 +1,238 @@
+"""An exchange ends in time and in measure, whatever the other side does, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import gzip
+import logging
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chalicelib.net.exchange import Bounds, NoReply, Reply, Request, exchange
+from chalicelib.net.session import BoundedAdapter, BoundedSession, public_context
+from infra.local.byte_script import ByteScript, Part, Play, drip, endless
+from infra.local.certificates import Authority
+from infra.local.http_script import HttpScript
+from infra.local.http_script import Reply as Said
+
+OURS = Authority("ours")
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
+BOUNDS = Bounds(connect=0.25, read=0.25, total=0.15, bytes=100_000)
+SLOW = 0.01     # seconds between two bytes: well within each read's timeout
+
+
+def session(**adapter: Any) -> BoundedSession:
+    made = BoundedSession()
+
+    def context() -> Any:
+        ours = public_context()
+        ours.load_verify_locations(cadata=OURS.pem.decode())
+        return ours
+
+    for scheme in ("http://", "https://"):
+        made.mount(scheme, BoundedAdapter(context, **adapter))
+    return made
+
+
+def get(url: str, bounds: Bounds = BOUNDS, **more: Any) -> Reply:
+    made = session(**more)
+    try:
+        return exchange(made, Request("GET", url + "/x", {}), bounds)
+    finally:
+        made.close()
+
+
+def dripping_trailers() -> Iterator[Part]:
+    yield CHUNKED + b"2\r\n{}\r\n0\r\n"
+    yield from drip(b"X-Trailer: yes\r\n" * 50, SLOW)
+
+
+DRIPS: dict[str, Play] = {
+    "status line": lambda: drip(OK * 50, SLOW),
+    "header": lambda: [OK, *drip(b"X-Slow: " + b"y" * 500, SLOW)],
+    "many headers": lambda: [OK, *drip(b"A: b\r\n" * 90, SLOW)],
+    "interim answers": lambda: endless(b"HTTP/1.1 100 Continue\r\n\r\n", SLOW),
+    "body": lambda: [OK + b"Content-Length: 500\r\n\r\n", *drip(b"x" * 500, SLOW)],
+    "body without length": lambda: [OK + b"\r\n", *drip(b"x" * 500, SLOW)],
+    "end of the body": lambda: [OK + b"Content-Length: 500\r\n\r\n" + b"x" * 480, *drip(b"x" * 20, 0.04)],
+    "chunk size": lambda: [CHUNKED, *drip(b"0" * 500, SLOW)],
+    "chunk extension": lambda: [CHUNKED, *drip(b"1;" + b"e" * 500, SLOW)],
+    "chunks": lambda: [CHUNKED, *endless_limited(b"1\r\nx\r\n")],
+    "trailers": dripping_trailers,
+    "body of an error": lambda: [b"HTTP/1.1 500 No\r\nContent-Length: 500\r\n\r\n", *drip(b"x" * 500, SLOW)],
+}
+
+
+def endless_limited(data: bytes) -> Iterator[Part]:
+    for _ in range(500):
+        yield data
+        yield SLOW
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("place", DRIPS)
+def test_an_answer_that_drips_ends_when_its_time_is_over(place: str, tls: bool) -> None:
+    began = time.monotonic()
+    with ByteScript(DRIPS[place], tls=OURS.server() if tls else None) as server:
+        with pytest.raises(NoReply, match="Time"):
+            get(server.url)
+        assert time.monotonic() - began < 2.0
+        assert server.closed.wait(2)
+    assert server.connections == 1
+
+
+def test_a_handshake_that_drips_ends_when_its_time_is_over() -> None:
+    record = b"\x16\x03\x03\x40\x00" + b"\x02\x00\x3f\xfc" + b"\x00" * 500
+    with ByteScript(lambda: drip(record, SLOW), greets=True) as server:
+        with pytest.raises(NoReply, match="Time"):
+            get(f"https://{server.host}", Bounds(connect=30.0, read=30.0, total=0.3, bytes=1000))
+        assert server.closed.wait(2)
+
+
+def test_a_proxy_that_drips_ends_when_its_time_is_over() -> None:
+    answer = b"HTTP/1.1 200 Connection established\r\n" + b"A: b\r\n" * 90
+    with ByteScript(lambda: drip(answer, SLOW)) as server:
+        made = session()
+        made.proxies.update({"https": server.url})
+        with pytest.raises(NoReply, match="Time"):
+            exchange(made, Request("GET", "https://cluster.test/x", {}), BOUNDS)
+        made.close()
+        assert server.closed.wait(2)
+
+
+def test_a_peer_that_takes_no_bytes_ends_the_sending_in_time() -> None:
+    with ByteScript(lambda: [30.0], greets=True) as server:
+        made = session()
+        with pytest.raises(NoReply):
+            exchange(made, Request("POST", server.url, {}, body=b"x" * 50_000_000), BOUNDS)
+        made.close()
+
+
+FLOODS: dict[str, Play] = {
+    "length that is announced": lambda: [OK + b"Content-Length: 99999999999999999999999\r\n\r\n", b"x" * 10],
+    "length that is a lie": lambda: [OK + b"Content-Length: 100001\r\n\r\n", *many(b"x" * 4096)],
+    "no length": lambda: [OK + b"\r\n", *many(b"x" * 4096)],
+    "chunks": lambda: [CHUNKED, *many(b"1000\r\n" + b"x" * 4096 + b"\r\n")],
+    "chunk extensions": lambda: [CHUNKED, *many(b"1;" + b"e" * 60_000 + b"\r\nx\r\n")],
+    "trailers": lambda: [CHUNKED, b"0\r\n", *many(b"A: " + b"b" * 60_000 + b"\r\n")],
+    "headers": lambda: [OK, *many(b"A: " + b"b" * 60_000 + b"\r\n")],
+    "interim answers": lambda: many(b"HTTP/1.1 100 Continue\r\nA: " + b"b" * 60_000 + b"\r\n\r\n"),
+    "one header": lambda: [OK, b"A: ", *many(b"b" * 60_000)],
+    "chunk size": lambda: [CHUNKED, *many(b"0" * 60_000)],
+}
+
+
+def many(data: bytes) -> Iterator[Part]:
+    yield from [data] * 2000
+
+
+@pytest.mark.parametrize("place", FLOODS)
+def test_an_answer_without_end_is_cut_off_in_every_part(place: str) -> None:
+    with ByteScript(FLOODS[place]) as server, pytest.raises(NoReply) as caught:
+        get(server.url, Bounds(connect=5.0, read=5.0, total=5.0, bytes=100_000))
+    assert caught.value.kind in {"Size", "ConnectionError", "ChunkedEncodingError", "Malformed"}
+    assert server.sent < 20_000_000
+
+
+@pytest.mark.parametrize(("status", "place"), [(200, "Content-Encoding"), (302, "Location"), (500, "")])
+def test_what_was_compressed_without_being_asked_for_is_not_unpacked(status: int, place: str) -> None:
+    bomb = gzip.compress(b"\0" * 5_000_000)
+    headers = {"Content-Encoding": "gzip"} | ({"Location": "/elsewhere"} if place == "Location" else {})
+    with HttpScript([Said(status, bomb, headers)]) as server:
+        if status == 200:
+            with pytest.raises(NoReply, match="Encoding"):
+                get(server.url)
+            return
+        reply = get(server.url)
+    assert (reply.status, reply.body) == (status, b"")
+    assert reply.described() == f"HTTP {status} (compressed of application/json)"
+
+
+def test_the_body_of_an_error_that_is_too_long_is_not_read_and_the_status_counts() -> None:
+    with HttpScript([Said(503, b"x" * 2_000_000)]) as server:
+        reply = get(server.url, Bounds(connect=5.0, read=5.0, total=5.0, bytes=100_000_000))
+    assert (reply.status, reply.body) == (503, b"")
+    assert "more than" in reply.described()
+
+
+MALFORMED: dict[str, Play] = {
+    "two lengths": lambda: [OK + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello"],
+    "more than a hundred headers": lambda: [OK + b"A: b\r\n" * 200 + b"\r\n"],
+    "no HTTP": lambda: [b"SSH-2.0-OpenSSH\r\n"],
+    "early hints": lambda: [b"HTTP/1.1 103 Early Hints\r\n\r\n" + OK + b"Content-Length: 2\r\n\r\n{}"],
+    "switching protocols": lambda: [b"HTTP/1.1 101 Switching Protocols\r\n\r\n"],
+    "chunk size": lambda: [CHUNKED + b"xyz\r\n"],
+    "negative chunk size": lambda: [CHUNKED + b"-5\r\nhello\r\n"],
+    "short body": lambda: [OK + b"Content-Length: 50\r\n\r\nhello"],
+    "nothing": list,
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_what_is_no_proper_http_is_no_answer_and_was_sent(what: str) -> None:
+    with ByteScript(MALFORMED[what]) as server, pytest.raises(NoReply) as caught:
+        get(server.url)
+    assert caught.value.sent
+
+
+def test_headers_that_cannot_be_parsed_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    odd = OK + b"Content-Length: 2\r\n hidden-word\r\nbad header hidden-word\r\n: x\r\n\r\n{}"
+    with caplog.at_level(logging.WARNING), ByteScript(lambda: [odd]) as server:
+        made = session()
+        with contextlib.suppress(NoReply):
+            exchange(made, Request("GET", server.url, {}, {"Signature": "hidden-word"}), BOUNDS)
+        made.close()
+    assert "hidden-word" not in caplog.text
+
+
+def test_no_thread_and_no_socket_is_left_after_a_time_out() -> None:
+    before = threading.active_count()
+    with ByteScript(DRIPS["body"]) as server, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        serving = threading.active_count() - before
+        for _ in range(3):
+            with pytest.raises(NoReply, match="Time"):
+                get(server.url, Bounds(connect=1.0, read=1.0, total=0.1, bytes=1000))
+        gc.collect()        # a socket that was forgotten warns here
+        assert server.closed.wait(2)
+        assert threading.active_count() <= before + serving + server.connections
+    assert server.connections == 3
+
+
+def test_a_connection_is_used_again_and_a_short_time_does_not_shorten_the_next() -> None:
+    with HttpScript(lambda _: Said(200, b"{}")) as server:
+        made = session()
+        for total in (0.2, 5.0, 5.0):
+            assert exchange(made, Request("GET", server.url, {}), Bounds(1.0, 1.0, total, 1000)).body == b"{}"
+        made.close()
+    assert len({seen.peer for seen in server.requests}) == 1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_address_that_is_not_allowed_gets_no_connection(host: str) -> None:
+    with HttpScript([Said(200)]) as server, pytest.raises(NoReply, match="Address"):
+        get(server.url.replace("127.0.0.1", host), allowed=lambda address: not address.startswith(("127.", "::1")))
+    assert server.requests == []
+
+
+def test_no_cookie_is_kept() -> None:
+    with HttpScript(lambda _: Said(200, b"{}", {"Set-Cookie": "a=b; Path=/"})) as server:
+        made = session()
+        for _ in range(2):
+            exchange(made, Request("GET", server.url, {}), BOUNDS)
+        made.close()
+    assert all("cookie" not in seen.headers for seen in server.requests)
+
+
+def test_an_exception_holds_nothing_of_the_request() -> None:
+    with ByteScript(DRIPS["header"]) as server, pytest.raises(NoReply) as caught:
+        exchange(session(), Request("GET", server.url, {"Authorization": "hidden-word"}), BOUNDS)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None

@@ -1,0 +1,46 @@
+"""User data of instances often holds a join token. The vendor sends it with templates; decoding drops it."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from chalicelib.providers.errors import ProviderError
+from infra.local.http_script import HttpScript, Reply
+from tests.unit.providers.alicloud.script import Board, api_for
+
+HIDDEN = "aGlkZGVuLXdvcmQtaW4tdXNlci1kYXRh"
+TEMPLATE = {"VersionNumber": 2, "LaunchTemplateId": "lt-1", "LaunchTemplateData": {
+    "InstanceType": "ecs.two", "UserData": HIDDEN, "PasswordInherit": True, "SystemDisk": {"Size": 80}}}
+CONFIGURATION = {"ScalingConfigurationId": "asc-1", "InstanceType": "ecs.two", "UserData": HIDDEN}
+
+
+def versions(found: object) -> Reply:
+    return Reply(200, {"TotalCount": 1, "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": [found]}})
+
+
+def configurations(found: object) -> Reply:
+    return Reply(200, {"TotalCount": 1, "PageNumber": 1, "PageSize": 50, "ScalingConfigurations": [found]})
+
+
+def test_user_data_of_a_template_is_neither_kept_nor_stored_nor_logged(caplog: pytest.LogCaptureFixture) -> None:
+    board = Board()
+    with caplog.at_level(logging.DEBUG), HttpScript([versions(TEMPLATE), configurations(CONFIGURATION)]) as server:
+        api = api_for(server.url, shelf=board)
+        found = (api.launch_template("lt-1", "2"), api.configurations(["asc-1"]))
+    assert "ecs.two" in repr(found)
+    assert board.rows
+    assert HIDDEN not in repr(found) + repr(board.rows) + caplog.text
+
+
+@pytest.mark.parametrize("reply", [
+    versions({**TEMPLATE, "VersionNumber": HIDDEN}), versions(HIDDEN),
+    versions({**TEMPLATE, "LaunchTemplateData": {"UserData": HIDDEN, "InstanceType": [HIDDEN]}}),
+    Reply(200, f'{{"TotalCount": 1, "UserData": "{HIDDEN}"'), Reply(200, HIDDEN, {"Content-Type": "text/plain"}),
+    Reply(403, HIDDEN, {"Content-Type": "text/plain"}),
+])
+def test_user_data_of_an_answer_that_cannot_be_read_is_in_no_error(reply: Reply) -> None:
+    with HttpScript(lambda _: reply) as server, pytest.raises(ProviderError) as caught:
+        api_for(server.url).launch_template("lt-1", "2")
+    assert HIDDEN not in f"{caught.value} {caught.value!r} {vars(caught.value)}"
