@@ -39,7 +39,8 @@ def healthz() -> Answer:
 def clusters(rt: Runtime) -> Answer:
     """GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health, openOperations}]},
     by name."""
-    return Answer(200, {"clusters": [_line(stored, rt) for stored in rt.store.policies.all_current()]})
+    rows = [without_secrets(_line(stored, rt), stored.text) for stored in rt.store.policies.all_current()]
+    return Answer(200, {"clusters": rows})
 
 
 def cluster(name: str, rt: Runtime) -> Answer:
