@@ -40,8 +40,9 @@ N = TypeVar("N", bound=Known)
 
 class Identity(Generic[M, N]):
     """claimed: of each Node, the machines that it says it is, by whatever word of it; more than one where its words
-    contradict each other. hinted: machines that it may mean, in a spelling that this program would not believe; they
-    give no machine a Node, and make a machine contested. M: what the provider knows a machine by."""
+    contradict each other. hinted: machines that it may mean, by a word that is no proof (another spelling of an id, the
+    name of another machine); they give no machine a Node, and make what it means contested. M: what the provider knows
+    a machine by."""
 
     def __init__(
         self, nodes: Iterable[N], claimed: Callable[[N], Iterable[M]], hinted: Callable[[N], Iterable[M]] | None = None,
@@ -53,7 +54,7 @@ class Identity(Generic[M, N]):
         for node in nodes:
             machines = frozenset(claimed(node))
             hints = frozenset(hinted(node)) - machines if hinted is not None else frozenset[M]()
-            doubtful |= hints | (machines if len(machines) > 1 else frozenset())
+            doubtful |= hints | (machines if len(machines | hints) > 1 else frozenset())
             for machine in machines:
                 bearers.setdefault(machine, []).append(node)
             for machine in machines | hints:
