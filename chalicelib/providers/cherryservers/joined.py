@@ -55,7 +55,7 @@ def check_nodes(listed: Lister | None, operation: Operation, roll: Roll, servers
         number = id_of(target)
         if number is None:
             number = next((each.id for each in servers.values() if alike(each.hostname, target.node)), None)
-        if number in servers and (why := changed(target, number, identity, seen)):
+        if number is not None and number in servers and (why := changed(target, number, identity, seen)):
             raise Final(why)
 
 
