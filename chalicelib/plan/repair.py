@@ -124,11 +124,11 @@ class _Doubt:
 
 
     def lost_node(self, instance: Instance, facts: GroupFacts, allowed: float, now: float) -> str:
-        """The node that may be this machine under another id: the machine ran long before it was first seen without a
-        node, and a node of no group, alike, was registered about then. "" where there is none. allowed: seconds that a
-        machine may take to join."""
-        seen = min(self._memory.get(instance.id, now), now)
-        if not instance.created or seen - instance.created <= allowed:
+        """The node that may be this machine under another id: the machine has been a node before (it was there long
+        before it was first seen without one, or when the group was first seen), and a node of no group, alike, was
+        registered about then. "" where there is none. allowed: seconds that a machine may take to join."""
+        seen, first = min(self._memory.get(instance.id, now), now), facts.memory.first_seen
+        if not instance.created or not (seen - instance.created > allowed or instance.created <= first < seen):
             return ""
         template = facts.template.node if facts.template is not None else None
         found = (node.name for node in self._strays if seen - _EARLIER <= node.created <= seen + allowed
