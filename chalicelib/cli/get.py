@@ -1,4 +1,4 @@
-"""`outscaler get [clusters | policy NAME | operations NAME | groups NAME | brake NAME]`: the table as it is.
+"""`outscaler get [clusters | claims | policy NAME | operations NAME | groups NAME | brake NAME]`: the table as it is.
 
 Nothing is worked out here; what would happen next is `outscaler plan`'s to say.
 """
@@ -33,17 +33,18 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """WHAT, NAME, --table."""
     parser.add_argument("what", nargs="?", choices=tuple(_THINGS), default="clusters", help="clusters (default), "
-                        "or the policy, open operations, remembered groups or the brake of one cluster")
-    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="the cluster; not for clusters")
+                        "claims on node groups, or the policy, open operations, remembered groups or the brake of one "
+                        "cluster")
+    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="the cluster; not for clusters and claims")
     add_table_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Always 0: an empty answer is an answer."""
-    if args.what == "clusters" and args.name:
-        raise BadInput("outscaler get clusters", f"takes no name, but {args.name!r} is given",
+    if args.what in _OF_ALL and args.name:
+        raise BadInput(f"outscaler get {args.what}", f"takes no name, but {args.name!r} is given",
                        f"write outscaler get policy {args.name}")
-    if args.what != "clusters" and not args.name:
+    if args.what not in _OF_ALL and not args.name:
         raise BadInput(f"outscaler get {args.what}", "needs a cluster's name", "outscaler get clusters lists them")
     _THINGS[args.what](open_store(args), args)
     return 0
@@ -163,7 +164,19 @@ def _brake(store: Store, args: argparse.Namespace) -> None:
     emit(args.output, data, lambda: [f"{args.name}: {brake_line(data)}"])
 
 
+def _claims(store: Store, args: argparse.Namespace) -> None:
+    """Which cluster each node group belongs to, since when, and whether another one may take it over."""
+    claims, now = store.claims.all(), time.time()
+    data = [{"provider": each.provider, "group": each.group, "key": each.key, "cluster": each.owner,
+             "since": instant(each.since), "named": each.named, "ended": each.ended} for each in claims]
+    rows = tuple((each.provider, each.key, each.owner, ago(each.since, now), "named" if each.named else "discovered",
+                  each.ended or "-") for each in claims)
+    emit(args.output, data, lambda: [
+        Table(("provider", "group", "cluster", "since", "by", "ended"), rows, empty="no node group is claimed yet")])
+
+
+_OF_ALL = ("clusters", "claims")
 _THINGS: dict[str, Callable[[Store, argparse.Namespace], None]] = {
     "clusters": _clusters, "policy": _policy, "operations": _operations, "groups": _groups,
-    "brake": _brake,
+    "brake": _brake, "claims": _claims,
 }

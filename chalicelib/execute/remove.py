@@ -31,7 +31,8 @@ LONGEST_POLL = 60.0
 
 def delete(operation: Operation, world: World, now: float) -> Outcome:
     """Delete the instances of the nodes still to go; the provider counts one that is gone or leaving as removed. If the
-    last look at them is old (a message was lost, a function died), they are looked at again first."""
+    last look at them is old (a message was lost, a function died), they are looked at again first. The provider asks
+    itself, right before its own call, whether each machine is still that node and no other's."""
     progress = read(operation)
     if now - progress.looked > LOOK_HOLDS:
         progress = last_look(operation, progress, world, now)

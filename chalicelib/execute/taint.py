@@ -14,6 +14,7 @@ from __future__ import annotations
 import msgspec
 
 from chalicelib.execute.progress import Progress, onward, read, stay
+from chalicelib.execute.recheck import another
 from chalicelib.execute.settle import AGAIN, class_of, wait
 from chalicelib.execute.waiting import Wait
 from chalicelib.execute.world import NodeState, World
@@ -47,8 +48,8 @@ def look(operation: Operation, world: World, now: float) -> Outcome:
 
 def _not_as_planned(operation: Operation, target: Target, node: NodeState, now: float) -> str:
     """Why this node is not the one the plan meant, or is not ours to remove any more; empty if it is."""
-    if target.instance and node.provider_id and node.provider_id != target.instance:
-        return f"another machine has taken its name ({node.provider_id}, planned was {target.instance})"
+    if why := another(target, node):
+        return why
     if node.scale_down_disabled:
         return "annotation scale-down-disabled was set meanwhile"
     taint = node.taint(TO_BE_DELETED)

@@ -170,7 +170,7 @@ def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease,
         snapshot = look()
         plan, after = now_decide(snapshot, before)
         if act and plan.operations:
-            foreign = _claimed_elsewhere(policy, plan.operations, rt)
+            foreign = _claimed_elsewhere(policy, plan.operations, snapshot, rt)
             if foreign:
                 snapshot = _without(snapshot, foreign)
                 plan, after = now_decide(snapshot, before)
@@ -204,10 +204,15 @@ def _signed(operations: Sequence[Operation], lease: Lease) -> tuple[Operation, .
     return tuple(msgspec.structs.replace(operation, token=lease.token) for operation in operations)
 
 
-def _claimed_elsewhere(policy: Policy, operations: Sequence[Operation], rt: Runtime) -> dict[str, str]:
-    """Groups that operations are planned for and that another cluster of this deployment owns (architecture §5)."""
+def _claimed_elsewhere(policy: Policy, operations: Sequence[Operation], snapshot: Snapshot,
+                       rt: Runtime) -> dict[str, str]:
+    """Groups that operations are planned for and that another cluster of this deployment owns (store/claims.py)."""
     wanted = {(operation.provider, _world_key(policy, operation)): operation.group for operation in operations}
-    others = rt.store.claims.claim_groups(policy.name, wanted)
+    weak = {group.id for group in snapshot.groups if group.discovered}
+    others = rt.store.claims.claim_groups(
+        policy.name, wanted, discovered={key for key, group in wanted.items() if group in weak},
+        taken=lambda key, owner: logger.warning("a node group was taken over from another cluster",
+                                                cluster=policy.name, group=wanted[key], owner=owner))
     return {wanted[key]: owner for key, owner in others.items()}
 
 
@@ -227,7 +232,8 @@ def _without(snapshot: Snapshot, foreign: dict[str, str]) -> Snapshot:
     groups = tuple(
         msgspec.structs.replace(group, error=f"it belongs to cluster {foreign[group.id]}")
         if group.id in foreign else group for group in snapshot.groups)
-    gaps = tuple(Gap(kind="NodeGroup", name=name, detail=f"belongs to cluster {owner}",
+    gaps = tuple(Gap(kind="NodeGroup", name=name, detail=f"belongs to cluster {owner}; outscaler get claims "
+                     f"says since when, outscaler release {owner} --claim {name} gives it back",
                      weakens=("the plan for this group",)) for name, owner in sorted(foreign.items()))
     return msgspec.structs.replace(snapshot, groups=groups, gaps=(*snapshot.gaps, *gaps))
 

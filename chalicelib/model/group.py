@@ -27,7 +27,9 @@ class InstanceError(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     """One machine. id equals Node.provider_id once it has joined; handle is what the provider removes it by. held: why
-    the provider will not remove it just now (a person protects it there), empty where it would."""
+    the provider will not remove it just now (a person protects it there), empty where it would. created: when the
+    vendor made it, epoch seconds, 0.0: not said. claimants: the names of the Nodes that say that they are this machine,
+    where it cannot be known which of them is; `node` is empty then."""
 
     id: str
     state: InstanceState = InstanceState.RUNNING
@@ -35,6 +37,8 @@ class Instance(msgspec.Struct, frozen=True, omit_defaults=True):
     handle: str = ""
     node: str = ""
     held: str = ""
+    created: float = 0.0
+    claimants: tuple[str, ...] = ()
 
 
 class GroupOptions(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -69,7 +73,8 @@ class Pool(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     """A set of alike machines with one size. Read whole or carried with `error`: a group that cannot be read
-    stops nothing else (demands.md 3)."""
+    stops nothing else (demands.md 3). discovered: only what Nodes say of themselves makes it this cluster's; neither
+    the policy nor the vendor's own list of the cluster's groups names it."""
 
     id: str
     provider: str
@@ -89,3 +94,4 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     aliases: tuple[str, ...] = ()   # further names that people know it by; a policy and a priority list may use them
     price: float = 0.0          # what one node costs per hour as the provider says; 0: it does not say
     scale_down_held: str = ""   # why the provider forbids removals just now (a rollout), empty where it does not
+    discovered: bool = False

@@ -56,6 +56,7 @@ class GroupMemory(msgspec.Struct, frozen=True, omit_defaults=True):
     repair_failures: int = 0                    # repairs (discard, shrink) that failed since one came through
     repair_after: float = 0.0                   # none is tried before
     failed_removals: dict[str, FailedRemoval] = {}      # by node
+    first_seen: float = 0.0                     # the first pass that took the group for this cluster's; 0.0: none yet
 
 
 class NodeMemory(msgspec.Struct, frozen=True, omit_defaults=True):

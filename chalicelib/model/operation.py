@@ -43,12 +43,13 @@ OPEN_STATES = frozenset({State.PLANNED, State.RUNNING, State.WAITING})
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node (or an instance that never became one) that an operation removes."""
+    """A node (or an instance that never became one) that an operation removes. uid: of the Node object as planned."""
 
     node: str
     instance: str
     handle: str = ""
     evict: tuple[str, ...] = ()
+    uid: str = ""
 
 
 class Operation(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -127,6 +127,7 @@ class Code(StrEnum):
     HEADROOM = "HeadroomNeedsNode"                        # headroom
     PROMISED = "PromisedToPendingPods"                    # pod
     UNEXPECTED = "UnexpectedError"                        # detail
+    IDENTITY_CONTESTED = "NodeIdentityContested"          # instance, nodes
 
     # --- why a pod holds its node (scale-down.md §6), the `rule` of BLOCKED_BY_POD
     CONTROLLER_NOT_FOUND = "ControllerNotFound"
@@ -142,6 +143,7 @@ class Code(StrEnum):
     CREATION_FAILED = "InstanceCreationFailed"            # instance, error, detail
     SIZE_ABOVE_REALITY = "TargetAboveReality"             # registered, target, since
     SCALE_UP_TIMED_OUT = "ScaleUpTimedOut"                # nodes, since
+    DISCARD_HELD = "DiscardHeld"                          # group, instance, detail
 
 
 class Reason(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -23,6 +23,14 @@ def parse_time(text: str) -> float:
     raise BadInput("time", f"{text!r} is not a time", "write RFC 3339 with a zone: 2026-11-21T07:20:54Z")
 
 
+def instant(text: str) -> float:
+    """The same where nothing depends on the form: 0.0 for what is no time, or lies before 1970."""
+    try:
+        return max(0.0, parse_time(text.strip()))
+    except BadInput:
+        return 0.0
+
+
 def format_time(instant: float) -> str:
     """RFC 3339 in UTC, whole seconds (rounded down, so that a printed time is never in the future)."""
     return _written(int(instant // 1))

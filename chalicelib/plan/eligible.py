@@ -24,6 +24,8 @@ def ineligible(node: Node, known: NodeMemory, world: World, usage: Usage) -> Rea
         (bucket is not Bucket.READY and not options.scale_down_unready_enabled,
          Reason.of(Code.SCALE_DOWN_UNREADY_DISABLED)),
     )
+    if node.name in world.contested:
+        return world.contested[node.name]
     if facts is not None and facts.frozen is not None and node.name not in world.leaving:
         return facts.frozen
     failed = next((reason for fails, reason in checks if fails), None)

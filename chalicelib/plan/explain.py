@@ -215,6 +215,8 @@ _WORDS: dict[Code, tuple[_Text, _Text | None]] = {
     Code.NOT_STARTED: (_fixed("node has not started yet"), None),
     Code.PROMISED: (_fixed("pending pods are expected on it"), lambda r: _p(r, "pod")),
     Code.UNEXPECTED: (_fixed("could not be decided"), lambda r: _p(r, "detail")),
+    Code.IDENTITY_CONTESTED: (_fixed("which machine it is cannot be known"),
+                              lambda r: f"machine {_p(r, 'instance')}, nodes {_p(r, 'nodes')}"),
     Code.CONTROLLER_NOT_FOUND: (_fixed("its controller does not exist"), lambda r: _p(r, "controller")),
     Code.MIN_REPLICAS: (_fixed("its controller has too few replicas"),
                         lambda r: f"{_p(r, 'replicas')}, minReplicaCount {_p(r, 'min')}"),
@@ -231,6 +233,8 @@ _WORDS: dict[Code, tuple[_Text, _Text | None]] = {
                                         f"so since {format_time(_n(r, 'since'))}"),
     Code.SCALE_UP_TIMED_OUT: (lambda r: f"{_p(r, 'nodes')} nodes did not join in time",
                               lambda r: f"asked for at {format_time(_n(r, 'since'))}"),
+    Code.DISCARD_HELD: (lambda r: f"instance {_p(r, 'instance')} of {_p(r, 'group')} has no node and is not discarded",
+                        lambda r: _p(r, "detail")),
     Code.NOT_ENOUGH_PDB: (_fixed("its PodDisruptionBudget allows no disruption"), lambda r: _p(r, "budget")),
 }
 

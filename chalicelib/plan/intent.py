@@ -16,7 +16,7 @@ from chalicelib.plan import warnings
 from chalicelib.plan.demand import Pending
 from chalicelib.plan.growth import Growth
 from chalicelib.plan.patience import LARGEST, PROVISION, length
-from chalicelib.plan.repair import compatible, targets
+from chalicelib.plan.repair import compatible, kept, targets
 from chalicelib.plan.shrink import Shrinkage
 from chalicelib.plan.world import World
 
@@ -35,7 +35,7 @@ def intend(world: World, pending: Pending, growth: Growth, shrinkage: Shrinkage,
         id=name, cluster=world.snapshot.cluster, at=world.now, scale_ups=growth.scale_ups,
         unschedulable=tuple(sorted(growth.unschedulable, key=lambda v: v.pods)),
         fits_existing=tuple(sorted(growth.fits)),
-        promises=growth.promises, notes=(*growth.notes, *warnings.notes(world)),
+        promises=growth.promises, notes=(*growth.notes, *warnings.notes(world), *kept(world)),
         ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))), removals=shrinkage.removals,
         repairs=repairs, marks=shrinkage.marks, paused=shrinkage.paused,
         unneeded=shrinkage.unneeded, unremovable=shrinkage.unremovable, groups=_groups(world, growth, shrinkage),
@@ -81,7 +81,7 @@ def _remove(world: World, removal: Removal, plan: str) -> Operation:
         created_at=now, from_size=size, to_size=size - 1, due_at=now, updated_at=now,
         deadline=now + length(Kind.REMOVE, world.options),
         targets=(Target(node=removal.node, instance=node.provider_id, handle=instance.handle if instance else "",
-                        evict=removal.evict),), pool=_pool(world, removal.group),
+                        evict=removal.evict, uid=node.uid),), pool=_pool(world, removal.group),
     )
 
 

@@ -173,7 +173,7 @@ class _Sieve:
         (cases.md S6, S13). While some are on their way out, only all that stay behind will do: whether the provider's
         target still has the others in it cannot be known."""
         facts = self.world.groups[group]
-        registered = sum(node.name not in self.world.leaving for node in facts.nodes)
+        registered = sum(node.name not in self.world.leaving for node in facts.nodes) + len(facts.contested)
         if fit == registered or (fit == facts.target and not facts.leaving):
             return None
         return Reason.of(Code.ATOMIC_FAILED, nodes=fit, of=max(registered, facts.target - facts.leaving))

@@ -49,7 +49,7 @@ def _group(facts: GroupFacts, now: float) -> GroupMemory:
     failed = {name: kept for name, kept in facts.memory.failed_removals.items()
               if name in here and abs(now - kept.until) < _FAILED}
     return msgspec.structs.replace(facts.memory, target=facts.group.target, size_wrong_since=since, size_wrong=pair,
-                                   failed_removals=failed)
+                                   failed_removals=failed, first_seen=facts.memory.first_seen or now)
 
 
 def _all_read(world: World) -> bool:

@@ -24,6 +24,7 @@ cluster has no ready node, is unhealthy, or the group's zone is: then it is not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.node import Node
@@ -31,12 +32,16 @@ from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.plan import Repair
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.plan import trust
 from chalicelib.plan.patience import provision_time
 from chalicelib.plan.world import GroupFacts, World
 
 DISCARD, SHRINK = "discard", "shrink"
 _AT_ONCE = 100          # instances of one operation: each is written down in its row
+_TOLD = 10             # machines that are told to be kept, per pass
 _EARLIER = 900.0        # seconds by which a machine may be older than our first sight of it
+_RAN = ("it ran before, and node {}, which is no machine of any group, was registered when it lost its node: the node "
+        "may be this machine; correct the node's providerID, or delete the machine at the vendor")
 _TYPE = "node.kubernetes.io/instance-type"
 _NOT_OURS = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 # An open operation of these kinds on the group: who discards beside a removal takes other machines, by name; who sets
@@ -52,10 +57,21 @@ def repair(world: World) -> tuple[Repair, ...]:
     return tuple(each for each in found if each is not None)
 
 
+def kept(world: World) -> tuple[Reason, ...]:
+    """DISCARD_HELD for machines that are late and stay because nothing shows that they are this cluster's; at most
+    _TOLD, by group and instance."""
+    doubt = _Doubt(world)
+    found = (Reason.of(Code.DISCARD_HELD, group=name, instance=instance, detail=why)
+             for name, facts in sorted(world.groups.items()) if facts.long_unregistered and not facts.group.error
+             for instance, why in sorted(_spared(facts, world, doubt).items())
+             if instance in set(facts.long_unregistered))
+    return tuple(islice(found, _TOLD))
+
+
 def wrong_size(facts: GroupFacts, now: float) -> tuple[float, tuple[int, int]]:
     """Since when (epoch seconds) the group's nodes and target do not match, and the pair; (0.0, (0, 0)) where they do
     (state.md §4, last paragraph). Another pair begins anew, and so does an instant from the future."""
-    registered, target, known = len(facts.nodes), facts.group.target, facts.memory
+    registered, target, known = len(facts.nodes) + len(facts.contested), facts.group.target, facts.memory
     if target - len(facts.unregistered) <= registered <= target:
         return 0.0, (0, 0)
     pair = registered, target
@@ -89,6 +105,7 @@ class _Doubt:
                 if seen.setdefault(instance.id, facts.id) != facts.id:
                     self.contested.add(instance.id)
         nodes = world.snapshot.nodes
+        self._memory = world.memory.unregistered
         self._names = {name for node in nodes for name in (node.name, node.provider_id, _last(node.provider_id))}
         self._strays = [node for node in nodes if node.name not in world.group_of
                         and not any(label in node.labels for label in _NOT_OURS)]
@@ -106,6 +123,19 @@ class _Doubt:
         return sum(node.created >= since and (template is None or _alike(node, template)) for node in self._strays)
 
 
+    def lost_node(self, instance: Instance, facts: GroupFacts, allowed: float, now: float) -> str:
+        """The node that may be this machine under another id: the machine has been a node before (it was there long
+        before it was first seen without one, or when the group was first seen), and a node of no group, alike, was
+        registered about then. "" where there is none. allowed: seconds that a machine may take to join."""
+        seen, first = min(self._memory.get(instance.id, now), now), facts.memory.first_seen
+        if not instance.created or not (seen - instance.created > allowed or instance.created <= first < seen):
+            return ""
+        template = facts.template.node if facts.template is not None else None
+        found = (node.name for node in self._strays if seen - _EARLIER <= node.created <= seen + allowed
+                 and (template is None or _alike(node, template)))
+        return min(found, default="")
+
+
 def _last(name: str) -> str:
     return name.rpartition("/")[2]
 
@@ -119,23 +149,26 @@ def _alike(node: Node, template: Node) -> bool:
 
 def _failed(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
     """Instances whose creation failed."""
-    del world
-    failed = [i for i in _apart(facts, doubt) if i.id in set(facts.failed)]
+    spared = _spared(facts, world, doubt) if facts.failed else {}
+    apart = [i for i in _apart(facts, doubt) if i.id not in spared]
+    failed = [i for i in apart if i.id in set(facts.failed)]
     options = facts.group.options
     if not failed or (options.zero_or_max and options.allow_non_atomic_scale_up_to_max
                       and len(facts.failed) < len({i.id for i in facts.group.instances})):
         return None
-    error, first = failed[0].error, failed[0]
+    error = failed[0].error
     text = (error.code or error.cls, error.message) if error is not None else ("", "")
-    reason = Reason.of(Code.CREATION_FAILED, instance=first.id, error=text[0], detail=text[1])
-    chosen = _apart(facts, doubt) if options.zero_or_max else _turn(failed, facts)
+    reason = Reason.of(Code.CREATION_FAILED, instance=failed[0].id, error=text[0], detail=text[1])
+    chosen = apart if options.zero_or_max else _turn(failed, facts)
     return _discard(facts, chosen, reason)
 
 
 def _late(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
     """Machines that did not join in time, the longest known first; state.md §11 and case C12, C13."""
     seen, options, own = world.memory.unregistered, world.options, facts.group.options
-    late = sorted((i for i in _apart(facts, doubt) if i.id in set(facts.long_unregistered)),
+    spared = _spared(facts, world, doubt) if facts.long_unregistered else {}
+    apart = [i for i in _apart(facts, doubt) if i.id not in spared]
+    late = sorted((i for i in apart if i.id in set(facts.long_unregistered)),
                   key=lambda i: (seen.get(i.id, world.now), i.id))
     late = [i for i in late if not _may_have_joined(seen.get(i.id, world.now), facts, world, doubt)]
     if not late or _not_to_blame(facts, world):
@@ -143,7 +176,7 @@ def _late(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
     forced = options.force_delete_unregistered_nodes or options.enforce_node_group_min_size
     spare = facts.target - facts.leaving - facts.group.min
     if own.zero_or_max:
-        chosen = _apart(facts, doubt)
+        chosen = apart
         if own.allow_non_atomic_scale_up_to_max or (len(chosen) > spare and not forced):
             return None
     else:
@@ -158,7 +191,7 @@ def _timed_out(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
     """What was asked for and never became a machine. Upstream takes back all that was asked for, even where some of it
     has come; ours what is missing."""
     request = world.timed_out.get(facts.id)
-    if request is None or _not_to_blame(facts, world):
+    if request is None or _not_to_blame(facts, world) or _strange(facts):
         return None
     there = _there(facts) + doubt.strays(facts, request.since)
     size = max(there, facts.group.target - request.increase)
@@ -172,6 +205,8 @@ def _size(facts: GroupFacts, world: World, doubt: _Doubt) -> Repair | None:
     waits = facts.memory.request is not None or not since
     if waits or since + provision_time(facts.group, world.options) >= world.now or _not_to_blame(facts, world):
         return None
+    if _strange(facts):
+        return None
     reason = Reason.of(Code.SIZE_ABOVE_REALITY, registered=registered, target=target, since=since)
     return _shrink(facts, _there(facts) + doubt.strays(facts), reason)
 
@@ -182,6 +217,25 @@ _ROWS: tuple[Callable[[GroupFacts, World, _Doubt], Repair | None], ...] = (_fail
 def _not_to_blame(facts: GroupFacts, world: World) -> bool:
     """Whether machines that do not join may be well, and the API or the network be what is broken."""
     return not world.health.healthy or world.health.ready == 0 or facts.zone in world.health.sick_zones
+
+
+def _strange(facts: GroupFacts) -> bool:
+    """Whether a group that was only discovered has more machines of somebody else than nodes of ours."""
+    return facts.group.discovered and not facts.shares.most
+
+
+def _spared(facts: GroupFacts, world: World, doubt: _Doubt) -> dict[str, str]:
+    """Machine that is late and could be discarded -> why it is kept."""
+    late, shares = set(facts.long_unregistered), facts.shares
+    since, allowed = facts.memory.first_seen or world.now, provision_time(facts.group, world.options)
+    told: dict[str, str] = {}
+    for each in _apart(facts, doubt):
+        why = trust.why_kept(facts.group, each, shares, since)
+        if not why and each.id in late and (node := doubt.lost_node(each, facts, allowed, world.now)):
+            why = _RAN.format(node)
+        if why:
+            told[each.id] = why
+    return told
 
 
 def _may_have_joined(seen: float, facts: GroupFacts, world: World, doubt: _Doubt) -> bool:

@@ -88,7 +88,7 @@ class _Judge:
         facts, world = self.facts, self.world
         allowed, seen = provision_time(facts.group, world.options), world.memory.unregistered
         before = sum(seen.get(machine, world.now) + allowed < request.since for machine in facts.long_unregistered)
-        return facts.target - len(facts.nodes) - len(facts.failed) - before
+        return facts.target - len(facts.nodes) - len(facts.contested) - len(facts.failed) - before
 
 
 def _shifted(failed: Backoff | None, now: float) -> Backoff | None:

@@ -16,14 +16,16 @@ from chalicelib.model.node import TO_BE_DELETED, Node
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.plan import Health
 from chalicelib.model.policy import Options, Policy
-from chalicelib.model.reason import Reason
+from chalicelib.model.reason import Code, Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan import backoff
 from chalicelib.plan.health import frozen, health_of, sick_zones, zone_of
+from chalicelib.plan.identity import contested, some
 from chalicelib.plan.occupancy import Occupancy
 from chalicelib.plan.patience import provision_time
 from chalicelib.plan.readiness import Bucket, bucket, is_ready
 from chalicelib.plan.template import Template, templates
+from chalicelib.plan.trust import Shares, shares, trusted
 
 
 class GroupFacts(msgspec.Struct, frozen=True):
@@ -46,6 +48,7 @@ class GroupFacts(msgspec.Struct, frozen=True):
     missing: int
     frozen: Reason | None = None    # GROUP_FROZEN: nothing is removed from it, and it is not grown
     failed: tuple[str, ...] = ()
+    contested: tuple[str, ...] = ()     # instances that exist and whose Node cannot be known (plan/identity.py)
     zone: str = ""                  # the only zone it lies in, if it is one
     held: Mapping[str, str] = {}    # instance id or node name -> why the provider will not remove it just now
 
@@ -58,10 +61,17 @@ class GroupFacts(msgspec.Struct, frozen=True):
         """The group's id."""
         return self.group.id
 
+    @property
+    def shares(self) -> Shares:
+        """How many of its machines are its nodes."""
+        joined = {word for node in self.nodes for word in (node.name, node.provider_id)}
+        return shares(self.group, joined, self.contested)
+
 
 class World(msgspec.Struct, frozen=True):
     """The pass's facts. group_of: node name -> group id, only for nodes of a known group. timed_out: group id -> the
-    request that ran out in this very pass (plan/requests.py)."""
+    request that ran out in this very pass (plan/requests.py). contested: node name -> why it cannot be known which
+    machine it is; such a node is in no group."""
 
     snapshot: Snapshot
     policy: Policy
@@ -74,6 +84,7 @@ class World(msgspec.Struct, frozen=True):
     health: Health
     occupancy: Occupancy
     timed_out: Mapping[str, ScaleUpRequest] = {}
+    contested: Mapping[str, Reason] = {}
 
     @property
     def options(self) -> Options:
@@ -84,8 +95,12 @@ class World(msgspec.Struct, frozen=True):
 def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> World:
     """Derive the facts of a pass."""
     options = policy.options
-    groups = tuple(_credible(group) for group in snapshot.groups)
-    owners, gone = _owners(snapshot.nodes, groups)
+    doubtful = contested(snapshot.groups, snapshot.nodes)
+    joined = frozenset(word for node in snapshot.nodes for word in (node.name, node.provider_id))
+    groups = tuple(trusted(_credible(group), memory.groups.get(group.id, GroupMemory()), joined, doubtful)
+                   for group in snapshot.groups)
+    unknown = _unknown(doubtful)
+    owners, gone = _owners((node for node in snapshot.nodes if node.name not in unknown), groups)
     removing = tuple(op for op in memory.operations if op.is_open and op.kind is Kind.REMOVE)
     leaving = frozenset(target.node for op in removing for target in op.targets) | frozenset(
         node.name for node in snapshot.nodes if node.taint(TO_BE_DELETED) is not None)
@@ -100,11 +115,11 @@ def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> W
             members.setdefault(owners[node.name], []).append(node)
     made = templates(snapshot, members, memory.templates, options, now, occupancy.on)
     zones = sick_zones(snapshot.nodes, owners, buckets, options)
-    maker = _Facts(memory, options, now, buckets, zones)
+    maker = _Facts(memory, options, now, buckets, zones, frozenset(doubtful))
     facts = {group.id: maker.of(group, tuple(members.get(group.id, ())), made.get(group.id)) for group in groups}
     return World(
         snapshot=snapshot, policy=policy, memory=memory, now=now, buckets=buckets, group_of=owners, groups=facts,
-        leaving=leaving, occupancy=occupancy,
+        leaving=leaving, occupancy=occupancy, contested=unknown,
         health=msgspec.structs.replace(
             health_of(snapshot.nodes, owners, buckets, options), sick_zones=tuple(zones),
             removing=sum(node.name in leaving for node in snapshot.nodes),
@@ -119,6 +134,12 @@ def _credible(group: NodeGroup) -> NodeGroup:
     if group.target >= 0 or group.error:
         return group
     return msgspec.structs.replace(group, error=f"the provider says that its target size is {group.target}")
+
+
+def _unknown(doubtful: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
+    """Node name -> why it is in no group, from machines and the Nodes that claim them."""
+    return {name: Reason.of(Code.IDENTITY_CONTESTED, instance=instance, nodes=some(names))
+            for instance, names in sorted(doubtful.items(), reverse=True) for name in names}
 
 
 def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[str, str], set[str]]:
@@ -160,15 +181,16 @@ class _Facts:
     """Makes the facts of one group after the other."""
 
     def __init__(self, memory: Memory, options: Options, now: float, buckets: Mapping[str, Bucket],
-                 zones: Mapping[str, str]) -> None:
+                 zones: Mapping[str, str], doubtful: frozenset[str]) -> None:
         self.memory, self.options, self.now = memory, options, now
-        self.buckets, self.zones = buckets, zones
+        self.buckets, self.zones, self.doubtful = buckets, zones, doubtful
 
     def of(self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None) -> GroupFacts:
         """The facts of a group with these nodes."""
         mine = self.memory.groups.get(group.id, GroupMemory())
         counts = {kind: sum(self.buckets[node.name] is kind for node in nodes) for kind in Bucket}
         absent, late, failed = self._without_node(group, nodes)
+        unknown = tuple(dict.fromkeys(each.id for each in group.instances if each.id in self.doubtful))
         open_ops = [op for op in self.memory.operations if op.is_open and op.group == group.id]
         target = max([group.target, *(op.to_size for op in open_ops if op.kind is Kind.GROW)])
         growing = any(op.kind is Kind.GROW for op in open_ops)
@@ -176,13 +198,14 @@ class _Facts:
         lost = len(late) + len(failed)
         expected = (growing or mine.request is not None) and not backed_off
         asked = sum(op.to_size - op.from_size for op in open_ops if op.kind is Kind.GROW and group.target >= op.to_size)
-        missing = _missing(group, mine, counts, lost + asked)
+        missing = _missing(group, mine, counts, lost + asked + len(unknown))
         zone = zone_of(nodes, template.node if template is not None else None)
         sick = frozen(counts, missing, self.zones.get(zone, ""), self.options)
         return GroupFacts(
             group=group, memory=mine, nodes=nodes, counts=counts, target=target,
-            upcoming=_upcoming(counts, target - lost, expected=expected), leaving=_leaving(open_ops, failed),
-            unregistered=absent, long_unregistered=late, failed=failed, template=template, growing=growing,
+            upcoming=_upcoming(counts, target - lost - len(unknown), expected=expected),
+            leaving=_leaving(open_ops, failed), unregistered=absent, long_unregistered=late, failed=failed,
+            contested=unknown, template=template, growing=growing,
             backed_off=backed_off, missing=missing, healthy=sick is None, frozen=sick, zone=zone,
             held={name: each.held for each in group.instances if each.held for name in (each.id, each.node) if name},
         )
@@ -192,7 +215,8 @@ class _Facts:
         could not be created. A vendor that lists one twice has it once."""
         joined = ({node.provider_id for node in nodes} | {node.name for node in nodes}) - {""}
         apart = [i for i in group.instances
-                 if i.id not in joined and i.node not in joined and i.state is not InstanceState.DELETING]
+                 if i.id not in joined and i.node not in joined and i.id not in self.doubtful
+                 and i.state is not InstanceState.DELETING]
         absent = tuple(dict.fromkeys(i.id for i in apart if i.error is None))
         failed = tuple(dict.fromkeys(i.id for i in apart
                                      if i.error is not None and i.state is InstanceState.CREATING))

@@ -57,8 +57,9 @@ class Provider(Protocol):
         """Remove exactly the instances of operation.targets (by handle) and lower the target by as many; idempotent.
 
         An instance that is already gone or leaving counts as removed. Refused before any write (Failed) if a target
-        belongs to another group or the group would fall below its minimum. For Kind.DISCARD the minimum is not asked;
-        refused (Conflict), before any write, if a target has become a node.
+        belongs to another group or the group would fall below its minimum; refused (Conflict) if by the cluster's
+        Nodes as of now a target is not the planned node any more, or more than one Node claims it. For Kind.DISCARD the
+        minimum is not asked; refused (Conflict), before any write, if a target has become a node.
         """
 
     def release(self, operation: Operation) -> bool:

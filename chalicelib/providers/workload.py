@@ -19,11 +19,13 @@ class Seen(msgspec.Struct, frozen=True):
     name: str
     provider_id: str = ""
     labels: dict[str, str] = {}
+    uid: str = ""
 
 
 class _Meta(msgspec.Struct, frozen=True):
     name: str = ""
     labels: dict[str, str] | None = None
+    uid: str = ""
 
 
 class _Spec(msgspec.Struct, frozen=True):
@@ -47,13 +49,10 @@ def nodes(kube: KubeLists, selector: str = "") -> tuple[Seen, ...]:
             if page.first:
                 found.clear()
             items = msgspec.json.decode(page.body, type=_List).items or ()
-            found += [Seen(each.metadata.name, each.spec.provider_id or "", each.metadata.labels or {})
+            found += [Seen(each.metadata.name, each.spec.provider_id or "", each.metadata.labels or {},
+                           each.metadata.uid)
                       for each in items]
     except (OutscalerError, msgspec.MsgspecError, UnicodeError) as error:
         raise Transient(f"the cluster's nodes could not be read: {error}") from None
     return tuple(found)
 
-
-def provider_ids(kube: KubeLists) -> frozenset[str]:
-    """The provider ids of the cluster's nodes as of now; raises Transient where they cannot be read."""
-    return frozenset(node.provider_id for node in nodes(kube)) - {""}

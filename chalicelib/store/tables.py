@@ -194,10 +194,12 @@ class PolicyRow(Row):
 
 
 class ClaimRow(Row):
-    """owner: the cluster that the node group belongs to."""
+    """owner: the cluster that the node group belongs to. named: 1 where its policy or the vendor names the group, 0
+    where it only discovered it; missing in rows of earlier releases."""
 
     owner = UnicodeAttribute()
     since = InstantAttribute()
+    named = NumberAttribute(null=True)
 
 
 class SeenRow(Row):

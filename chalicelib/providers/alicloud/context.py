@@ -13,16 +13,17 @@ from chalicelib.providers.alicloud.api import Api
 from chalicelib.providers.alicloud.settings import Bounds, Settings
 from chalicelib.providers.alicloud.wire import ScalingGroup
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unknown
+from chalicelib.providers.workload import Seen
 
 _TOKEN = 48     # digits; ESS takes 64 characters
 
 
 class Context(msgspec.Struct, frozen=True):
-    """joined: the provider ids of the cluster's nodes as of now; None where there is no way to the cluster."""
+    """joined: the cluster's nodes as of now; None where there is no way to the cluster."""
 
     api: Api
     settings: Settings
-    joined: Callable[[], frozenset[str]] | None = None
+    joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def bounds(self, group: str) -> Bounds:
         """The policy's bounds of a group; raises InvalidRequest for one that the policy does not name: whatever it is,

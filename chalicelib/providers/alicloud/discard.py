@@ -6,21 +6,23 @@ placeholders lowers it to what exists (alicloud.md §5; demands of the core in s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed
 from chalicelib.providers.alicloud.context import Context
-from chalicelib.providers.alicloud.naming import parse
+from chalicelib.providers.alicloud.naming import handle_of, identify
 from chalicelib.providers.alicloud.resize import lower, other_size
 from chalicelib.providers.alicloud.sizes import occupied
 from chalicelib.providers.alicloud.targets import Targets
 from chalicelib.providers.alicloud.wire import ScalingGroup, ScalingInstance
 from chalicelib.providers.errors import Conflict
+from chalicelib.providers.identity import changed
 
 
 class Joined(Conflict):
-    """A target has become a node: it stays, and so do the others of the operation."""
+    """A target has become a node, or is another node than was planned: it stays, and so do the others of the operation.
+    """
 
     @property
     def cls(self) -> str:
@@ -33,10 +35,21 @@ def spare_the_joined(context: Context, instances: Iterable[str]) -> None:
     the caller has looked by name (execute/discard.py)."""
     if context.joined is None:
         return
-    places = (parse(each) for each in context.joined())
-    nodes = {place[1] for place in places if place is not None and place[0] == context.settings.region}
-    if joined := sorted(nodes.intersection(instances)):
+    identity = identify(context.joined(), context.settings.region)
+    if joined := sorted(each for each in instances if identity.node_of(each) or identity.claimants(each)):
         raise Joined(f"{', '.join(joined)} has joined the cluster meanwhile")
+
+
+def check_nodes(context: Context, operation: Operation, instances: Collection[str]) -> None:
+    """Raises Joined if one of the instances is not, or not for certain, the node that was planned any more. Where there
+    is no way to the cluster nobody can say."""
+    if context.joined is None:
+        return
+    nodes = context.joined()
+    identity = identify(nodes, context.settings.region)
+    for target in operation.targets:
+        if (name := handle_of(target)) in instances and (why := changed(target, name, identity, nodes)):
+            raise Joined(why)
 
 
 def take_back(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from chalicelib.model.group import Instance, InstanceError, InstanceState
+from chalicelib.model.times import instant
 from chalicelib.providers.alicloud.naming import Names, placeholder_handle, placeholder_id
 from chalicelib.providers.alicloud.sizes import STOPPED
 from chalicelib.providers.alicloud.wire import ScalingInstance
@@ -41,7 +42,8 @@ def _one(instance: ScalingInstance, names: Names) -> Instance:
     if node is not None and state is InstanceState.CREATING:
         state = InstanceState.RUNNING       # a life-cycle hook that is still waited for keeps no kubelet from joining
     return Instance(names.spell(instance.instance_id), state, handle=instance.instance_id,
-                    node=node.name if node is not None else "", held=unremovable(instance))
+                    node=node.name if node is not None else "", held=unremovable(instance),
+                    created=instant(instance.created_time), claimants=names.claimants(instance.instance_id))
 
 
 def placeholders(region: str, group: str, missing: int, error: InstanceError) -> tuple[Instance, ...]:

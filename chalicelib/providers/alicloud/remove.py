@@ -27,7 +27,7 @@ from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.providers.alicloud.activities import failed, failure, running
 from chalicelib.providers.alicloud.codes import is_busy, is_gone
 from chalicelib.providers.alicloud.context import Context, client_token
-from chalicelib.providers.alicloud.discard import spare_the_joined, take_back
+from chalicelib.providers.alicloud.discard import check_nodes, spare_the_joined, take_back
 from chalicelib.providers.alicloud.instances import unremovable
 from chalicelib.providers.alicloud.resize import ACTIVITY, growing_wait
 from chalicelib.providers.alicloud.sizes import held, range_of, surplus, target_of
@@ -104,6 +104,8 @@ class _Removal:
         if spare:       # it may be our own request that has lowered the number already
             self._context.check_idle(self._operation.group)
         lot = self._living[:min(LOT, spare) if spare else LOT]
+        if self._operation.kind is Kind.REMOVE:
+            check_nodes(self._context, self._operation, lot)
         token = client_token(self._operation, STEP if not spare else SPARE, *sorted(lot))
         try:
             accepted = self._context.api.remove(self._operation.group, lot, token=token, decrease=not spare)

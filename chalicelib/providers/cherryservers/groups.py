@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from chalicelib.model.group import GroupOptions, Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import Gap
+from chalicelib.model.times import instant
 from chalicelib.providers.base import Observation
 from chalicelib.providers.cherryservers.cloudinit import labels_pool
 from chalicelib.providers.cherryservers.context import Context
@@ -116,7 +117,8 @@ class _Maker:
         joined = self._matching.node_of(server) is not None
         state = InstanceState.RUNNING if joined and standing.state is InstanceState.CREATING else standing.state
         return Instance(self._matching.spell(server), state, None if joined else standing.error,
-                        handle=str(server.id), node=self._matching.name_of(server))
+                        handle=str(server.id), node=self._matching.name_of(server),
+                        created=instant(server.created_at), claimants=self._matching.claimants(server))
 
     def _doubt(self, group: str, members: Sequence[Server]) -> None:
         for doubt, server in doubts(members).items():

@@ -5,11 +5,15 @@ A node whose providerID is still empty is known by its name (cherryservers.md §
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
+from chalicelib.model.operation import Operation
 from chalicelib.providers.cherryservers.final import Final
-from chalicelib.providers.cherryservers.naming import alike, parse
+from chalicelib.providers.cherryservers.matching import identify
+from chalicelib.providers.cherryservers.members import Roll
+from chalicelib.providers.cherryservers.naming import alike, id_of, likely, parse
 from chalicelib.providers.cherryservers.wire import Server
+from chalicelib.providers.identity import changed
 from chalicelib.providers.kube_api import KubeLists
 from chalicelib.providers.workload import Seen, nodes
 
@@ -40,8 +44,25 @@ def controllers(listed: Lister | None, labels: Iterable[str], servers: Iterable[
     return frozenset(server.id for server in servers if any(_is_of(node, server) for node in seen))
 
 
+def check_nodes(listed: Lister | None, operation: Operation, roll: Roll, servers: Mapping[int, Server]) -> None:
+    """Raises Final if one of the servers is not, or not for certain, the node that was planned any more. servers: those
+    that are to be deleted, by number. Where there is no way to the cluster nobody can say."""
+    if listed is None:
+        return
+    seen = listed("")
+    identity = identify(seen, roll)
+    for target in operation.targets:
+        number = id_of(target)
+        if number is None:
+            number = next((each.id for each in servers.values() if alike(each.hostname, target.node)), None)
+        if number is not None and number in servers and (why := changed(target, number, identity, seen)):
+            raise Final(why)
+
+
 def _is_of(node: Seen, server: Server) -> bool:
     """Whether the server has become this node: by id, or by name where the node has none yet. A node of another cloud
     that bears the name counts as well: names that mean two things are no ground to delete on."""
     number = parse(node.provider_id)
-    return number == server.id if number is not None else alike(node.name, server.hostname)
+    if number is not None:
+        return number == server.id
+    return likely(node.provider_id) == server.id or alike(node.name, server.hostname)

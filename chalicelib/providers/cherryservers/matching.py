@@ -4,6 +4,10 @@
     cherryservers://1000, 1000  number 1000, if it is listed
     empty                       the one server of the project that bears the node's name
     of another scheme           none: the node is not ours
+
+A kubelet can write any providerID, and cannot choose its node's name. So a node that bears the name of another server
+than its providerID says is believed of neither, and a server that two nodes claim has no node that is known
+(providers/identity.py).
 """
 
 from __future__ import annotations
@@ -12,8 +16,25 @@ from collections.abc import Iterable, Sequence
 
 from chalicelib.model.node import Node
 from chalicelib.providers.cherryservers.members import Roll
-from chalicelib.providers.cherryservers.naming import parse, spell
+from chalicelib.providers.cherryservers.naming import likely, parse, spell
 from chalicelib.providers.cherryservers.wire import Server
+from chalicelib.providers.identity import Identity, N
+
+
+def identify(nodes: Iterable[N], roll: Roll) -> Identity[int, N]:
+    """The nodes by the server's number."""
+    bearing = {each.hostname.casefold(): each.id for each in roll.by_id.values()
+               if not roll.leaves(each) and roll.is_only(each.hostname)}
+
+    def claimed(node: N) -> tuple[int, ...]:
+        number = parse(node.provider_id) if node.provider_id else bearing.get(node.name.casefold())
+        return () if number is None else (number,)
+
+    def hinted(node: N) -> tuple[int, ...]:
+        found = (likely(node.provider_id), bearing.get(node.name.casefold()))
+        return tuple(number for number in found if number is not None)
+
+    return Identity(nodes, claimed, hinted)
 
 
 class Matching:
@@ -21,22 +42,18 @@ class Matching:
 
     def __init__(self, nodes: Iterable[Node], roll: Roll, controller_labels: Sequence[str]) -> None:
         self._labels = tuple(controller_labels)
-        self._ids: dict[int, Node] = {}
-        self._nameless: dict[str, Node] = {}        # by name, those without a provider id
-        self._names: set[str] = set()
+        nodes = tuple(nodes)
+        self._identity = identify(nodes, roll)
+        self._names = {node.name.casefold() for node in nodes}
         self._roll = roll
-        for node in nodes:
-            self._names.add(node.name.casefold())
-            if (number := parse(node.provider_id)) is not None:
-                self._ids.setdefault(number, node)
-            elif not node.provider_id:
-                self._nameless.setdefault(node.name.casefold(), node)
 
     def node_of(self, server: Server) -> Node | None:
-        """The node that a server has become; None while it has not joined."""
-        if server.id in self._ids:
-            return self._ids[server.id]
-        return self._nameless.get(server.hostname.casefold()) if self._roll.is_only(server.hostname) else None
+        """The node that a server has become; None while it has not joined, and where that cannot be known."""
+        return self._identity.node_of(server.id)
+
+    def claimants(self, server: Server) -> tuple[str, ...]:
+        """The nodes that claim a server whose node cannot be known."""
+        return self._identity.claimants(server.id)
 
     def controls(self, server: Server) -> bool:
         """Whether it is a node of the control plane."""

@@ -22,6 +22,12 @@ def parse(provider_id: str) -> int | None:
     return int(text) if _ID.match(text) else None
 
 
+def likely(provider_id: str) -> int | None:
+    """The server's id in what resembles a providerID of this vendor (capitals, a path, blanks) and is none."""
+    text = provider_id.strip()
+    return parse(text.rpartition("/")[2]) if text.lower().startswith(SCHEME.rstrip("/")) or text.isdecimal() else None
+
+
 def spell(server: int) -> str:
     """The providerID that a server's node will have."""
     return f"{SCHEME}{server}"

@@ -20,7 +20,7 @@ import msgspec
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.providers.cherryservers.context import Context
-from chalicelib.providers.cherryservers.joined import controllers, spare_the_joined
+from chalicelib.providers.cherryservers.joined import check_nodes, controllers, spare_the_joined
 from chalicelib.providers.cherryservers.states import is_leaving
 from chalicelib.providers.cherryservers.targets import Targets, look, remembered, resolve
 from chalicelib.providers.cherryservers.wire import Server
@@ -70,6 +70,7 @@ def remove(context: Context, operation: Operation) -> Outcome:
     else:
         crew = [each for each in roll.crew(definition) if each.id not in known.gone]    # listed as they may be
         _permitted(context, operation, there, crew, least)
+        check_nodes(context.nodes, operation, roll, {each.id: each for each in removal.to_delete})
     return removal.run()
 
 

@@ -13,14 +13,15 @@ from chalicelib.providers.exoscale.api import Api
 from chalicelib.providers.exoscale.settings import Bounds, Settings
 from chalicelib.providers.exoscale.sites import Site, make_sites
 from chalicelib.providers.exoscale.wire import Work
+from chalicelib.providers.workload import Seen
 
 
 class Context(msgspec.Struct, frozen=True):
-    """joined: the provider ids of the cluster's nodes as of now; None where there is no way to the cluster."""
+    """joined: the cluster's nodes as of now; None where there is no way to the cluster."""
 
     api: Api
     settings: Settings
-    joined: Callable[[], frozenset[str]] | None = None
+    joined: Callable[[], tuple[Seen, ...]] | None = None
 
     def site(self, group: str) -> Site:
         """The pool as of now, with its Nodepool; raises NotFound also for one that is being deleted, Unknown for one

@@ -26,9 +26,10 @@ from chalicelib.providers.exoscale.wire import InstanceType
 
 def observe(api: Api, settings: Settings, nodes: Sequence[Node]) -> Observation:
     """All groups of the cluster; raises ProviderError if the zone cannot be read at all."""
-    names = Names(nodes)
-    zone = read_zone(api, settings, names)
-    chosen, warned = choose(zone, settings, zone.owners(names))
+    plain = Names(nodes)
+    zone = read_zone(api, settings, plain)
+    names = plain.knowing(zone.called)
+    chosen, warned = choose(zone, settings, zone.ours(names))
     maker = _Maker(api, settings, names, zone)
     for warning in warned:
         maker.warn(warning.name, warning.text)
@@ -77,6 +78,7 @@ class _Maker:
             template=template.node, template_error=template.problem,
             error=chosen.error or site.off or site.skipped or within.error,
             priority=chosen.bounds.priority if chosen.bounds is not None else 0, aliases=site.aliases,
+            discovered=chosen.discovered,
         )
 
     def unread(self, pool: str, why: str) -> NodeGroup:

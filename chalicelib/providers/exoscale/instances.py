@@ -7,6 +7,8 @@ sees the failure in the same pass, backs the group off, and takes the missing on
 from __future__ import annotations
 
 from chalicelib.model.group import Instance, InstanceError, InstanceState
+from chalicelib.model.times import instant
+from chalicelib.providers.exoscale import wire
 from chalicelib.providers.exoscale.naming import Names, placeholder, placeholder_id
 from chalicelib.providers.exoscale.reading import Zone
 from chalicelib.providers.exoscale.sites import Site
@@ -21,12 +23,12 @@ def classify(site: Site, zone: Zone, names: Names, held: str = "") -> tuple[Inst
     why those that are no nodes must not be discarded, unless the vendor itself says that they are broken."""
     states = {each.id.lower(): each.state for each in zone.listed.get(site.id, ())}
     for name in site.members - states.keys():
-        known = zone.instances.get(name)
-        if known is None or known.manager is None:
-            states[name] = "" if known is None else known.state
-    called = {name: zone.instances[name].name for name in states if name in zone.instances}
-    return tuple(_one(name, state, names, _nameless(called.get(name, ""), names) or (held if state != ERROR else ""))
-                 for name, state in sorted(states.items()))
+        listed = zone.instances.get(name)
+        if listed is None or listed.manager is None:
+            states[name] = "" if listed is None else listed.state
+    known = {name: zone.instances.get(name, wire.Instance(name)) for name in states}
+    return tuple(_one(known[name], name, state, names, _nameless(known[name].name, names)
+                      or (held if state != ERROR else "")) for name, state in sorted(states.items()))
 
 
 def _nameless(name: str, names: Names) -> str:
@@ -36,7 +38,7 @@ def _nameless(name: str, names: Names) -> str:
             "let the vendor's cloud controller write it")
 
 
-def _one(name: str, said: str, names: Names, held: str) -> Instance:
+def _one(machine: wire.Instance, name: str, said: str, names: Names, held: str) -> Instance:
     """A state nobody has heard of is running if it is a node, else on its way. What is a node has been created, however
     the vendor calls it: its unreadiness is the core's affair."""
     node = names.node_of(name)
@@ -45,7 +47,8 @@ def _one(name: str, said: str, names: Names, held: str) -> Instance:
         state = InstanceState.RUNNING
     error = _BROKEN if said == ERROR and node is None else None
     return Instance(names.spell(name), state, error, handle=name, node=node.name if node is not None else "",
-                    held="" if node is not None else held)
+                    held="" if node is not None else held, created=instant(machine.created_at),
+                    claimants=names.claimants(name))
 
 
 def placeholders(site: Site, count: int, *, quota: bool) -> tuple[Instance, ...]:

@@ -6,11 +6,12 @@ matches instances and nodes letter by letter, so each machine is spelled as its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Target
 from chalicelib.providers.exoscale.ids import is_id
+from chalicelib.providers.identity import Identity, N
 
 NODEPOOL_LABEL = "node.exoscale.net/nodepool-id"
 """What a Nodepool's kubelets write on their nodes."""
@@ -24,25 +25,49 @@ def parse(provider_id: str) -> str:
     return name.lower() if provider_id.startswith(_SCHEME) and is_id(name) else ""
 
 
-class Names:
-    """The cluster's nodes in this cloud, by machine."""
+def identify(nodes: Iterable[N], called: Mapping[str, str] | None = None) -> Identity[str, N]:
+    """The nodes by machine. called: names of machines -> their ids. A node that bears the name of another machine than
+    its providerID says, or of one that another node names, contradicts what is known: a kubelet cannot choose its
+    node's name anew, and can choose its providerID."""
+    nodes = tuple(nodes)
+    named = {parse(node.provider_id) for node in nodes} - {""}
+    bearing = called or {}
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
-        self._nodes: dict[str, Node] = {}
-        self._nobodys: set[str] = set()
-        for node in nodes:
-            if name := parse(node.provider_id):
-                self._nodes.setdefault(name, node)
-            elif not node.provider_id:
-                self._nobodys.add(node.name)
+    def claimed(node: N) -> frozenset[str]:
+        own, other = parse(node.provider_id), bearing.get(node.name, "")
+        return frozenset({own, other if node.provider_id else ""} - {""})
+
+    def hinted(node: N) -> tuple[str, ...]:
+        tail, other = node.provider_id.strip().rpartition("/")[2], bearing.get(node.name, "")
+        return (*((tail.lower(),) if is_id(tail) else ()), *((other,) if other in named else ()))
+
+    return Identity(nodes, claimed, hinted)
+
+
+class Names:
+    """The cluster's nodes in this cloud, by machine. called: names of machines -> their ids, as the vendor says; before
+    the vendor has been asked nothing is known of them."""
+
+    def __init__(self, nodes: Iterable[Node], called: Mapping[str, str] | None = None) -> None:
+        self._all = tuple(nodes)
+        self._identity = identify(self._all, called)
+        self._nobodys = {node.name for node in self._all if not node.provider_id}
+
+    def knowing(self, called: Mapping[str, str]) -> Names:
+        """The same nodes held against the machines' own names."""
+        return Names(self._all, called)
 
     def __iter__(self) -> Iterator[str]:
         """The machines that are nodes."""
-        return iter(self._nodes)
+        return iter(self._identity.machines())
 
     def node_of(self, instance: str) -> Node | None:
-        """The node that a machine has become; None while it has not joined."""
-        return self._nodes.get(instance)
+        """The node that a machine has become; None while it has not joined, and where that cannot be known."""
+        return self._identity.node_of(instance)
+
+    def claimants(self, instance: str) -> tuple[str, ...]:
+        """The nodes that claim a machine whose node cannot be known."""
+        return self._identity.claimants(instance)
 
     def may_be(self, name: str) -> bool:
         """Whether a node that does not say which machine it is bears a machine's own name: without the vendor's cloud
@@ -51,12 +76,12 @@ class Names:
 
     def nodepools(self) -> frozenset[str]:
         """The Nodepools that the nodes say they are of."""
-        return frozenset(node.labels[NODEPOOL_LABEL].lower() for node in self._nodes.values()
-                         if NODEPOOL_LABEL in node.labels)
+        return frozenset(node.labels[NODEPOOL_LABEL].lower() for machine in self
+                         if (node := self.node_of(machine)) is not None and NODEPOOL_LABEL in node.labels)
 
     def spell(self, instance: str) -> str:
         """The provider id of a machine, as its node has it or would have it."""
-        node = self._nodes.get(instance)
+        node = self.node_of(instance)
         return node.provider_id if node is not None else f"{_SCHEME}{instance}"
 
 

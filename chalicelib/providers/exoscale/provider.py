@@ -19,7 +19,7 @@ from chalicelib.providers.exoscale.resize import grow, poll_growth
 from chalicelib.providers.exoscale.settings import PROVIDER, Settings, read_settings
 from chalicelib.providers.kube_api import KubeLists
 from chalicelib.providers.stepwise import Steps, Stepwise
-from chalicelib.providers.workload import provider_ids
+from chalicelib.providers.workload import nodes as cluster_nodes
 
 _STEPS = Steps(grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=Joined)
 
@@ -28,7 +28,7 @@ class Exoscale(Stepwise[Context]):
     """The Nodepools and Instance Pools of one zone that belong to the cluster, for one pass."""
 
     def __init__(self, api: Api, settings: Settings, kube: KubeLists | None = None) -> None:
-        joined = None if kube is None else lambda: provider_ids(kube)
+        joined = None if kube is None else lambda: cluster_nodes(kube)
         super().__init__(PROVIDER, Context(api, settings, joined), _STEPS)
 
     def observe(self, nodes: Sequence[Node]) -> Observation:

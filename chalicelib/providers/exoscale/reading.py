@@ -9,6 +9,7 @@ Anything else that fails of the lesser two lists weakens what it would have said
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -44,12 +45,30 @@ class Zone(msgspec.Struct, frozen=True):
     unread: dict[str, str] = {}
     doubts: tuple[str, ...] = ()
 
-    def owners(self, names: Names) -> frozenset[str]:
-        """The pools of which a machine is a node of the cluster."""
+    @property
+    def called(self) -> dict[str, str]:
+        """The names of machines -> their ids, as far as a name means one machine."""
+        times = Counter(each.name for each in self.instances.values())
+        return {each.name: name for name, each in self.instances.items() if each.name and times[each.name] == 1}
+
+    def machines(self, site: Site) -> frozenset[str]:
+        """The machines of a pool that stay: those that say so, and those that the pool lists and that are in no other.
+        """
+        said = {each.id.lower() for each in self.listed.get(site.id, ())}
+        for name in site.members - said:
+            each = self.instances.get(name)
+            if each is None or each.manager is None or each.manager.id == site.id:
+                said.add(name)
+        return frozenset(name for name in said
+                         if name not in self.instances or not is_leaving(self.instances[name].state))
+
+    def ours(self, names: Names) -> dict[str, int]:
+        """Pool -> how many of its machines are, for certain, nodes of the cluster; pools without any are left out."""
         managers = {name: each.manager.id for name, each in self.instances.items() if each.manager is not None}
-        return frozenset(managers[name] for name in names if name in managers) | frozenset(
-            site.id for site in self.sites for member in site.members if names.node_of(member) is not None
-            and managers.get(member, site.id) == site.id)
+        for site in self.sites:
+            for member in site.members:
+                managers.setdefault(member, site.id)
+        return dict(Counter(managers[name] for name in names if name in managers))
 
 
 def read_zone(api: Api, settings: Settings, names: Names) -> Zone:
@@ -132,7 +151,7 @@ class _Reader:
             return True
         if not sks:
             return False
-        owners = self.zone().owners(self._names)
+        owners = self.zone().ours(self._names)
         plain = {name for site in sites if not site.is_sks for name in (site.name, *site.exact)}
         return any(each.name not in plain for each in self._settings.groups) or any(site.id in owners for site in sks)
 

@@ -32,7 +32,7 @@ from chalicelib.providers.exoscale.follow import (
     known_work,
     pause,
 )
-from chalicelib.providers.exoscale.joined import spare_the_joined
+from chalicelib.providers.exoscale.joined import check_nodes, spare_the_joined
 from chalicelib.providers.exoscale.lower import take_back
 from chalicelib.providers.exoscale.sites import Site
 from chalicelib.providers.exoscale.sizes import least_of
@@ -83,6 +83,8 @@ def _begin(context: Context, operation: Operation, targets: Targets, site: Site)
     if not left:
         return _done(operation, targets)
     _permitted(context, operation, site, left)
+    if operation.kind is Kind.REMOVE:
+        check_nodes(context, operation, left)
     return begun(context.evict(site, left), {EVICTED: "yes"})
 
 

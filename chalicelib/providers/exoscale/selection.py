@@ -1,7 +1,14 @@
 """Which pools are node groups of this cluster, and what the policy says of each (exoscale.md §2; §6, 1 and 14).
 
-    a pool that the policy names, one that has a node of the cluster, and, where groups may be empty, every Nodepool of
-    the SKS cluster that has one
+    the policy names                groups are
+    pools (nodeGroups, nodes)       these, and no other
+    its SKS cluster (sksCluster)    the Nodepools that the vendor lists for it, and pools that are named
+    neither                         the Nodepools of the SKS cluster that most nodes are of, and standalone pools with a
+                                    node; both are only discovered (NodeGroup.discovered), unless most machines of the
+                                    SKS cluster are nodes of ours
+
+What a node says of itself makes no other pool a group: one node with the id of another cluster's machine must not make
+that cluster's pools ours. A node counts here only where nothing contradicts it (naming.py).
 
 A name means one pool or none: a bare name means our own cluster's Nodepools as soon as it is known which that is, and
 what then still means two is a mistake that is told and never guessed at. Pools of nobody we know are left alone.
@@ -12,7 +19,8 @@ that never joined. So they are held: the group may grow from nothing, and no run
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -23,12 +31,13 @@ from chalicelib.providers.exoscale.sites import Site
 
 class Chosen(msgspec.Struct, frozen=True):
     """A pool that is a group. bounds None: nobody named it. error: why nothing may be done with it; held: why none of
-    its machines that is no node may be discarded."""
+    its machines that is no node may be discarded. discovered: only nodes make it a group."""
 
     site: Site
     bounds: Bounds | None = None
     error: str = ""
     held: str = ""
+    discovered: bool = False
 
 
 class Warned(msgspec.Struct, frozen=True):
@@ -38,43 +47,54 @@ class Warned(msgspec.Struct, frozen=True):
     text: str
 
 
-def choose(zone: Zone, settings: Settings, owners: frozenset[str]) -> tuple[tuple[Chosen, ...], tuple[Warned, ...]]:
-    """The groups, those of the policy's entries first and in their order. owners: the pools that have our nodes."""
-    chooser = _Chooser(zone, settings, owners)
+def choose(
+    zone: Zone, settings: Settings, ours: Mapping[str, int]
+) -> tuple[tuple[Chosen, ...], tuple[Warned, ...]]:
+    """The groups, those of the policy's entries first and in their order. ours: pool -> how many nodes of ours it has.
+    """
+    chooser = _Chooser(zone, settings, ours)
     chooser.name_them()
     chooser.discover()
     return tuple(chooser.chosen.values()), tuple(chooser.warned)
 
 
 class _Chooser:
-    def __init__(self, zone: Zone, settings: Settings, owners: frozenset[str]) -> None:
-        self._zone, self._settings, self._owners = zone, settings, owners
+    def __init__(self, zone: Zone, settings: Settings, ours: Mapping[str, int]) -> None:
+        self._zone, self._settings, self._ours = zone, settings, ours
         self._sites = [site for site in zone.sites if not site.ending]
         self._exact = _index((name, site) for site in self._sites for name in site.exact)
         self._bare = _index((site.name, site) for site in self._sites if site.name)
         self._doubtful: dict[str, str] = {}
         self.chosen: dict[str, Chosen] = {}
         self.warned: list[Warned] = []
-        self._home = self._clusters_of_ours()
+        self._listed = False        # the policy names the SKS cluster, and nothing speaks against it
+        self._home = self._cluster_of_ours()
         self._known = self._home or frozenset(
             site.cluster.id for entry in settings.groups for site in self._exact.get(entry.name, ())
             if site.cluster is not None)
 
-    def _clusters_of_ours(self) -> frozenset[str]:
+    def _cluster_of_ours(self) -> frozenset[str]:
+        """Our SKS cluster: the one that the policy names, else the one that most nodes are of; none where two have as
+        many."""
+        counts = Counter[str]()
+        for site in self._sites:
+            if site.cluster is not None and self._ours.get(site.id):
+                counts[site.cluster.id] += self._ours[site.id]
+        most = max(counts.values(), default=0)
+        found = frozenset(name for name, count in counts.items() if count == most)
         wanted = self._settings.sks_cluster
-        found = {site.cluster.id for site in self._sites if site.cluster is not None and site.id in self._owners}
-        if not wanted or self._zone.clusters is None:
-            return frozenset(found)
-        named = [each.id for each in self._zone.clusters if wanted in {each.id, each.name}]
-        foreign = bool(found) and len(named) == 1 and named[0] not in found
-        if len(named) == 1 and not foreign:
-            return frozenset({*found, *named})
-        # Taken at its word, all machines of the other cluster would be discarded, for none of them is a node of ours.
-        text = (f"its nodes are of {', '.join(sorted(found))} and not of {wanted}; correct it" if foreign
-                else f"it is the name of {len(named)} SKS clusters: {', '.join(sorted(named))}; write the id" if named
-                else f"there is no SKS cluster {wanted} in {self._settings.zone}")
-        self.warned.append(Warned("", f"providers.exoscale.sksCluster: {text}"))
-        return frozenset(found)
+        if wanted and self._zone.clusters is not None:
+            named = [each.id for each in self._zone.clusters if wanted in {each.id, each.name}]
+            foreign = len(named) == 1 and counts[named[0]] < most
+            if len(named) == 1 and not foreign:
+                self._listed = True
+                return frozenset(named)
+            # Taken at its word, machines of the other cluster would be discarded, for few of them are nodes of ours.
+            text = (f"its nodes are of {', '.join(sorted(found))} and not of {wanted}; correct it" if foreign
+                    else f"it is the name of {len(named)} SKS clusters: {', '.join(sorted(named))}; write the id"
+                    if named else f"there is no SKS cluster {wanted} in {self._settings.zone}")
+            self.warned.append(Warned("", f"providers.exoscale.sksCluster: {text}"))
+        return found if len(found) == 1 else frozenset()
 
     def name_them(self) -> None:
         """The pools that entries mean; ids and cluster/name before bare names, as Context.bounds has it."""
@@ -96,18 +116,49 @@ class _Chooser:
                 self.chosen[site.id] = Chosen(site, entry, held=self._held(entry.name, site))
 
     def discover(self) -> None:
-        """The pools that are ours without being named."""
+        """The pools that are ours without being named, and what is said of those that are not."""
         for site in sorted(self._sites, key=lambda site: (site.name, site.id)):
-            of_home = site.cluster is not None and site.cluster.id in self._home and self._settings.scale_from_zero
-            if site.id not in self.chosen and (site.id in self._owners or of_home):
-                self.chosen[site.id] = Chosen(site, None, self._doubtful.get(site.id, ""))
+            if site.id in self.chosen:
+                continue
+            count, error = self._ours.get(site.id, 0), self._doubtful.get(site.id, "")
+            if (error and count) or self._is_group(site, count):
+                self.chosen[site.id] = Chosen(site, None, error, discovered=not (self._listed or self._strong(site)))
+            elif count:
+                self.warned.append(Warned(site.id, self._left_alone(site, count)))
+
+    def _is_group(self, site: Site, count: int) -> bool:
+        """Whether a pool that no entry means is a group. A Nodepool whose cluster could not be read carries an error,
+        so that it is not taken for one that is gone."""
+        if site.is_sks and site.cluster is None:
+            return count > 0 and not (self._settings.groups and not self._settings.sks_cluster)
+        of_home = site.cluster is not None and site.cluster.id in self._home
+        if self._listed:
+            return of_home and (count > 0 or self._settings.scale_from_zero)
+        if self._settings.groups:
+            return False
+        return (of_home and (count > 0 or self._settings.scale_from_zero)) or (not site.is_sks and count > 0)
+
+    def _strong(self, site: Site) -> bool:
+        """Whether most machines of the SKS cluster that a Nodepool is of are nodes of ours."""
+        if site.cluster is None or site.cluster.id not in self._home:
+            return False
+        sites = [each for each in self._sites if each.cluster is not None and each.cluster.id == site.cluster.id]
+        return 2 * sum(self._ours.get(each.id, 0) for each in sites) > sum(len(self._zone.machines(each))
+                                                                            for each in sites)
+
+    def _left_alone(self, site: Site, count: int) -> str:
+        nodes = f"{count} of the machines of {site.title} {'is a node' if count == 1 else 'are nodes'} of this cluster"
+        if self._listed or (site.is_sks and not self._settings.groups):
+            return (f"{nodes}, and its SKS cluster is not the one that is scaled here, so it is left alone; look where "
+                    "these nodes come from, or name the pool in nodeGroups")
+        return f"{nodes}, and the policy names other pools, so it is left alone; name it, or set sksCluster"
 
     def _meant(self, name: str) -> Sequence[Site]:
         if name in self._exact:
             return self._exact[name]
         found = [site for site in self._bare.get(name, ())
                  if site.cluster is None or not self._home or site.cluster.id in self._home]
-        ours = [site for site in found if site.id in self._owners
+        ours = [site for site in found if self._ours.get(site.id)
                 or (site.cluster is not None and site.cluster.id in self._home)]
         return ours or found
 

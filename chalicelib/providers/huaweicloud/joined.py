@@ -1,17 +1,22 @@
-"""A machine that has become a node meanwhile is not discarded (providers/base.py, remove)."""
+"""What the cluster's nodes say right before a machine is deleted: one that has joined meanwhile is not discarded
+(providers/base.py, remove), and one that is not the planned node any more is not removed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from chalicelib.model.operation import Operation
 from chalicelib.providers.errors import Conflict
 from chalicelib.providers.huaweicloud.context import Context
-from chalicelib.providers.huaweicloud.naming import Names
+from chalicelib.providers.huaweicloud.naming import Names, handle_of
 from chalicelib.providers.huaweicloud.wire import CceNode
+from chalicelib.providers.identity import changed
 
 
 class Joined(Conflict):
-    """A target has become a node: it stays, and so do the others of the operation."""
+    """A target has become a node, or is another node than was planned: it stays, and so do the others of the operation.
+    """
 
     @property
     def cls(self) -> str:
@@ -26,5 +31,18 @@ def spare_the_joined(context: Context, machines: Iterable[CceNode]) -> None:
         return
     machines = tuple(machines)
     names = Names(context.joined(), machines)
-    if joined := sorted(each.name or each.id for each in machines if names.node_of(each.id) is not None):
+    if joined := sorted(each.name or each.id for each in machines
+                        if names.node_of(each.id) is not None or names.claimants(each.id)):
         raise Joined(f"{', '.join(joined)} has joined the cluster meanwhile")
+
+
+def check_nodes(context: Context, operation: Operation, machines: Mapping[str, CceNode]) -> None:
+    """Raises Joined if one of the machines is not, or not for certain, the node that was planned any more. machines:
+    those that are to be deleted, by uid. Where there is no way to the cluster nobody can say."""
+    if context.joined is None:
+        return
+    nodes = context.joined()
+    names = Names(nodes, machines.values())
+    for target in operation.targets:
+        if (name := handle_of(target)) in machines and (why := changed(target, name, names.identity, nodes)):
+            raise Joined(why)

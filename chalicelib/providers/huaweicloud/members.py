@@ -50,6 +50,7 @@ def _one(machine: CceNode, names: Names[Node], held: str) -> Instance:
     return Instance(
         (node.provider_id if node is not None else "") or machine.id, state, error, handle=machine.id,
         node=node.name if node is not None else "", held=why_held(machine) or (held if node is not None else ""),
+        created=machine.created, claimants=names.claimants(machine.id),
     )
 
 

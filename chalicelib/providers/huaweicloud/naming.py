@@ -8,62 +8,66 @@ it, the server's id; a node without either is known by its address or its name. 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.operation import Target
 from chalicelib.providers.huaweicloud.ids import is_id
+from chalicelib.providers.huaweicloud.states import is_leaving
 from chalicelib.providers.huaweicloud.wire import CceNode, NodePool, ScaleGroup
+from chalicelib.providers.identity import Identity, Known, N
 
 _PLACEHOLDER = "placeholder-"
 
 
-class Known(Protocol):
-    """A node of the cluster, as a pass lists it or as a change asks for it (workload.py)."""
-
-    @property
-    def name(self) -> str:
-        """Its name, by default its private address."""
-
-    @property
-    def provider_id(self) -> str:
-        """Its providerID, or ""."""
-
-    @property
-    def labels(self) -> dict[str, str]:
-        """Its labels."""
-
-
-N = TypeVar("N", bound=Known)
-
-
 class Names(Generic[N]):
-    """The cluster's nodes by CCE node. Each of them is one CCE node at most, the surest way of telling first."""
+    """The cluster's nodes by CCE node. An id decides; where it is none of CCE's, addresses and names do. A node whose
+    words mean two CCE nodes is believed of neither, and a CCE node that two nodes claim has no node that is known
+    (providers/identity.py): a kubelet can write any providerID, and cannot choose its node's name.
+    """
 
     def __init__(self, nodes: Iterable[N], machines: Iterable[CceNode]) -> None:
-        self._node_of: dict[str, N] = {}
-        machines = tuple(machines)
-        left = list(nodes)
-        tables = (
-            ({each.id: each.id for each in machines}, _tail),
-            ({each.server: each.id for each in machines if each.server}, _tail),
-            ({each.private_ip: each.id for each in machines if each.private_ip}, _address),
-            ({each.private_ip: each.id for each in machines if each.private_ip}, _plain_name),
-            ({each.name: each.id for each in machines if each.name}, _plain_name),
-        )
-        for known, word in tables:
-            rest = []
-            for node in left:
-                machine = known.get(word(node), "")
-                if machine and machine not in self._node_of:
-                    self._node_of[machine] = node
-                else:
-                    rest.append(node)
-            left = rest
+        nodes, machines = tuple(nodes), tuple(machines)
+        ordered = sorted(machines, key=is_leaving)
+        ids = {each.id: each.id for each in machines}
+        ids |= {each.server.lower(): each.id for each in machines if each.server}
+        addresses = _first((each.private_ip, each.id) for each in ordered)
+        called = _first((each.name, each.id) for each in ordered)
+        own = {node.name: ids.get(_tail(node), "") for node in nodes}
+        claimed_by_id = {machine for machine in own.values() if machine}
+        proven = {machine for name, machine in own.items() if machine and addresses.get(name) == machine}
+
+        def claimed(node: N) -> frozenset[str]:
+            """An id and a name that agree beat a name alone; a name counts beside an id unless another node has that
+            machine's id."""
+            said = {addresses.get(_address(node), ""), addresses.get(node.name, "")} - {""}
+            if machine := own[node.name]:
+                return frozenset({machine} | (said - claimed_by_id))
+            return frozenset((said or {called.get(node.name, "")} - {""}) - proven)
+
+        self._identity = Identity(nodes, claimed)
 
     def node_of(self, machine: str) -> N | None:
-        """The node that a CCE node has become; None while it has not joined."""
-        return self._node_of.get(machine)
+        """The node that a CCE node has become; None while it has not joined, and where that cannot be known."""
+        return self._identity.node_of(machine)
+
+    def claimants(self, machine: str) -> tuple[str, ...]:
+        """The nodes that claim a CCE node of which it cannot be known which node it is."""
+        return self._identity.claimants(machine)
+
+    @property
+    def identity(self) -> Identity[str, N]:
+        """All of it."""
+        return self._identity
+
+
+def _first(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Word -> the first that has it; none for an empty word."""
+    found: dict[str, str] = {}
+    for word, machine in pairs:
+        if word:
+            found.setdefault(word, machine)
+    return found
 
 
 def _tail(node: Known) -> str:
@@ -73,10 +77,6 @@ def _tail(node: Known) -> str:
 
 def _address(node: Known) -> str:
     return node.labels.get(HOSTNAME_LABEL, "")
-
-
-def _plain_name(node: Known) -> str:
-    return node.name
 
 
 def group_of(node: CceNode, pool: NodePool) -> ScaleGroup | None:

@@ -19,7 +19,7 @@ from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
 from chalicelib.providers.huaweicloud.context import Context, Site
 from chalicelib.providers.huaweicloud.follow import FIRST, SENT, STEP, doubted, later
-from chalicelib.providers.huaweicloud.joined import spare_the_joined
+from chalicelib.providers.huaweicloud.joined import check_nodes, spare_the_joined
 from chalicelib.providers.huaweicloud.protection import why_held
 from chalicelib.providers.huaweicloud.shrink import take_back
 from chalicelib.providers.huaweicloud.sizes import total_of
@@ -46,6 +46,8 @@ def remove(context: Context, operation: Operation) -> Outcome:
         _permitted(context, operation, site, left)
     if targets.placeholders and (conflict := take_back(context, operation, site, len(targets.placeholders))):
         return conflict
+    if left and operation.kind is Kind.REMOVE:
+        check_nodes(context, operation, left)
     return _delete(context, operation, left) if left else _done(operation, targets)
 
 

@@ -22,6 +22,7 @@ from infra.local.controllers.clock import ManualClock
 from infra.local.vendor.faults import Fault
 from tests.contract.benches.workload import Workload, ready_node
 from tests.contract.suite.bench import Misfortune, Trouble
+from tests.contract.suite.kubelets import Kubelets
 from tests.contract.suite.sharing import shared
 
 START = 1_800_000_000.0
@@ -52,6 +53,7 @@ class AlicloudBench:
             self.lacks["shrink"] = "a group without a desired capacity has no target apart from its instances"
         self.differs: dict[str, str] = {}
         self.clock = ManualClock(START)
+        self.kubelets = Kubelets()
         self.cloud = Cloud(self.clock, times=times or Times(check=_CHECK))
         self.server = AlicloudServer(self.cloud)
         self.settings: dict[str, str] = {}
@@ -106,8 +108,9 @@ class AlicloudBench:
         """See Bench."""
         self.cloud.step()
         due = joined(self.cloud, self.clock(), self.ways)
-        return tuple(ready_node(node_object(self.cloud, group, machine, self.ways), machine.created)
-                     for group, machine in due.values())
+        return self.kubelets.say(tuple(
+            ready_node(node_object(self.cloud, group, machine, self.ways), machine.created)
+            for group, machine in due.values()))
 
     def provider(self, *, credential: str = "good") -> Provider:
         """See Bench."""

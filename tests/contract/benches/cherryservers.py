@@ -37,6 +37,7 @@ from infra.local.controllers.clock import ManualClock
 from infra.local.kube.objects import KubeObject
 from infra.local.vendor.faults import Fault
 from tests.contract.suite.bench import Misfortune, Trouble
+from tests.contract.suite.kubelets import Kubelets
 from tests.contract.suite.sharing import shared
 
 START = 1_800_000_000.0
@@ -128,6 +129,7 @@ class CherryBench:
                  delete_lag: float = 0.0, prefix: str = PREFIX) -> None:
         self.lacks, self.differs = dict(_LACKS), dict[str, str]()
         self.clock = ManualClock(START)
+        self.kubelets = Kubelets()
         self.cloud = Cloud(self.clock, times=times)
         self.cloud.lag, self.cloud.delete_lag = lag, delete_lag
         self.server = CherryServer(self.cloud)
@@ -188,8 +190,8 @@ class CherryBench:
         """The cluster's Nodes as its API has them."""
         self.cloud.step()
         with self.cloud.lock:
-            return [self._object(node_object(self.cloud, server, self.ways), server.created)
-                    for server in joined(self.cloud, self.clock(), self.ways).values()]
+            return self.kubelets.say_raw([self._object(node_object(self.cloud, server, self.ways), server.created)
+                                          for server in joined(self.cloud, self.clock(), self.ways).values()])
 
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""

@@ -25,6 +25,7 @@ from infra.local.vendor.faults import Fault
 from tests.contract.benches.workload import Workload, ready_node
 from tests.contract.exoscale.document import checker
 from tests.contract.suite.bench import Misfortune, Trouble
+from tests.contract.suite.kubelets import Kubelets
 from tests.contract.suite.sharing import shared
 
 START = 1_800_000_000.0
@@ -55,6 +56,7 @@ class ExoscaleBench:
         # A list that is not found: this is not the API. A lost answer is asked for again, and meets its own change.
         self.differs = {"404 read": "InvalidRequest", f"{Trouble.LOST_ANSWER} again": "Conflict"}
         self.clock = ManualClock(START)
+        self.kubelets = Kubelets()
         self.zone = Zone(self.clock, times=times)
         self.zone.limit = -1
         self.server = ExoscaleServer(self.zone)
@@ -122,8 +124,8 @@ class ExoscaleBench:
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
         self.zone.step()
-        return tuple(ready_node(node_object(self.zone, vm, self.ways), vm.created)
-                     for vm in joined(self.zone, self.clock(), self.ways))
+        return self.kubelets.say(tuple(ready_node(node_object(self.zone, vm, self.ways), vm.created)
+                                       for vm in joined(self.zone, self.clock(), self.ways)))
 
     def provider(self, *, credential: str = "good") -> Provider:
         """See Bench."""

@@ -22,6 +22,7 @@ from infra.local.huaweicloud.server import HuaweiServer
 from infra.local.vendor.faults import Fault
 from tests.contract.benches.workload import Workload, ready_node
 from tests.contract.suite.bench import Misfortune, Trouble
+from tests.contract.suite.kubelets import Kubelets
 from tests.contract.suite.sharing import shared
 
 START = 1_800_000_000.0
@@ -52,6 +53,7 @@ class HuaweiBench:
         self.lacks: dict[str, str] = {}
         self.differs = {"404 read": "InvalidRequest"}   # of a list: the cluster or the project is none of this account
         self.clock = ManualClock(START)
+        self.kubelets = Kubelets()
         self.cloud = Cloud(self.clock, times=times)
         self.cluster = self.cloud.add_cluster("ours").uid
         self.theirs = self.cloud.add_cluster("theirs").uid
@@ -107,9 +109,10 @@ class HuaweiBench:
     def nodes(self) -> tuple[Node, ...]:
         """See Bench."""
         self.cloud.step()
-        return tuple(ready_node(node_object(self.cloud, node, self.ways), node.created)
-                     for node in joined(self.cloud, self.clock(), self.ways, cluster=self.cluster)
-                     if f"{node.pool}/{node.group}" not in self._strangers)
+        return self.kubelets.say(tuple(
+            ready_node(node_object(self.cloud, node, self.ways), node.created)
+            for node in joined(self.cloud, self.clock(), self.ways, cluster=self.cluster)
+            if f"{node.pool}/{node.group}" not in self._strangers))
 
     def provider(self, *, credential: str = "good") -> Provider:
         """See Bench."""

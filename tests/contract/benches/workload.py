@@ -31,7 +31,8 @@ class Workload:
     def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[NodesPage]:
         """One page of everything."""
         assert (path, query) == ("/api/v1/nodes", None)
-        items = [{"metadata": {"name": node.name}, "spec": {"providerID": node.provider_id}} for node in self._nodes()]
+        items = [{"metadata": {"name": node.name, "uid": node.uid, "labels": node.labels},
+                  "spec": {"providerID": node.provider_id}} for node in self._nodes()]
         return [NodesPage(json.dumps({"kind": "NodeList", "items": items}).encode())]
 
 

@@ -63,7 +63,10 @@ class Bench(Protocol):
     by `<trouble's value> read` or `<trouble's value> write`: `{"404 read": "InvalidRequest"}`. `<the same>
     again` is for a change that is asked for once more at once, and meets what it has done itself.
     repeatable: growths carry the vendor's own token for idempotency, or name the size that is wanted, so that sending
-    one again at once is safe."""
+    one again at once is safe.
+
+    A bench where the Nodes themselves say which machine they are has `kubelets` as well, by which they say something
+    else (tests/contract/suite/kubelets.py)."""
 
     name: str
     lacks: dict[str, str]

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
+from chalicelib.model.memory import Memory
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.store.errors import Fenced
+from chalicelib.store.tables import CLAIMS, ClaimRow
 from tests.unit.store.support import Bench, Counter, all_at_once
 
 
@@ -46,3 +52,116 @@ def test_what_is_claimed_already_costs_no_write(bench: Bench) -> None:
     with Counter(bench) as counter:
         bench.store.claims.claim_groups(bench.cluster, groups)
     assert (counter.items_written, len(counter.requests)) == (0, 1)
+
+
+# -- how a claim ends
+
+DAY = 86400.0
+GROUP = ("exoscale", "ch-gva-2#pool")
+
+
+def _passed(bench: Bench, cluster: str) -> None:
+    """A pass of a cluster, now."""
+    lease = bench.store.leases.acquire(cluster, f"pass-{bench.clock()}", 150.0)
+    bench.store.leases.release(lease, passed_at=bench.clock())
+
+
+def _pair(bench: Bench, *, policy: bool = True) -> tuple[str, str, tuple[str, str]]:
+    """Two clusters that scale, and a group of this test's own."""
+    old, new = f"{bench.cluster}-old", f"{bench.cluster}-new"
+    for name in (old, new):
+        _passed(bench, name)
+        if policy:
+            bench.store.policies.put(name, "text", "d", None)
+    return old, new, (GROUP[0], f"{bench.cluster}#pool")
+
+
+@pytest.mark.parametrize(("policy", "silent", "taken"), [
+    (True, 0.0, False), (True, 6.9 * DAY, False), (True, 7.1 * DAY, True),
+    (False, 1800.0, False), (False, 3700.0, True)])
+def test_a_claim_ends_when_its_cluster_is_gone(bench: Bench, policy: bool, silent: float, taken: bool) -> None:
+    claims, (old, new, group) = bench.store.claims, _pair(bench, policy=policy)
+    claims.claim_groups(old, [group])
+    bench.clock.advance(silent)
+    seen: list[tuple[tuple[str, str], str]] = []
+    answer = claims.claim_groups(new, [group], taken=lambda which, owner: seen.append((which, owner)))
+    assert (answer, seen) == (({}, [(group, old)]) if taken else ({group: old}, []))
+    assert claims.owners()[group] == (new if taken else old)
+
+
+def test_a_cluster_that_makes_passes_keeps_its_claim_for_ever(bench: Bench) -> None:
+    claims, (old, new, group) = bench.store.claims, _pair(bench)
+    claims.claim_groups(old, [group])
+    for _ in range(4):
+        bench.clock.advance(6 * DAY)
+        _passed(bench, old)
+        assert claims.claim_groups(new, [group]) == {group: old}
+
+
+def test_a_pass_that_slept_while_its_claim_was_taken_over_saves_nothing(bench: Bench) -> None:
+    claims, (old, new, group) = bench.store.claims, _pair(bench)
+    claims.claim_groups(old, [group])
+    lease = bench.store.leases.acquire(old, "sleeper", 150.0)
+    assert claims.claim_groups(old, [group]) == {}
+    bench.clock.advance(8 * DAY)
+    assert claims.claim_groups(new, [group]) == {}
+    with pytest.raises(Fenced):
+        bench.store.memory.save(old, Memory(), Memory(last_scale_up=1.0), (), lease)
+    assert claims.claim_groups(old, [group]) == {group: new}
+
+
+def test_who_names_a_group_beats_who_only_discovered_it(bench: Bench) -> None:
+    claims, (thief, owner, group) = bench.store.claims, _pair(bench)
+    claims.claim_groups(thief, [group], discovered=[group])
+    assert claims.claim_groups(owner, [group], discovered=[group]) == {group: thief}
+    assert claims.claim_groups(owner, [group]) == {}
+    assert claims.claim_groups(thief, [group]) == {group: owner}, "of two that name it the first one keeps it"
+
+
+def test_a_discovered_claim_that_is_named_later_is_as_strong(bench: Bench) -> None:
+    claims, (first, second, group) = bench.store.claims, _pair(bench)
+    claims.claim_groups(first, [group], discovered=[group])
+    claims.claim_groups(first, [group])
+    assert claims.claim_groups(second, [group]) == {group: first}
+
+
+def test_a_claim_of_an_earlier_release_counts_as_named(bench: Bench) -> None:
+    claims, (old, new, group) = bench.store.claims, _pair(bench)
+    bench.store.table.write(bench.store.table.put(ClaimRow(CLAIMS, "#".join(group), owner=old, since=bench.clock())))
+    assert claims.claim_groups(new, [group]) == {group: old}
+    assert [each.named for each in claims.all() if each.owner == old] == [True]
+
+
+@pytest.mark.parametrize("busy", ["a pass", "an operation", "an operation of another group"])
+def test_no_claim_changes_hands_while_its_cluster_is_at_work(bench: Bench, busy: str) -> None:
+    claims, (thief, owner, group) = bench.store.claims, _pair(bench)
+    claims.claim_groups(thief, [group], discovered=[group])
+    lease = bench.store.leases.acquire(thief, "pass", 150.0)
+    if busy != "a pass":
+        name = "pool" if busy == "an operation" else "pool-2"
+        operation = Operation("grow-1", thief, "exoscale", name, Kind.GROW, "plan", bench.clock(),
+                              deadline=bench.clock() + 900.0)
+        bench.store.memory.save(thief, Memory(), Memory(), (operation,), lease)
+        bench.store.leases.release(lease)
+    free = busy == "an operation of another group"
+    assert claims.claim_groups(owner, [group]) == ({} if free else {group: thief})
+    assert (claims.give_back(thief, group) == "") is False
+    bench.clock.advance(2 * DAY)
+    assert claims.claim_groups(owner, [group]) == {}
+
+
+def test_one_of_many_that_take_over_at_once_has_it(bench: Bench) -> None:
+    thief, _, group = _pair(bench)
+    bench.store.claims.claim_groups(thief, [group], discovered=[group])
+    clusters = [f"{bench.cluster}-{n}" for n in range(6)]
+    results = all_at_once([partial(bench.store.claims.claim_groups, name, [group]) for name in clusters])
+    assert results.count({}) == 1
+    assert bench.store.claims.owners()[group] == clusters[results.index({})]
+
+
+def test_a_person_gives_a_claim_back(bench: Bench) -> None:
+    claims, (old, new, group) = bench.store.claims, _pair(bench)
+    claims.claim_groups(old, [group])
+    assert "no claim" in claims.give_back(new, group)
+    assert claims.give_back(old, group) == ""
+    assert claims.claim_groups(new, [group]) == {}

@@ -125,7 +125,7 @@ def test_a_pool_that_cannot_be_read_alone_carries_its_error() -> None:
 def test_a_named_pool_that_cannot_be_read_alone_keeps_its_bounds() -> None:
     api = key(Pool(A, "db", "", size=3), Pool(B, "api", "", NP_B, size=1), sks=False)
     api.trouble["pool"] = [Transient("HTTP 500")]
-    groups = seen(api, f"2:7:{A}", nodes=api.nodes(B))
+    groups = seen(api, f"2:7:{A}", f"0:3:{B}", nodes=api.nodes(B))
     group = groups[A]
     assert not groups[B].error
     assert (group.min, group.max, "HTTP 500" in group.error) == (2, 7, True)

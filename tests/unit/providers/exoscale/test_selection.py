@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
+from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.errors import Transient
 from chalicelib.providers.exoscale.provider import Exoscale
@@ -76,7 +78,7 @@ def test_EXO_DEFECT_14_a_name_that_means_two_is_told_with_both_ids_and_means_non
 
 def test_EXO_DEFECT_14_a_name_of_both_kinds_stops_what_it_may_mean_and_nothing_else() -> None:
     api = FakeApi(Pool(size=2), Pool(B, "web", "", NP_B, size=2), Pool(C, "db", "", NP_C, size=2))
-    groups = seen(api, "2:7:web")
+    groups = seen(api, "2:7:web", "1:4:db")
     assert "means 2 groups" in groups[A].error
     assert "means 2 groups" in groups[B].error
     assert not groups[C].error
@@ -89,15 +91,17 @@ def test_EXO_DEFECT_14_a_name_of_both_kinds_means_the_one_that_has_our_nodes() -
 
 def test_EXO_DEFECT_14_a_name_that_only_another_cluster_has_is_not_taken_for_it() -> None:
     api = FakeApi(Pool(size=2), Pool(B, "api", THEIRS, NP_B, size=2))
-    assert list(seen(api, "2:7:api", nodes=api.nodes(A))) == [A]
+    assert not seen(api, "2:7:api", nodes=api.nodes(A))
     assert "write stage/api" in warnings(api, "2:7:api", nodes=api.nodes(A))
-    assert set(seen(api, "2:7:stage/api", nodes=api.nodes(A))) == {A, B}
+    assert set(seen(api, "2:7:stage/api", nodes=api.nodes(A))) == {B}
 
 
 def test_EXO_4_a_name_that_nothing_has_warns() -> None:
     api = zone()
     assert "no Nodepool and no instance pool of ch-gva-2 is called wep" in warnings(api, "2:7:wep", nodes=api.nodes(A))
-    assert list(seen(api, "2:7:wep", nodes=api.nodes(A))) == [A]
+    told = warnings(api, "2:7:wep", nodes=api.nodes(A))
+    assert "2 of the machines of Nodepool web of prod" in told
+    assert "name it, or set sksCluster" in told
 
 
 def test_a_group_that_is_named_twice_has_one_entry_that_decides() -> None:
@@ -109,14 +113,15 @@ def test_a_group_that_is_named_twice_has_one_entry_that_decides() -> None:
 
 def test_named_groups_come_first_and_need_no_node() -> None:
     api = zone()
-    assert list(seen(api, "0:7:stage/web", nodes=api.nodes(A))) == [B, A]
+    assert list(seen(api, "0:7:stage/web", nodes=api.nodes(A), sksCluster="prod")) == [B, A]
 
 
 def test_EXO_14_an_empty_nodepool_beside_ours_is_a_group_unless_scale_from_zero_is_off() -> None:
     api = FakeApi(Pool(size=2), Pool(B, "gpu", owner=NP_B), Pool(C, "theirs", THEIRS, NP_C))
     assert set(seen(api)) == {A, B}
     assert set(seen(api, scaleFromZero="false")) == {A}
-    assert set(seen(api, "0:3:gpu", scaleFromZero="false")) == {A, B}
+    assert set(seen(api, "0:3:gpu", scaleFromZero="false")) == {B}
+    assert set(seen(api, "0:3:gpu", scaleFromZero="false", sksCluster="prod")) == {A, B}
 
 
 @pytest.mark.parametrize("name", ["prod", OURS])
@@ -191,3 +196,75 @@ def test_EXO_14_an_empty_nodepool_may_be_named_barely_and_what_the_vendor_calls_
     api.all[A].size = 1
     api.fill(A, 1, "error")
     assert _held(api, "0:7:web") == {False}
+
+
+# -- what a node's own word makes ours
+
+
+def _thief(api: FakeApi, victim: str, at: int = 0) -> list[Node]:
+    """The nodes of A, the first of which says that it is a machine of another pool."""
+    first, *rest = api.nodes(A)
+    return [msgspec.structs.replace(first, provider_id=f"exoscale://{api.all[victim].members[at]}"), *rest]
+
+
+def _foreign(victim_cluster: str = THEIRS) -> FakeApi:
+    """`web` of our cluster with three machines; the pool B of four is another cluster's, or a standalone one."""
+    return FakeApi(Pool(size=3), Pool(B, "web", victim_cluster, NP_B, size=4), Pool(C, "gpu", victim_cluster, NP_C))
+
+
+@pytest.mark.parametrize(("specs", "settings", "groups"), [
+    ((), {}, {A}), ((), {"sksCluster": "prod"}, {A}), (("0:9:prod/web",), {}, {A}), (("0:9:web",), {}, {A}),
+    (("0:9:web",), {"sksCluster": "prod"}, {A}), ((), {"scaleFromZero": "false"}, {A})])
+def test_a_node_with_a_foreign_machines_id_makes_no_foreign_nodepool_a_group(
+    specs: tuple[str, ...], settings: dict[str, Any], groups: set[str]
+) -> None:
+    api = _foreign()
+    thief = _thief(api, B)
+    assert set(seen(api, *specs, nodes=thief, **settings)) == groups
+    assert "Nodepool web of stage" in warnings(api, *specs, nodes=thief, **settings)
+
+
+@pytest.mark.parametrize(("specs", "settings"), [((), {"sksCluster": "prod"}), (("0:9:prod/web",), {})])
+def test_a_named_cluster_or_group_leaves_standalone_pools_alone(
+    specs: tuple[str, ...], settings: dict[str, Any]
+) -> None:
+    api = _foreign("")
+    assert set(seen(api, *specs, nodes=_thief(api, B), **settings)) == {A}
+
+
+def test_a_standalone_pool_that_only_a_node_names_is_told_to_be_discovered() -> None:
+    api = _foreign("")
+    groups = seen(api, nodes=_thief(api, B))
+    assert {name: group.discovered for name, group in groups.items()} == {A: False, B: True}
+
+
+def test_groups_of_an_sks_cluster_are_discovered_until_most_of_its_machines_are_nodes() -> None:
+    api = FakeApi(Pool(size=3), Pool(B, "gpu", owner=NP_B))
+    found = [{name: group.discovered for name, group in seen(api, nodes=api.nodes(A)[:count]).items()}
+             for count in (0, 1, 2, 3)]
+    assert found == [{}, {A: True, B: True}, {A: False, B: False}, {A: False, B: False}]
+    assert not any(group.discovered for group in seen(api, nodes=[], sksCluster="prod").values())
+
+
+def test_nodes_of_two_sks_clusters_alike_make_neither_ours() -> None:
+    api = zone()
+    assert not {A, B} & set(seen(api, nodes=[*api.nodes(A), *api.nodes(B)]))
+
+
+def test_one_foreign_id_does_not_unsay_the_cluster_that_the_policy_names() -> None:
+    api = _foreign()
+    assert set(seen(api, nodes=_thief(api, B)[:2], sksCluster="prod")) == {A}
+
+
+def test_a_node_that_bears_another_machines_name_is_believed_of_neither() -> None:
+    """A kubelet can write any providerID and cannot choose its node's name."""
+    api = _foreign("")
+    stolen, own = api.all[B].members[0], api.all[A].members[0]
+    thief = _thief(api, B)
+    api.machines[own] = msgspec.structs.replace(api.machines[own], name=thief[0].name)
+    groups = seen(api, nodes=thief)
+    assert set(groups) == {A}
+    claimed = {each.handle: each.claimants for each in groups[A].instances}
+    assert claimed[own] == (thief[0].name,)
+    assert sum(bool(names) for names in claimed.values()) == 1
+    assert stolen not in claimed

@@ -1,0 +1,53 @@
+"""Passes over one bench: what the provider sees, what the planner makes of it, and the executor that carries it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from chalicelib.model.memory import Memory
+from chalicelib.model.outcome import Outcome
+from chalicelib.model.plan import Plan
+from chalicelib.model.policy import Mode, Options, Policy
+from chalicelib.plan.decide import decide
+from chalicelib.snapshot.observe import observe
+from tests.builders import cluster
+from tests.contract.suite.yard import Yard
+
+
+@dataclass
+class Passes:
+    """busy: names of Nodes with a pod that may not be moved. plans, outcomes: of every pass made."""
+
+    yard: Yard
+    busy: frozenset[str] = frozenset()
+    memory: Memory = field(default_factory=Memory)
+    plans: list[Plan] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
+
+    def once(self) -> Plan:
+        """One pass now, and all that it plans carried out."""
+        bench = self.yard.bench
+        nodes = bench.nodes()
+        groups, gaps = observe([self.yard.provider()], nodes)
+        build = cluster()
+        build.nodes, build.groups = list(nodes), list(groups)
+        for name in sorted(self.busy & {node.name for node in nodes}):
+            build.running(name, 1, "100m", safe_to_evict="false")
+        now = bench.now()
+        snapshot = msgspec.structs.replace(build.snapshot(), taken_at=now, gaps=gaps)
+        policy = Policy(name="suite", mode=Mode.ACTIVE, options=Options(expander=("random",)))
+        plan, after = decide(snapshot, policy, self.memory, now, len(self.plans))
+        self.plans.append(plan)
+        self.outcomes += [self.yard.run(operation) for operation in plan.operations]
+        self.memory = msgspec.structs.replace(after, operations=())
+        return plan
+
+    def make(self, minutes: int, *, every: int = 4) -> Passes:
+        """Passes for so many minutes, one every `every`."""
+        for _ in range(0, minutes, every):
+            self.once()
+            self.yard.bench.settle(60.0 * every)
+        self.once()
+        return self
