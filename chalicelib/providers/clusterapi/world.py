@@ -34,8 +34,9 @@ _WEAKENS = {
 class World(msgspec.Struct, frozen=True):
     """unread: (kind, namespace) of lists that failed, with the reason; namespace "" stands for all.
 
-    paused_clusters: (namespace, name) of Clusters whose spec pauses them. topology_replicas: (namespace, cluster,
-    topology name) of workers whose size is set in their Cluster's topology (clusters.py).
+    clusters: (namespace, name) of all Clusters that were read. paused_clusters: of those whose spec pauses them.
+    topology_replicas: (namespace, cluster, topology name) of workers whose size is set in their Cluster's topology
+    (clusters.py).
     """
 
     resources: dict[str, tuple[Resource, ...]]
@@ -44,6 +45,7 @@ class World(msgspec.Struct, frozen=True):
     gaps: tuple[Gap, ...] = ()
     paused_clusters: frozenset[tuple[str, str]] = frozenset()
     topology_replicas: frozenset[tuple[str, str, str]] = frozenset()
+    clusters: frozenset[tuple[str, str]] = frozenset()
 
     def missing(self, kind: str, namespace: str) -> str:
         """Why the objects of that kind in that namespace are not known, empty if they are."""
@@ -64,7 +66,8 @@ def read_world(api: Api, served: frozenset[str], namespaces: Sequence[str]) -> W
     machines = reader.all(MACHINE, Machine)
     clusters = reader.all(CLUSTER, Cluster) if CLUSTER in served else ()
     return World(
-        resources, machines, reader.unread, tuple(reader.gaps), paused(clusters), topology_replicas(clusters)
+        resources, machines, reader.unread, tuple(reader.gaps), paused(clusters), topology_replicas(clusters),
+        frozenset((each.metadata.namespace, each.metadata.name) for each in clusters),
     )
 
 

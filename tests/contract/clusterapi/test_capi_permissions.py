@@ -15,7 +15,7 @@ from chalicelib.providers.errors import ProviderError
 from infra.local.kube.auth import Rule
 from infra.local.kube.server import ApiServer
 from tests.contract.clusterapi.management import Management, fill, management, operation
-from tests.contract.clusterapi.objects import GROUP, cluster, machine, machine_set, pool, pool_machine, resource
+from tests.contract.clusterapi.objects import GROUP, cluster, machine, machine_set, node, pool, pool_machine, resource
 from tests.shared import SHARED, needs_shared
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
@@ -45,7 +45,7 @@ def granted(path: Path = WHOLE, namespaces: tuple[str, ...] = ()) -> list[Rule]:
 
 def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], str]]:
     """Each of the provider's changes, with its rare paths; each step tells what came of it, refusals included."""
-    nodes = fill(there, 4, joined=3)
+    nodes = [*fill(there, 4, joined=3), node("x"), node("y")]
     there.add(cluster(), machine_set("alone", replicas=1), machine("a-0", "alone", node="x"),
               pool("pool", replicas=1), pool_machine("p-0", "pool", provider_id="c:///p-0", node="y"))
     provider = there.provider(settings=settings)
