@@ -26,6 +26,7 @@ from tests.contract.clusterapi.management import Management, fill, management, o
 from tests.contract.clusterapi.objects import GROUP, Json, cluster, deployment, node
 
 CAPI = Rule(verbs=("*",), groups=(GROUP,), resources=("*",))
+NAMED = {"clusterName": "c1", "namespace": "default"}
 NODES = Rule(verbs=("list",), groups=("",), resources=("nodes",))
 
 
@@ -69,12 +70,12 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 @pytest.mark.parametrize(
     ("settings", "access", "secrets"),
     [
-        ({"kubeconfigSecret": "C"},
+        ({"kubeconfigSecret": "C", **NAMED},
          KubernetesAccess(in_cluster_kubeconfig_secret="I"), {"C": "manager", "I": "worker"}),
-        ({"cloudConfigAuthoritative": "true"},
+        ({"cloudConfigAuthoritative": "true", **NAMED},
          KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I"), {"K": "worker", "I": "manager"}),
-        ({"kubeconfigSecret": "C"}, KubernetesAccess(kubeconfig_secret="K"), {"C": "manager", "K": "worker"}),
-        ({"kubeconfigSecret": "C", "cloudConfigAuthoritative": "true"},
+        ({"kubeconfigSecret": "C", **NAMED}, KubernetesAccess(kubeconfig_secret="K"), {"C": "manager", "K": "worker"}),
+        ({"kubeconfigSecret": "C", "cloudConfigAuthoritative": "true", **NAMED},
          KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I"),
          {"C": "manager", "K": "worker", "I": "worker"}),
     ],
@@ -156,7 +157,7 @@ class Rotated:
         return self._new
 
 
-@pytest.mark.parametrize("settings", [{"kubeconfigSecret": "C"}, {"cloudConfigAuthoritative": "true"}])
+@pytest.mark.parametrize("settings", [{"kubeconfigSecret": "C", **NAMED}, {"cloudConfigAuthoritative": "true", **NAMED}])
 def test_a_rotated_credential_of_the_management_cluster_is_read_again(two: Two, settings: dict[str, str]) -> None:
     good = two.manager.server.kubeconfig(two.manager.user)
     reader = Rotated(good.replace("token-of", "yesterdays-token-of"), good)
