@@ -113,7 +113,7 @@ def _odd(cast: Sequence[Vote], ours: OwnCluster) -> tuple[Gap, ...]:
 
 
 def _is_other(said: OwnCluster, ours: OwnCluster) -> bool:
-    return said.name != ours.name or "" not in {said.namespace, ours.namespace} and said.namespace != ours.namespace
+    return said.name != ours.name or ("" not in {said.namespace, ours.namespace} and said.namespace != ours.namespace)
 
 
 def _order(cluster: OwnCluster) -> tuple[str, str]:

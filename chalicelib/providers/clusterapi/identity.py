@@ -151,8 +151,8 @@ class Nodes:
         node = self._by_name.get(name)
         if node is None:
             what = f"Node {name[:_SHOWN]}" if name else "something that is no Node"
-            return Match(doubt=f"Cluster API has seen it join as {what}, which is not among this cluster's Nodes; if it "
-                               "is of no use any more, delete the Machine", gone=bool(name))
+            return Match(doubt=f"Cluster API has seen it join as {what}, which is not among this cluster's Nodes; if "
+                               "it is of no use any more, delete the Machine", gone=bool(name))
         if provider_id and node.provider_id and not same_id(provider_id, node.provider_id):
             return Match(doubt=f"its Node {name[:_SHOWN]} has another providerID, {node.provider_id[:_SHOWN]}, than "
                                f"{provider_id[:_SHOWN]}")

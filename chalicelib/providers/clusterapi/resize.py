@@ -102,7 +102,8 @@ def _spares_the_running(context: Context, subject: Subject, operation: Operation
     unjoined = any(each.status.node_ref is None for each in machines)
     nodes = Nodes(nodes_of(context.api) if unjoined else (), context.settings.keys, machines)
     # Who has a Node stays, whatever else is said of it; whose Node we know may be news to Cluster API (D26).
-    running = [each for each in machines if not each.leaving and (each.status.node_ref or _may_have_joined(each, nodes))]
+    running = [each for each in machines
+               if not each.leaving and (each.status.node_ref or _may_have_joined(each, nodes))]
     _leaves(subject, operation, len(running), "running")
     if running and gives_way(subject.kind, subject.resource, sets) is None:
         raise Held(f"{subject.group}: several of its MachineSets have machines, so one that is running might go")

@@ -24,8 +24,8 @@ ARCHITECTURES = ("amd64", "arm64", "ppc64le", "s390x")
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """specs: what to discover, any may hold; discovers: they were written as autoDiscovery. version: empty means the one
-    the API server prefers.
+    """specs: what to discover, any may hold; discovers: they were written as autoDiscovery. version: empty means the
+    one the API server prefers.
 
     reserve: what a template keeps back from its capacity (D23). managed_labels: further template labels that CAPI was
     told to copy to Nodes, as regular expressions found anywhere in the key. management: the way to the management

@@ -19,7 +19,6 @@ from tests.contract.clusterapi.management import Management, fill, management, o
 from tests.contract.clusterapi.objects import GROUP, Json, machine, node, pool, pool_node
 
 
-
 @pytest.fixture
 def there() -> Iterator[Management]:
     """md-0 with the Machines m-0 to m-3; n-0 to n-2 are Nodes, m-3 has not joined."""
