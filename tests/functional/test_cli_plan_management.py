@@ -69,7 +69,8 @@ OURS = {"MachineDeployment/default/md-0": 2}
         ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, context: elsewhere, clusterName: c1}"),
         ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true, clusterName: c1}"),
         ("{inClusterKubeconfigSecret: k}", "{kubeconfigSecret: m, clusterName: c1}"),
-        ("{eksCluster: k, region: eu-central-2}", "{kubeconfigFile: not-here, autoDiscovery: 'clusterapi:clusterName=c1'}"),
+        ("{eksCluster: k, region: eu-central-2}",
+         "{kubeconfigFile: not-here, autoDiscovery: 'clusterapi:clusterName=c1'}"),
     ],
 )
 def test_the_management_cluster_is_named_by_a_file(

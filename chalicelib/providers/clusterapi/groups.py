@@ -7,6 +7,7 @@ know leaves a gap; no resource can cost another its place (defect D1).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -74,9 +75,10 @@ def make_groups(
     policies: Sequence[GroupPolicy],
     infra: Infra = no_infrastructure,
     now: float = 0.0,
+    identity: str = "",
 ) -> Observed:
     """All node groups of the cluster that these Nodes are. infra: asks for what a new machine offers; now: epoch
-    seconds, against which `stuckAfter` is measured."""
+    seconds, against which `stuckAfter` is measured; identity: which management cluster the objects are in."""
     meant = [
         (kind, resource)
         for kind in (SET, DEPLOYMENT, POOL)
@@ -100,10 +102,18 @@ def make_groups(
     candidates = {name: pair for name, pair in free.items() if name not in paused}
     overrides = resolve(policies, candidates, paused)
     maker = _Maker(world, nodes, settings, overrides, own, infra, now)
-    groups = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.make(name, kind, each))]
+    made = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.make(name, kind, each))]
+    uids = {name: each.metadata.uid for name, (_, each) in candidates.items()}
+    groups = [msgspec.structs.replace(each, claim=_claim(identity, uids[each.id])) for each in made]
     gaps = [Gap("Cluster", "it is paused, so none of its node groups is changed", name=f"{space}/{cluster}")
             for space, cluster in sorted(resting)]
     return Observed(tuple(groups), (*gaps, *found.gaps, *overrides.gaps, *maker.gaps, *world.gaps))
+
+
+def _claim(identity: str, uid: str) -> str:
+    """What the group is in the world: an object of that uid in the management cluster of that identity. The uid is the
+    API server's own, so that it does not matter by which address or account the group is reached."""
+    return hashlib.sha256(f"{identity}/{uid}".encode()).hexdigest()[:32] if identity and uid else ""
 
 
 def _belongs(resource: Resource, own: OwnCluster, settings: Settings) -> bool:

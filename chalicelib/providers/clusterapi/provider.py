@@ -64,7 +64,7 @@ class ClusterApi:
         served = self._discovered(kinds=True)
         world = read_world(self._api(served), served.kinds or frozenset(), scope(settings.specs))
         infra = InfrastructureReader(self._reach.management()).of
-        observed = make_groups(world, nodes, settings, self._policies, infra, self._now())
+        observed = make_groups(world, nodes, settings, self._policies, infra, self._now(), self._reach.identity())
         return Observation(observed.groups, observed.gaps)
 
     def grow(self, operation: Operation) -> Outcome:

@@ -40,7 +40,7 @@ def check_identity(
     context: Context, operation: Operation, machines: Collection[Machine], known: Iterable[Machine]
 ) -> Nodes:
     """The cluster's Nodes as of now. Raises Held, with our marks off again, unless each Machine still is what was
-    decided on: to be discarded, one that is nobody's Node; to be removed, the Machine of the very Node that was drained.
+    decided on: to be discarded, one that is nobody's Node; to be removed, that of the very Node that was drained.
 
     Looked at right before the change, because a Node may take another one's providerID at any time. known: all Machines
     of the namespace, of which those of the same cluster count.

@@ -43,6 +43,15 @@ def renew(there: Management, name: str, provider_id: str, **annotations: str) ->
                                 "spec": {"providerID": provider_id}}])
 
 
+def take_the_id_of_m_3(there: Management) -> None:
+    change(there, "m-3", spec={"providerID": "c:///i-3"})
+    renew(there, "n-1", "c:///i-3")
+
+
+def lose(there: Management, name: str) -> None:
+    there.store.delete("nodes", name)
+
+
 # What happens to the objects -> the Machines that are in doubt then, and words of the gap.
 ATTACKS: dict[str, tuple[Callable[[Management], None], set[str], str]] = {
     "an idle Node takes a busy one's id": (
@@ -52,8 +61,7 @@ ATTACKS: dict[str, tuple[Callable[[Management], None], set[str], str]] = {
     "a new Node takes it": (
         lambda there: renew_new(there, "evil", "c:///i-0"), {"m-0"}, "Nodes evil and n-0 have one providerID"),
     "a Node takes the id of a Machine that has not joined": (
-        lambda there: (change(there, "m-3", spec={"providerID": "c:///i-3"}),
-                       renew(there, "n-1", "c:///i-3"))[0], {"m-1", "m-3"}, "i-3"),
+        take_the_id_of_m_3, {"m-1", "m-3"}, "i-3"),
     "a Node says that it is a Machine that has not joined": (
         lambda there: renew_new(there, "evil", "c:///x", machine="m-3", cluster_namespace="default"), {"m-3"},
         "Node evil says that it is this Machine"),
@@ -68,7 +76,7 @@ ATTACKS: dict[str, tuple[Callable[[Management], None], set[str], str]] = {
     "a nodeRef to no Node of ours": (
         lambda there: change(there, "m-3", status={"nodeRef": {"name": "victim-0"}}), {"m-3"}, "join as Node victim-0"),
     "the Node of a Machine is gone": (
-        lambda there: there.store.delete("nodes", "n-1"), {"m-1"}, "join as Node n-1"),
+        lambda there: lose(there, "n-1"), {"m-1"}, "join as Node n-1"),
     "an id of a thousand characters": (
         lambda there: renew(there, "n-1", "c:///" + "x" * 60_000), {"m-1"}, "has another providerID"),
 }
@@ -187,7 +195,8 @@ def test_a_machine_of_another_cluster_with_our_id_holds_nothing_of_ours(there: M
 
 @pytest.mark.parametrize("attack", [
     lambda there: renew_new(there, "evil", "c:///p-0"),
-    lambda there: there.change("mp", "MachinePool", providerIDList=["c:///z/p-0", "c:///y/p-0", "c:///p-1"], replicas=3),
+    lambda there: there.change("mp", "MachinePool", providerIDList=[f"c:///{at}" for at in ("z/p-0", "y/p-0", "p-1")],
+                               replicas=3),
 ], ids=["two Nodes", "two spellings"])
 def test_an_instance_of_a_pool_that_is_not_one_node_is_held(attack: Callable[[Management], None]) -> None:
     with management() as there:

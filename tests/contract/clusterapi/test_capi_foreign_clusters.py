@@ -193,3 +193,31 @@ def test_odd_annotations_are_told_with_the_names_of_some_nodes(there: Management
     assert gap.kind == "Node"
     assert "n-1, n-2, n-3 and 1 more" in gap.detail
     assert "victim/victim" in gap.detail
+
+
+def test_a_group_is_the_same_in_the_world_by_whatever_secret_it_is_reached(there: Management) -> None:
+    """Two policies with secrets of their own for one management cluster must meet in the table of claims."""
+    fill(there, 1)
+    [one] = apart(there, FULL, secret="outscaler/one/management").observe(()).groups
+    [two] = apart(there, {**FULL, "context": "simulated"}, secret="outscaler/two/kubeconfig").observe(()).groups
+    [own] = there.provider(settings=FULL).observe(()).groups
+    assert one.claim
+    assert one.claim == two.claim == own.claim
+
+
+def test_groups_of_one_name_are_others_in_other_clusters_and_when_made_anew(there: Management) -> None:
+    fill(there, 1)
+    with management() as elsewhere:
+        fill(elsewhere, 1)
+        [here], [there_] = (each.provider(settings={"clusterName": "c1", "namespace": "default"}).observe(()).groups
+                            for each in (there, elsewhere))
+    assert here.id == there_.id
+    assert here.claim != there_.claim
+    found = there.store.get("machinedeployments", "md-0", "default", GROUP)
+    assert found is not None
+    there.store.delete("machinedeployments", "md-0", "default", GROUP)
+    again = deployment("md-0")
+    again["metadata"]["uid"] = "uid-of-its-successor"
+    there.add(again)
+    [anew] = there.provider(settings=FULL).observe(()).groups
+    assert anew.claim != here.claim
