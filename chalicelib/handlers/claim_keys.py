@@ -1,8 +1,8 @@
 """What node groups are called in the world, so that two policies that mean the same group claim the same key.
 
-A provider that knows it says so (NodeGroup.claim): Cluster API by the management cluster's CA and the object's uid. Else
-it is the place that the policy names, with the group's id. What Cluster API's groups were called before, by the name of
-a secret, is still looked up: a claim that was made under it is obeyed.
+A provider that knows it says so (NodeGroup.claim): Cluster API by the management cluster's CA and the object's uid.
+Else it is the place that the policy names, with the group's id. What Cluster API's groups were called before, by the
+name of a secret, is still looked up: a claim that was made under it is obeyed.
 """
 
 from __future__ import annotations
