@@ -15,7 +15,7 @@ from chalicelib.model.snapshot import Gap
 from chalicelib.providers.clusterapi.api import CLUSTER, DEPLOYMENT, MACHINE, POOL, SET, Api, decode
 from chalicelib.providers.clusterapi.clusters import Cluster, paused, topology_replicas
 from chalicelib.providers.clusterapi.wire import Machine, Metadata, Resource
-from chalicelib.providers.errors import ProviderError, Transient
+from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 
 T = TypeVar("T", Resource, Machine, Cluster)
 
@@ -62,13 +62,21 @@ def read_world(api: Api, served: frozenset[str], namespaces: Sequence[str]) -> W
     resources = {kind: reader.all(kind, Resource) for kind in kinds}
     if reader.failed >= len(kinds) * len(namespaces):
         assert reader.last_error is not None
-        raise reader.last_error
+        raise _of_all_namespaces(reader.last_error) if namespaces == ("",) else reader.last_error
     machines = reader.all(MACHINE, Machine)
     clusters = reader.all(CLUSTER, Cluster) if CLUSTER in served else ()
     return World(
         resources, machines, reader.unread, tuple(reader.gaps), paused(clusters), topology_replicas(clusters),
         frozenset((each.metadata.namespace, each.metadata.name) for each in clusters),
     )
+
+
+def _of_all_namespaces(error: ProviderError) -> ProviderError:
+    """With the remedy for a role of one namespace, which may not list the whole cluster."""
+    if not isinstance(error, Unauthorized) or error.code == "401":
+        return error
+    return Unauthorized(f"{error.message}; set namespace in providers.clusterapi, or apply "
+                        "infra/kubernetes/rbac-capi-management.yaml", code=error.code)
 
 
 class _Reader:

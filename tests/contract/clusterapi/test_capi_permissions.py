@@ -141,6 +141,20 @@ def test_the_role_of_one_namespace_has_the_same_rules() -> None:
         assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
 
 
+def test_the_role_of_one_namespace_without_a_namespace_in_the_settings_says_what_to_set() -> None:
+    with management([*granted(NAMESPACED, ("default",)), *ELSEWHERE]) as there:
+        nodes = fill(there, 2)
+        with pytest.raises(ProviderError, match="set namespace in providers.clusterapi"):
+            there.provider().observe(nodes)
+        assert len(there.provider(settings={"namespace": "default"}).observe(nodes).groups) == 1
+
+
+def test_the_role_of_one_namespace_comes_first_in_the_documents() -> None:
+    for page in ("docs/providers/clusterapi.md", "docs/deploy.md"):
+        text = (FOLDER.parents[1] / page).read_text("utf-8")
+        assert 0 < text.index(NAMESPACED.name) < text.index(WHOLE.name)
+
+
 def test_the_service_account_is_that_of_the_workload_cluster() -> None:
     workload = documents(FOLDER / "rbac-workload.yaml")["ServiceAccount"]
     assert documents(WHOLE)["ServiceAccount"] == workload
