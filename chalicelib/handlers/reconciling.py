@@ -26,7 +26,7 @@ from chalicelib.dispatch.messages import (
     encode,
 )
 from chalicelib.dispatch.send import whole_delay
-from chalicelib.handlers import marking
+from chalicelib.handlers import claim_keys, marking
 from chalicelib.handlers.log import failure, logger
 from chalicelib.handlers.pacing import superseded
 from chalicelib.handlers.policies import current
@@ -170,7 +170,7 @@ def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease,
         snapshot = look()
         plan, after = now_decide(snapshot, before)
         if act and plan.operations:
-            foreign = _claimed_elsewhere(policy, plan.operations, snapshot, rt)
+            foreign = _claimed_elsewhere(policy, snapshot, plan.operations, rt)
             if foreign:
                 snapshot = _without(snapshot, foreign)
                 plan, after = now_decide(snapshot, before)
@@ -204,27 +204,25 @@ def _signed(operations: Sequence[Operation], lease: Lease) -> tuple[Operation, .
     return tuple(msgspec.structs.replace(operation, token=lease.token) for operation in operations)
 
 
-def _claimed_elsewhere(policy: Policy, operations: Sequence[Operation], snapshot: Snapshot,
-                       rt: Runtime) -> dict[str, str]:
-    """Groups that operations are planned for and that another cluster of this deployment owns (store/claims.py)."""
-    wanted = {(operation.provider, _world_key(policy, operation)): operation.group for operation in operations}
+def _claimed_elsewhere(
+    policy: Policy, snapshot: Snapshot, operations: Sequence[Operation], rt: Runtime
+) -> dict[str, str]:
+    """Groups that operations are planned for and that another cluster of this deployment owns (docs/architecture.md).
+
+    A group that another cluster claimed under its former key is that cluster's for as long as the claim holds.
+    """
+    former = claim_keys.former(policy, snapshot, operations)
+    claims = rt.store.claims.all() if former else ()
+    owners = {(each.provider, each.key): each.owner for each in claims if not each.ended}
+    foreign = {group: owners[key] for key, group in former.items() if owners.get(key, policy.name) != policy.name}
+    wanted = {key: group for key, group in claim_keys.keys(policy, snapshot, operations).items()
+              if group not in foreign}
     weak = {group.id for group in snapshot.groups if group.discovered}
     others = rt.store.claims.claim_groups(
         policy.name, wanted, discovered={key for key, group in wanted.items() if group in weak},
         taken=lambda key, owner: logger.warning("a node group was taken over from another cluster",
                                                 cluster=policy.name, group=wanted[key], owner=owner))
-    return {wanted[key]: owner for key, owner in others.items()}
-
-
-def _world_key(policy: Policy, operation: Operation) -> str:
-    """A group's name in the world: within the place that the provider's settings point at."""
-    settings = policy.providers.get(operation.provider, {})
-    access = policy.kubernetes
-    inside = access.in_cluster_kubeconfig_secret
-    management = inside if settings.get("cloudConfigAuthoritative") == "true" else ""
-    places = (*map(settings.get, ("kubeconfigSecret", "kubeconfigFile", "zone", "region")), management,
-              access.kubeconfig_secret, access.kubeconfig_file, access.eks_cluster, inside)
-    return f"{next(filter(None, places), '')}#{operation.group}"
+    return foreign | {wanted[key]: owner for key, owner in others.items()}
 
 
 def _without(snapshot: Snapshot, foreign: dict[str, str]) -> Snapshot:

@@ -21,7 +21,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 from msgspec import structs
 
-from chalicelib.kube.credentials import Credential, Login
+from chalicelib.kube.credentials import Credential, Login, identity_of
 from chalicelib.kube.errors import ClusterError, Expired, TooMany, Unauthorized, Unavailable, clean
 from chalicelib.kube.transport import LONGEST_BODY, TOTAL, Call, Dial, Line, exchange, open_line
 from chalicelib.model.errors import OutscalerError
@@ -96,7 +96,8 @@ class Cluster:
         self._patience, self._monotonic = patience or AT_A_TERMINAL, monotonic
         self._lists_began: float | None = None
         self._lock = threading.Lock()
-        self._line = dial(login.current())
+        credential = login.current()
+        self._line, self._identity = dial(credential), identity_of(credential)
 
     def request(
         self,
@@ -165,6 +166,13 @@ class Cluster:
         """Wait before attempt number `attempt` + 1 of something: exponential, half of it random."""
         top = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (attempt - 1))
         self._sleep(top * (0.5 + 0.5 * self._jitter()))
+
+    @property
+    def identity(self) -> str:
+        """Which cluster this is, however it is reached: a digest of the CA that its certificate must be of, or, where
+        the credential names none, of the server's URL. The same for every address, account and secret of a cluster;
+        nobody without the CA's key can make another server have it."""
+        return self._identity
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -258,7 +266,8 @@ class Cluster:
                 if self._login.current() is not refused:
                     return ""
                 self._login.renew()
-                self._line = self._dial(self._login.current())
+                credential = self._login.current()
+                self._line, self._identity = self._dial(credential), identity_of(credential)
             except OutscalerError as error:
                 return clean(str(error))
         return ""

@@ -1,4 +1,4 @@
-"""One ConfigMap by name: read, made where there is none, and changed in our own keys only.
+"""One ConfigMap by name: read, and changed in our own keys only. None is ever made.
 
 A ConfigMap of that name may be somebody else's, or hold keys that we know nothing of. So a change is a merge patch of
 the keys given, against the version that was read: whoever wrote in between makes the server say 409.
@@ -42,14 +42,6 @@ def get(cluster: Cluster, namespace: str, name: str) -> ConfigMap:
     return cluster.read(_path(namespace, name), ConfigMap)
 
 
-def create(cluster: Cluster, namespace: str, name: str, data: Mapping[str, str],
-           annotations: Mapping[str, str]) -> ConfigMap:
-    """Make it. Raises Conflict (AlreadyExists) where somebody else just did."""
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "data": dict(data),
-            "metadata": {"name": name, "namespace": namespace, "annotations": dict(annotations)}}
-    return _decoded(cluster.request("POST", _path(namespace), body=body))
-
-
 def patch(cluster: Cluster, namespace: str, name: str, found: ConfigMap, data: Mapping[str, str],
           annotations: Mapping[str, str]) -> ConfigMap:
     """Set these keys and annotations and leave all others. Raises Conflict if it changed since it was read, Missing."""
@@ -66,6 +58,5 @@ def _decoded(body: bytes) -> ConfigMap:
         raise Unavailable(f"the answer is not a ConfigMap: {error}") from None
 
 
-def _path(namespace: str, name: str = "") -> str:
-    place = f"/api/v1/namespaces/{path_segment(namespace)}/configmaps"
-    return f"{place}/{path_segment(name)}" if name else place
+def _path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{path_segment(namespace)}/configmaps/{path_segment(name)}"

@@ -7,6 +7,8 @@ knows one rule only: on 401 renew once, try once more.
 
 from __future__ import annotations
 
+import hashlib
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,7 @@ from chalicelib.model.secret import Secret
 
 # EKS accepts a token for 15 minutes from its signing; a third of it is left for clocks that differ and slow passes.
 EKS_TOKEN_LIFETIME = 600.0
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]*)-----END CERTIFICATE-----")
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -44,6 +47,14 @@ class Credential(msgspec.Struct, frozen=True):
     token_header: str = ""
     cluster_place: str = ""
     user_place: str = ""
+
+
+def identity_of(credential: Credential) -> str:
+    """The digest of the CA's certificates, whatever stands between and around them; of the URL where there is no CA."""
+    blocks = _CERTIFICATE.findall(credential.ca)
+    certificates = sorted(b"".join(block.split()) for block in blocks)
+    what = b"ca:" + b",".join(certificates) if certificates else b"server:" + credential.server.lower().encode()
+    return hashlib.sha256(what).hexdigest()
 
 
 class Login(Protocol):

@@ -93,5 +93,6 @@ class NodeGroup(msgspec.Struct, frozen=True, omit_defaults=True):
     pool: Pool | None = None    # None: it is a pool of its own
     aliases: tuple[str, ...] = ()   # further names that people know it by; a policy and a priority list may use them
     price: float = 0.0          # what one node costs per hour as the provider says; 0: it does not say
+    claim: str = ""     # what the group is in the world, whatever a policy calls the way to it; empty: not known
     scale_down_held: str = ""   # why the provider forbids removals just now (a rollout), empty where it does not
     discovered: bool = False

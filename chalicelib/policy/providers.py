@@ -99,9 +99,11 @@ _PATTERN = scalar(_pattern, r"a regular expression, such as ^team\.")
 
 _CLUSTER_API = Section(fields=(
     Field("namespace", DNS_LABEL, "namespace",
-          "Namespace of the MachineDeployments, MachineSets and MachinePools; all if not given."),
+          "Namespace of the MachineDeployments, MachineSets and MachinePools; all if not given. Needed where "
+          "several namespaces have a Cluster of that name."),
     Field("clusterName", text("a Cluster's name", _DNS_NAME, "something like prod"), "clusterName",
-          "Only groups of this Cluster API cluster."),
+          "The Cluster that the nodes are of. Needed with a management cluster of its own; without it, the one of "
+          "most nodes."),
     Field("labels", Kind("key=value, …", _read_labels), "labels", "Only groups with all these labels."),
     Field("autoDiscovery", Kind("list of specs", lines_of(_DISCOVERY_TEXT), str.split), "autoDiscovery",
           "Upstream's way to say the three above: clusterapi:key=value,…; any of several may match."),

@@ -7,7 +7,7 @@ Its errors are OutscalerErrors with a `status`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
 class Page(Protocol):
@@ -27,6 +27,15 @@ class KubeLists(Protocol):
 
     def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[Page]:
         """A whole list in pages."""
+
+
+@runtime_checkable
+class Identified(Protocol):
+    """A connection that tells which cluster it leads to."""
+
+    @property
+    def identity(self) -> str:
+        """The same for every way to one cluster, and another for every other cluster."""
 
 
 class KubeApi(KubeLists, Protocol):

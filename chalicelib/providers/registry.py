@@ -57,10 +57,16 @@ def _cherryservers_definitions(connection: Connection) -> tuple[BadInput, ...]:
     return found(read_settings(connection.settings, connection.groups))
 
 
+def _clusterapi_names(connection: Connection) -> tuple[BadInput, ...]:
+    from chalicelib.providers.clusterapi.provider import mistakes as found
+
+    return found(connection)
+
+
 # What a provider can be built with and would not work with all the same: it stops no other pool at work, and is a
 # mistake while somebody looks.
 _LOOKED_AT: Mapping[str, Callable[[Connection], tuple[BadInput, ...]]] = MappingProxyType(
-    {"cherryservers": _cherryservers_definitions}
+    {"cherryservers": _cherryservers_definitions, "clusterapi": _clusterapi_names}
 )
 
 

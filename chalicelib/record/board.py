@@ -47,10 +47,6 @@ class Board(Lazily):
         """See Pinboard."""
         return configmaps.get(self.connected, namespace, name)
 
-    def make(self, namespace: str, name: str, data: dict[str, str], annotations: dict[str, str]) -> None:
-        """See Pinboard."""
-        configmaps.create(self.connected, namespace, name, data, annotations)
-
     def change(self, namespace: str, name: str, found: ConfigMap, data: dict[str, str],
                annotations: dict[str, str]) -> None:
         """See Pinboard."""

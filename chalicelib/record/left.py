@@ -20,10 +20,12 @@ LONGEST = 100_000
 
 
 class Published(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The status ConfigMap as last written. digest: of all but its times; at: epoch seconds of the last attempt."""
+    """The status ConfigMap as last written. digest: of all but its times; at: epoch seconds of the last attempt;
+    missing: there was none at that attempt, which was told then."""
 
     digest: str = ""
     at: float = 0.0
+    missing: bool = False
 
 
 class Left(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from chalicelib.kube.errors import ClusterError
+from chalicelib.kube.errors import ClusterError, Missing
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.plan import Mark, Plan
@@ -138,12 +138,14 @@ def _emit(cluster: str, values: metrics.Values, recorder: Recorder, now: float, 
 
 
 def _published(plan: Plan, options: Options, before: Published, board: Place) -> tuple[Published, str]:
-    """A refusal counts as written: it is tried again in a minute, not in every pass."""
+    """A refusal counts as written: it is tried again in a minute, not in every pass. That there is no such ConfigMap is
+    told once, until it was there again."""
     try:
         return status.publish(plan, options, before, board), ""
     except ClusterError as error:
-        said = status.digest(status.document(plan, {}))
-        return Published(said, plan.at), f"{type(error).__name__}: {error}"
+        said, missing = status.digest(status.document(plan, {})), isinstance(error, Missing)
+        problem = status.how_to_make(options) if missing else f"{type(error).__name__}: {error}"
+        return Published(said, plan.at, missing), "" if missing and before.missing else problem
 
 
 def _announced(told_of: Sequence[Event], recorder: Recorder, told: bytes, now: float) -> tuple[bytes, str]:

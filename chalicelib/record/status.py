@@ -40,38 +40,38 @@ class Pinboard(Protocol):
     def find(self, namespace: str, name: str) -> ConfigMap:
         """As it is; raises Missing."""
 
-    def make(self, namespace: str, name: str, data: dict[str, str], annotations: dict[str, str]) -> None:
-        """Make it; raises Conflict."""
-
     def change(self, namespace: str, name: str, found: ConfigMap, data: dict[str, str],
                annotations: dict[str, str]) -> None:
         """Set these keys; raises Conflict, Missing."""
 
 
 def publish(plan: Plan, options: Options, before: Published, board: Pinboard) -> Published:
-    """Write the status if it is due; what is known of it afterwards. Raises ClusterError: then it was not written."""
+    """Write the status if it is due; what is known of it afterwards. Raises ClusterError: then it was not written;
+    Missing where there is no such ConfigMap. It is never made: RBAC cannot limit that to a name, and who may make any
+    ConfigMap of kube-system may make those that other programs believe."""
     said = digest(document(plan, {}))
     if said == before.digest and 0.0 <= plan.at - before.at < EVERY:
         return before
     place = (options.namespace, options.status_config_map_name)
     for attempt in range(1, _TRIES + 1):
-        try:
-            found: ConfigMap | None = board.find(*place)
-        except Missing:
-            found = None
-        text = render(document(plan, parse(found.text(KEY)) if found else {}))
+        found = board.find(*place)
+        text = render(document(plan, parse(found.text(KEY))))
         data, annotations = {KEY: text}, {ANNOTATION: long_time(plan.at)}
         try:
-            if found is None:
-                board.make(*place, data, annotations)
-            else:
-                board.change(*place, found, data, annotations)
-        except (Conflict, Missing):     # made, changed or deleted by somebody else just now: look again
+            board.change(*place, found, data, annotations)
+        except (Conflict, Missing):     # changed or deleted by somebody else just now: look again
             if attempt == _TRIES:
                 raise
         else:
             break
     return Published(said, plan.at)
+
+
+def how_to_make(options: Options) -> str:
+    """What a person is to do where the ConfigMap is not there."""
+    return (f"ConfigMap {options.namespace}/{options.status_config_map_name} is not there, so no status is written: "
+            "apply infra/kubernetes/rbac-workload.yaml, with that name in it, or set writeStatusConfigmap: "
+            "false in the policy")
 
 
 def document(plan: Plan, before: Document) -> Document:

@@ -37,6 +37,7 @@ from infra.local.beside import CloudBeside
 from infra.local.controllers import seed
 from infra.local.controllers.clock import ManualClock
 from infra.local.controllers.manager import ClusterSimulation, Pace
+from infra.local.controllers.seed import apply_shipped
 from infra.local.exporter import Exporter, Heard
 from infra.local.inline import inline
 from infra.local.invoke import Invocation, Invoker
@@ -86,6 +87,7 @@ class LocalWorld:
                  forgetful: bool = False, clouds: Sequence[CloudBeside] = ()) -> None:
         self.name, self.clock, self._grain, self.forgetful = name, ManualClock(start), grain, forgetful
         self.kube = ObjectStore(self.clock, seed=seed)
+        apply_shipped(self.kube)
         self.services: FullServices | QuickServices = (
             QuickServices() if aws is None or quick else FullServices(aws))
         self._quick = isinstance(self.services, QuickServices)

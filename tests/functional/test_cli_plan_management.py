@@ -66,10 +66,11 @@ OURS = {"MachineDeployment/default/md-0": 2}
 @pytest.mark.parametrize(
     ("access", "clusterapi"),
     [
-        ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, context: elsewhere}"),
-        ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true}"),
-        ("{inClusterKubeconfigSecret: k}", "{kubeconfigSecret: m}"),
-        ("{eksCluster: k, region: eu-central-2}", "{kubeconfigFile: not-here}"),
+        ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, context: elsewhere, clusterName: c1}"),
+        ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true, clusterName: c1}"),
+        ("{inClusterKubeconfigSecret: k}", "{kubeconfigSecret: m, clusterName: c1}"),
+        ("{eksCluster: k, region: eu-central-2}",
+         "{kubeconfigFile: not-here, autoDiscovery: 'clusterapi:clusterName=c1'}"),
     ],
 )
 def test_the_management_cluster_is_named_by_a_file(
@@ -82,7 +83,7 @@ def test_the_management_cluster_is_named_by_a_file(
 
 
 def test_the_file_of_the_policy_itself_will_do(files: Files, tmp_path: Path, capsys: Said) -> None:
-    document = policy(tmp_path, "{kubeconfigSecret: k}", f"{{kubeconfigFile: '{files['manager']}'}}")
+    document = policy(tmp_path, "{kubeconfigSecret: k}", f"{{kubeconfigFile: '{files['manager']}', clusterName: c1}}")
     assert sizes(planned(capsys, "--kubeconfig", files["worker"], "--policy", document)) == OURS
 
 
@@ -95,8 +96,8 @@ def test_a_cluster_that_is_both_needs_one_file(clusterapi: str, files: Files, tm
 @pytest.mark.parametrize(
     ("access", "clusterapi"),
     [
-        ("{kubeconfigSecret: k}", "{kubeconfigSecret: m}"),
-        ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true}"),
+        ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, clusterName: c1}"),
+        ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true, clusterName: c1}"),
     ],
 )
 def test_a_secret_is_not_read_and_the_gap_says_what_to_name(
@@ -113,6 +114,37 @@ def refused(capsys: Said, *arguments: str) -> str:
     assert main(["plan", *arguments, "-o", "json"]) == 2
     [line] = capsys.readouterr().err.splitlines()
     return line
+
+
+@pytest.mark.parametrize(
+    ("access", "clusterapi", "place"),
+    [
+        ("{kubeconfigSecret: k}", "{kubeconfigSecret: m}", "clusterName"),
+        ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, namespace: default}", "clusterName"),
+        ("{kubeconfigSecret: k}", "{kubeconfigFile: m, labels: a=b}", "clusterName"),
+        ("{inClusterKubeconfigSecret: k}", "{kubeconfigSecret: m}", "clusterName"),
+        ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true}", "clusterName"),
+        ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, autoDiscovery: 'clusterapi:namespace=default'}",
+         "autoDiscovery"),
+    ],
+)
+def test_a_policy_with_a_management_cluster_must_name_the_cluster(
+    access: str, clusterapi: str, place: str, tmp_path: Path, capsys: Said
+) -> None:
+    document = policy(tmp_path, access, clusterapi)
+    for command in (["validate", document], ["apply", "--dry-run", "--table", "none", document]):
+        assert main(command) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert f"spec.providers.clusterapi.{place}: " in line
+
+
+def test_a_management_kubeconfig_without_a_cluster_name_is_a_gap(files: Files, tmp_path: Path, capsys: Said) -> None:
+    document = policy(tmp_path, "{kubeconfigSecret: k}", "{}")
+    answer = planned(capsys, "--kubeconfig", files["worker"], "--management-kubeconfig", files["manager"],
+                     "--policy", document)
+    assert answer["groups"] == []
+    [gap] = [gap for gap in answer["gaps"] if gap["kind"] == "provider/clusterapi"]
+    assert "providers.clusterapi.clusterName: is missing" in gap["detail"]
 
 
 def test_a_management_cluster_that_belongs_to_nothing_is_refused(files: Files, tmp_path: Path, capsys: Said) -> None:

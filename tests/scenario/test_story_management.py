@@ -19,6 +19,7 @@ from infra.local.world import LocalWorld
 from tests.scenario.policies import document
 
 SECRET = "outscaler/management/kubeconfig"
+PROVIDER = {"kubeconfigSecret": SECRET, "clusterName": "ours", "namespace": "default"}
 OPTIONS = {"scaleDownUnneededTime": "2m", "scaleDownDelayAfterAdd": "1m"}
 
 
@@ -53,7 +54,7 @@ def test_CAPI_1_a_separate_management_cluster_grows_and_drains(forgetful: bool) 
         seed.apply(management.store, seed.cluster("ours"), seed.cluster("theirs"),
                    seed.machine_deployment("workers", 1, 1, 4, cluster="ours"),
                    seed.machine_deployment("workers-of-others", 0, 0, 4, cluster="theirs"))
-        world.apply_policy(document(providers={"clusterapi": {"kubeconfigSecret": SECRET}}, options=OPTIONS,
+        world.apply_policy(document(providers={"clusterapi": PROVIDER}, options=OPTIONS,
                                     scan="20s"))
         world.step(180)
         assert len(world.nodes()) == 1

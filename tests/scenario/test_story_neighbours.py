@@ -52,6 +52,11 @@ def test_CA_5544_a_group_that_two_clusters_claim_is_scaled_by_the_first_and_the_
     world.minutes(3)
     assert world.size("workers") == 2
     world.apply_policy(document("shopping", secret="outscaler/shop/kubeconfig"))
+    _shopping_stands_back(world)
+
+
+def _shopping_stands_back(world: StoryWorld) -> None:
+    """Of two policies that want one group, `shop` has it, and `shopping` says so."""
     world.scale("web", 12)
     world.minutes(4)
 
@@ -60,3 +65,42 @@ def test_CA_5544_a_group_that_two_clusters_claim_is_scaled_by_the_first_and_the_
     assert [entry for entry in world.journal("shopping") if entry.kind == "operation"] == []
     told = [gap for plan in world.plans_with("gaps", "shopping") for gap in plan["gaps"] if gap["kind"] == "NodeGroup"]
     assert {(gap["name"], gap["detail"]) for gap in told} == {(WORKERS, "belongs to cluster shop")}
+
+
+@story(grain=20.0)
+def test_two_policies_that_reach_a_cluster_by_two_secrets_share_the_claims_of_its_groups(world: StoryWorld) -> None:
+    """The second team has a kubeconfig of its own, as in any management cluster of several teams."""
+    world.put_secret("outscaler/shopping/kubeconfig", f"# of another team\n{world.server.kubeconfig()}")
+    world.apply_policy(document("shop"))
+    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.minutes(1.5)
+    world.seed(seed.deployment("web", replicas=5, cpu="1"))
+    world.minutes(3)
+    assert world.size("workers") == 2
+    world.apply_policy(document("shopping"))
+
+    _shopping_stands_back(world)
+
+
+@story(grain=20.0)
+def test_a_claim_under_the_name_of_a_secret_is_still_obeyed(world: StoryWorld) -> None:
+    """It was made by a version that knew groups by the secret's name; whose it is has not changed since."""
+    former = ("clusterapi", f"outscaler/shop/kubeconfig#{WORKERS}")
+    assert world.store.claims.claim_groups("garage", [former]) == {}
+    world.apply_policy(document("shop"))
+    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.minutes(1.5)
+    world.seed(seed.deployment("web", replicas=5, cpu="1"))
+    world.minutes(2)
+
+    assert world.size("workers") == 1
+    told = [gap for plan in world.plans_with("gaps") for gap in plan["gaps"] if gap["kind"] == "NodeGroup"]
+    assert {(gap["name"], gap["detail"]) for gap in told} == {(WORKERS, "belongs to cluster garage")}
+    assert world.store.claims.owners() == {former: "garage"}
+
+    world.store.claims.release("garage", [former])
+    assert world.store.claims.claim_groups("shop", [former]) == {}      # as carried over from an older version
+    world.minutes(3)
+
+    assert world.size("workers") == 2
+    assert sorted(world.store.claims.owners().values()) == ["shop", "shop"]

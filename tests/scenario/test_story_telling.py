@@ -17,7 +17,7 @@ GROUP = "MachineDeployment/default/workers"
 def status(world: StoryWorld) -> Any:
     """The status as tools read it."""
     found = world.kube.peek("configmaps", "cluster-autoscaler-status", "kube-system")
-    return None if found is None else yaml.load(found["data"]["status"], Loader=yaml.BaseLoader)
+    return yaml.load(found["data"]["status"], Loader=yaml.BaseLoader) if found is not None and "data" in found else None
 
 
 def events(world: StoryWorld, kind: str) -> list[tuple[str, str, bool]]:

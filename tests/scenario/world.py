@@ -41,6 +41,7 @@ class Neighbour:
     def __init__(self, name: str, world: StoryWorld) -> None:
         self.name = name
         self.kube = ObjectStore(world.clock, seed=1 + len(world.neighbours))
+        seed.apply_shipped(self.kube)
         self.server = ApiServer(self.kube)
         self.cluster = ClusterSimulation(self.kube, world.clock)
         self.server.start()

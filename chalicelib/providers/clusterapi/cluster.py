@@ -2,6 +2,9 @@
 
 One management cluster holds the objects of many clusters. A group of another cluster looks like machines that never
 joined, and such machines get deleted; so a group counts only if it is known to be ours, and doubt means: none.
+
+The policy says it, where it names a cluster: annotations of Nodes are hints of whoever controls a kubelet and change
+nothing then. Without a name in the policy it is the cluster of more than half of the Nodes (membership.py).
 """
 
 from __future__ import annotations
@@ -11,15 +14,15 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from chalicelib.model.node import Node
+from chalicelib.model.snapshot import Gap
+from chalicelib.providers.clusterapi.api import POOL
 from chalicelib.providers.clusterapi.discovery import Spec, cluster_names
 from chalicelib.providers.clusterapi.keys import Keys
+from chalicelib.providers.clusterapi.membership import OwnCluster, Vote, most, tally, votes
+from chalicelib.providers.clusterapi.world import World
 
-
-class OwnCluster(msgspec.Struct, frozen=True):
-    """Our Cluster object: where it is and what it is called."""
-
-    namespace: str
-    name: str
+_SHOWN = 3      # names that one gap tells
+_NOTHING = World({}, ())
 
 
 class Doubt(msgspec.Struct, frozen=True):
@@ -28,53 +31,94 @@ class Doubt(msgspec.Struct, frozen=True):
     problem: str
 
 
+class Ours(msgspec.Struct, frozen=True):
+    """The answer, and what is to be told beside it."""
+
+    cluster: OwnCluster | Doubt
+    gaps: tuple[Gap, ...] = ()
+
+
 def own_cluster(
-    nodes: Iterable[Node], specs: Sequence[Spec], discovered: Iterable[OwnCluster], keys: Keys
-) -> OwnCluster | Doubt:
-    """Our cluster by what Cluster API wrote on our Nodes; with no such Node, by the clusterName of the settings.
+    nodes: Sequence[Node], specs: Sequence[Spec], discovered: Iterable[OwnCluster], keys: Keys,
+    world: World = _NOTHING,
+) -> Ours:
+    """Our cluster. discovered: the clusters of all resources that match the settings."""
+    cast = votes(nodes, world.machines, world.resources.get(POOL, ()), keys)
+    names = cluster_names(specs)
+    seen = {*discovered, *(each for each in map(_as_own, world.clusters) if _is_meant(each, specs))}
+    found = _elected(cast, seen) if names is None else _configured(cast, seen, names)
+    return Ours(found, () if isinstance(found, Doubt) else _odd(cast, found))
 
-    discovered: the clusters of all resources that match the settings.
-    """
-    written = {
-        OwnCluster(node.annotations.get(keys.cluster_namespace, ""), node.annotations[keys.cluster_name])
-        for node in nodes
-        if node.annotations.get(keys.cluster_name)
-    }
-    configured = cluster_names(specs)
-    if written:
-        ours = [each for each in _placed(written) if configured is None or each.name in configured]
-        if not ours:
-            return Doubt(
-                f"the Nodes belong to {_list(written)}, but clusterName is {', '.join(sorted(configured or ()))}: "
-                "correct clusterName in providers.clusterapi"
-            )
-        return _single(ours)
-    if configured is None:
+
+def _as_own(cluster: tuple[str, str]) -> OwnCluster:
+    return OwnCluster(*cluster)
+
+
+def _is_meant(cluster: OwnCluster, specs: Sequence[Spec]) -> bool:
+    """Whether the settings may mean it. Labels are not asked: they are on the groups, not on the Cluster."""
+    return any(spec.namespace in {"", cluster.namespace} and spec.cluster in {"", cluster.name} for spec in specs)
+
+
+def _configured(cast: Sequence[Vote], seen: Iterable[OwnCluster], names: frozenset[str]) -> OwnCluster | Doubt:
+    """The one cluster of these names. What Nodes say of themselves is not asked; but where Cluster API has most Nodes
+    as the Machines of another cluster, the settings name a wrong one."""
+    found = sorted({each for each in seen if each.name in names}, key=_order)
+    named = ", ".join(sorted(names))
+    if not found:
+        return Doubt(f"no Cluster, MachineDeployment, MachineSet or MachinePool of cluster {named} is in the "
+                     "namespaces searched")
+    if len(found) > 1:
+        return _several(found)
+    proven = most((each for each in cast if each.proven), of=len(cast))
+    if proven is not None and proven != found[0]:
+        return Doubt(f"Cluster API has most Nodes as Machines of {_list([proven])}, but clusterName is {named}: "
+                     "correct clusterName and namespace in providers.clusterapi")
+    return found[0]
+
+
+def _elected(cast: Sequence[Vote], seen: Iterable[OwnCluster]) -> OwnCluster | Doubt:
+    """The cluster of more than half of the Nodes that are of any."""
+    if not (counts := tally(cast)):
         return Doubt(
-            f"no Node carries the annotation {keys.cluster_name}, so it is unknown whose MachineDeployments are this "
-            "cluster's: set clusterName in providers.clusterapi"
+            "no Node is a Machine's, and none carries a usable annotation cluster-name, so it is unknown whose "
+            "MachineDeployments are this cluster's: set clusterName in providers.clusterapi"
         )
-    found = {each for each in discovered if each.name in configured}
-    return _single(list(found)) if found else Doubt(
-        f"no MachineDeployment, MachineSet or MachinePool of cluster {', '.join(sorted(configured))} is in the "
-        "namespaces searched"
-    )
+    winner = most(cast)
+    if winner is None:
+        shown = ", ".join(f"{_list([each])} ({count})" for each, count in list(counts.items())[:_SHOWN])
+        return Doubt(f"the Nodes are of several clusters, and none has more than half of them: {shown}: set "
+                     "clusterName and namespace in providers.clusterapi to the right one")
+    if winner.namespace:
+        return winner
+    found = sorted({each for each in seen if each.name == winner.name}, key=_order)
+    return _several(found) if len(found) > 1 else found[0] if found else winner
 
 
-def _placed(written: set[OwnCluster]) -> set[OwnCluster]:
-    """Without those whose namespace is left open, where another Node tells it: very old versions did not write it."""
-    known = {each.name for each in written if each.namespace}
-    return {each for each in written if each.namespace or each.name not in known}
+def _several(found: Sequence[OwnCluster]) -> Doubt:
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return Doubt(f"{_list(found[:_SHOWN])}{more} could all be this cluster: set namespace and clusterName in "
+                 "providers.clusterapi to one of them")
 
 
-def _single(found: Sequence[OwnCluster]) -> OwnCluster | Doubt:
-    if len(found) == 1:
-        return found[0]
-    return Doubt(
-        f"{_list(found)} could all be this cluster: set namespace and clusterName in providers.clusterapi to one of "
-        "them"
-    )
+def _odd(cast: Sequence[Vote], ours: OwnCluster) -> tuple[Gap, ...]:
+    """Nodes whose annotations name another cluster: nothing follows from them, and somebody should look."""
+    odd = [each for each in cast if each.said is not None and _is_other(each.said, ours)]
+    if not odd:
+        return ()
+    more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
+    said = sorted({each.said for each in odd if each.said is not None}, key=_order)[:_SHOWN]
+    return (Gap("Node", f"annotations of {', '.join(each.node for each in odd[:_SHOWN])}{more} say that they are of "
+                        f"{_list(said)}, and this cluster is {_list([ours])}: the annotations are ignored",
+                name=odd[0].node),)
+
+
+def _is_other(said: OwnCluster, ours: OwnCluster) -> bool:
+    return said.name != ours.name or ("" not in {said.namespace, ours.namespace} and said.namespace != ours.namespace)
+
+
+def _order(cluster: OwnCluster) -> tuple[str, str]:
+    return cluster.namespace, cluster.name
 
 
 def _list(clusters: Iterable[OwnCluster]) -> str:
-    return ", ".join(sorted(f"{each.namespace}/{each.name}" for each in clusters))
+    return ", ".join(f"{each.namespace}/{each.name}" for each in clusters)

@@ -7,6 +7,7 @@ know leaves a gap; no resource can cost another its place (defect D1).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -18,12 +19,13 @@ from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.snapshot import Gap
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET
 from chalicelib.providers.clusterapi.bounds import Bounds, read_bounds
-from chalicelib.providers.clusterapi.cluster import Doubt, OwnCluster, own_cluster
+from chalicelib.providers.clusterapi.cluster import Doubt, own_cluster
 from chalicelib.providers.clusterapi.discovery import any_matches
-from chalicelib.providers.clusterapi.identity import Nodes
+from chalicelib.providers.clusterapi.identity import Match, Nodes
 from chalicelib.providers.clusterapi.infra import Infra, no_infrastructure
 from chalicelib.providers.clusterapi.keys import PAUSED
 from chalicelib.providers.clusterapi.machines import Patience, classify, pool_stuck
+from chalicelib.providers.clusterapi.membership import OwnCluster
 from chalicelib.providers.clusterapi.options import read_options
 from chalicelib.providers.clusterapi.overrides import Overrides, resolve
 from chalicelib.providers.clusterapi.owners import by_deployment, by_group, controller, has_deployment
@@ -35,6 +37,7 @@ from chalicelib.providers.clusterapi.wire import Machine, Resource, resource_gap
 from chalicelib.providers.clusterapi.world import World
 
 PROVIDER = "clusterapi"
+_SHOWN = 120    # characters of a machine's name in a gap
 # The label that says which entry of a Cluster's topology a resource was made from.
 _TOPOLOGY = {
     DEPLOYMENT: "topology.cluster.x-k8s.io/deployment-name",
@@ -72,9 +75,10 @@ def make_groups(
     policies: Sequence[GroupPolicy],
     infra: Infra = no_infrastructure,
     now: float = 0.0,
+    identity: str = "",
 ) -> Observed:
     """All node groups of the cluster that these Nodes are. infra: asks for what a new machine offers; now: epoch
-    seconds, against which `stuckAfter` is measured."""
+    seconds, against which `stuckAfter` is measured; identity: which management cluster the objects are in."""
     meant = [
         (kind, resource)
         for kind in (SET, DEPLOYMENT, POOL)
@@ -82,7 +86,8 @@ def make_groups(
         if is_meant(resource, settings)
     ]
     clusters = (OwnCluster(each.metadata.namespace, each.cluster(settings.keys)) for _, each in meant)
-    own = own_cluster(nodes, settings.specs, clusters, settings.keys)
+    found = own_cluster(nodes, settings.specs, clusters, settings.keys, world)
+    own = found.cluster
     if isinstance(own, Doubt):
         doubt = Gap(f"provider/{PROVIDER}", own.problem, weakens=("every Cluster API node group",))
         return Observed((), (doubt, *world.gaps))
@@ -96,11 +101,19 @@ def make_groups(
               if is_paused(each) or (each.metadata.namespace, each.cluster(settings.keys)) in resting}
     candidates = {name: pair for name, pair in free.items() if name not in paused}
     overrides = resolve(policies, candidates, paused)
-    maker = _Maker(world, Nodes(nodes, settings.keys), settings, overrides, own, infra, now)
-    groups = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.make(name, kind, each))]
+    maker = _Maker(world, nodes, settings, overrides, own, infra, now)
+    made = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.make(name, kind, each))]
+    uids = {name: each.metadata.uid for name, (_, each) in candidates.items()}
+    groups = [msgspec.structs.replace(each, claim=_claim(identity, uids[each.id])) for each in made]
     gaps = [Gap("Cluster", "it is paused, so none of its node groups is changed", name=f"{space}/{cluster}")
             for space, cluster in sorted(resting)]
-    return Observed(tuple(groups), (*gaps, *overrides.gaps, *maker.gaps, *world.gaps))
+    return Observed(tuple(groups), (*gaps, *found.gaps, *overrides.gaps, *maker.gaps, *world.gaps))
+
+
+def _claim(identity: str, uid: str) -> str:
+    """What the group is in the world: an object of that uid in the management cluster of that identity. The uid is the
+    API server's own, so that it does not matter by which address or account the group is reached."""
+    return hashlib.sha256(f"{identity}/{uid}".encode()).hexdigest()[:32] if identity and uid else ""
 
 
 def _belongs(resource: Resource, own: OwnCluster, settings: Settings) -> bool:
@@ -111,13 +124,14 @@ def _belongs(resource: Resource, own: OwnCluster, settings: Settings) -> bool:
 class _Maker:
     """Makes one group after the other and collects what is to be said about them."""
 
-    def __init__(self, world: World, nodes: Nodes, settings: Settings, overrides: Overrides, own: OwnCluster,
+    def __init__(self, world: World, nodes: Sequence[Node], settings: Settings, overrides: Overrides, own: OwnCluster,
                  infra: Infra, now: float) -> None:
-        self._world, self._nodes, self._settings, self._overrides = world, nodes, settings, overrides
+        self._world, self._settings, self._overrides = world, settings, overrides
         self._infra, self._patience = infra, Patience(now, settings.stuck_after)
-        sets = world.resources.get(SET, ())
+        sets, machines = world.resources.get(SET, ()), _of_cluster(world.machines, own)
         self._sets = by_deployment(sets)
-        self._machines = by_group(_of_cluster(world.machines, own), sets, world.resources.get(POOL, ()))
+        self._nodes = Nodes(nodes, settings.keys, machines)
+        self._machines = by_group(machines, sets, world.resources.get(POOL, ()))
         self.gaps: list[Gap] = []
 
     def make(self, name: str, kind: str, resource: Resource) -> NodeGroup | None:
@@ -144,23 +158,26 @@ class _Maker:
         self, name: str, kind: str, resource: Resource, bounds: Bounds, entry: GroupPolicy | None
     ) -> NodeGroup:
         machines = self._machines.get(resource.metadata.uid, [])
-        found = [(each, self._nodes.of(each)) for each in machines]
+        found = [(each, self._nodes.match(each)) for each in machines]
         restrained = self._restraint(kind, resource, machines)
         listed = listed_instances(resource, machines, self._nodes) if kind == POOL else ()
-        real = next((node for _, node in found if node is not None), None) or self._nodes.first(listed)
+        real = next((match.node for _, match in found if match.node is not None), None) or self._nodes.first(listed)
         template = make_template(name, kind, resource, self._settings, real, self._infra)
         options, warnings = read_options(resource.annotations, self._settings.keys)
         lacks = kind == POOL and len(machines) + len(listed) < (resource.spec.replicas or 0)
         stuck = pool_stuck(resource, self._patience) if lacks else ""
         for warning in filter(None, (*template.warnings, *warnings, stuck)):
             self._warn(kind, resource, warning)
+        instances = self._instances(found, restrained) + listed
+        self._warn_of_doubts(kind, resource, [(each.handle, match.doubt) for each, match in found if not each.leaving]
+                             + [(each.id, each.held) for each in listed])
         return NodeGroup(
             id=name,
             provider=PROVIDER,
             min=bounds.min,
             max=bounds.max,
             target=resource.spec.replicas or 0,
-            instances=self._instances(found, restrained) + listed,
+            instances=instances,
             template=template.node,
             template_error=template.problem,
             template_volumes=template.volumes,
@@ -172,15 +189,22 @@ class _Maker:
         )
 
     def _instances(
-        self, found: Sequence[tuple[Machine, Node | None]], restrained: Restraint
+        self, found: Sequence[tuple[Machine, Match]], restrained: Restraint
     ) -> tuple[Instance, ...]:
         made: list[Instance] = []
-        for machine, node in found:
-            if (instance := classify(machine, node, self._patience)) is None:
-                continue
-            stays = restrained.only and controller(machine.metadata, SET) != restrained.only
+        for machine, match in found:
+            instance = classify(machine, match, self._patience)
+            stays = not instance.held and restrained.only and controller(machine.metadata, SET) != restrained.only
             made.append(msgspec.structs.replace(instance, held=restrained.others) if stays else instance)
         return tuple(made)
+
+    def _warn_of_doubts(self, kind: str, resource: Resource, doubts: Sequence[tuple[str, str]]) -> None:
+        """One gap for a group, whatever the number of its Machines whose Node is in doubt."""
+        held = [(name, doubt) for name, doubt in doubts if doubt]
+        if not held:
+            return
+        more = f"; {len(held) - 1} more of its machines are held" if len(held) > 1 else ""
+        self._warn(kind, resource, f"{held[0][0][:_SHOWN]} is neither removed nor discarded: {held[0][1]}{more}")
 
     def _error(self, name: str, kind: str, resource: Resource) -> str:
         """Why the group must not be touched."""

@@ -2,7 +2,8 @@
 
 The order of the questions is a table, because it decides cases: a failed Machine that is also being deleted is failed.
 Where upstream would call a joined Machine by a placeholder or by nothing, it gets its Node's id here: an instance that
-seems to have no Node is removed without a drain.
+seems to have no Node is removed without a drain. For the same reason a Machine that has a nodeRef, or whose Node is in
+doubt, is held (identity.py): it is somebody's Node, if not one of ours.
 
 No controller sets the phase Failed any more since CAPI 1.11. What still tells that a machine will not come are its
 conditions (D25), but they also speak of trouble that passes, so they are believed only where the settings say after
@@ -20,7 +21,7 @@ from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.model.times import parse_time
 from chalicelib.providers.clusterapi.failures import failure_class
-from chalicelib.providers.clusterapi.identity import DELETING, FAILED, PENDING, placeholder
+from chalicelib.providers.clusterapi.identity import DELETING, FAILED, PENDING, Match, placeholder
 from chalicelib.providers.clusterapi.wire import Machine, Resource, StatusCondition
 from chalicelib.providers.errors import OutOfStock, QuotaExceeded
 
@@ -117,24 +118,17 @@ def pool_stuck(pool: Resource, patience: Patience) -> str:
     return f"its infrastructure is not ready ({error.cls}): {error.code}: {error.message}"
 
 
-def _joined(machine: Machine, node: Node | None, patience: Patience) -> Instance | None:
-    del patience
-    if node is not None or machine.spec.provider_id:
-        return _running(machine, node)
-    return None
-
-
 _QUESTIONS: tuple[Callable[[Machine, Node | None, Patience], Instance | None], ...] = (
-    _failed, _deleting, _pending, _joined,
+    _failed, _deleting, _pending,
 )
 
 
-def classify(machine: Machine, node: Node | None, patience: Patience = WITHOUT_END) -> Instance | None:
-    """The instance that a Machine is; None for one whose nodeRef names no Node of this cluster and that has no id."""
-    for question in _QUESTIONS:
-        if instance := question(machine, node, patience):
-            return instance
-    return None
+def classify(machine: Machine, match: Match, patience: Patience = WITHOUT_END) -> Instance:
+    """The instance that a Machine is. In doubt about its Node it has none, and is held: neither a removal nor a repair
+    takes it."""
+    node = match.node
+    found = next((made for question in _QUESTIONS if (made := question(machine, node, patience))), None)
+    return msgspec.structs.replace(found or _running(machine, node), held="" if machine.leaving else match.doubt)
 
 
 def _running(machine: Machine, node: Node | None) -> Instance:

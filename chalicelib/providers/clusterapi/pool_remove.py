@@ -21,16 +21,16 @@ from __future__ import annotations
 
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Outcome, Pending
-from chalicelib.providers.clusterapi.change import NEVER_JOINED, Context, check_minimum, nodes_of, noted
+from chalicelib.providers.clusterapi.change import NEVER_JOINED, Context, check_minimum, noted
 from chalicelib.providers.clusterapi.identity import Nodes
 from chalicelib.providers.clusterapi.keys import MARK_PREFIX
 from chalicelib.providers.clusterapi.pool_view import PoolView, look_at_pool
 from chalicelib.providers.clusterapi.pools import cannot_choose
 from chalicelib.providers.clusterapi.subject import Held
 from chalicelib.providers.clusterapi.victims import (
+    check_identity,
     release_marks,
     set_marks,
-    spare_the_joined,
     unmark,
     without_forgotten,
 )
@@ -120,8 +120,8 @@ _QUESTIONS = (_gone, _lowered, _unsteady, _another_first)
 def _lower_once(context: Context, operation: Operation, view: PoolView) -> Outcome:
     subject, size = view.subject, view.standing.size
     goal = size - view.left
-    spare_the_joined(context, operation, view.standing.targets)
-    _permitted(context, operation, view, goal)
+    nodes = check_identity(context, operation, view.standing.targets, view.machines)
+    _permitted(context, operation, view, goal, nodes)
     set_marks(context, operation, view.standing.targets)
     if operation.data.get(_VERSION) != view.version or operation.data.get(_SIZE) != str(size):
         return Pending(_RECORDED, "remove", _record(operation, view), f"the size {size} is to become {goal}")
@@ -145,7 +145,7 @@ def _all_marked(context: Context, view: PoolView) -> bool:
     return all(each.mark(context.settings.keys) is not None for each in view.standing.targets)
 
 
-def _permitted(context: Context, operation: Operation, view: PoolView, goal: int) -> None:
+def _permitted(context: Context, operation: Operation, view: PoolView, goal: int, nodes: Nodes) -> None:
     subject = view.subject
     if operation.kind is not Kind.DISCARD:
         check_minimum(subject, goal)
@@ -156,11 +156,15 @@ def _permitted(context: Context, operation: Operation, view: PoolView, goal: int
             raise Held(f"{operation.group} has Machines, but none yet for {', '.join(view.bare)}")
         if not context.settings.allow_pool_shrink:
             raise InvalidRequest(cannot_choose(subject.resource))
-    if operation.kind is Kind.DISCARD:
-        nodes = Nodes(nodes_of(context.api), context.settings.keys)
-        for each in view.bare:
-            if (node := nodes.listed(each, subject.name)) is not None:
-                raise Held(f"instance {each} has joined as node {node.name} meanwhile")
+    drained = {target.node for target in operation.targets}
+    for each in view.bare:
+        match = nodes.listed(each, subject.name)
+        if match.doubt:
+            raise Held(f"instance {each} stays: {match.doubt}")
+        if match.node is not None and operation.kind is Kind.DISCARD:
+            raise Held(f"instance {each} has joined as node {match.node.name} meanwhile")
+        if match.node is not None and match.node.name not in drained:
+            raise Held(f"instance {each} is node {match.node.name} by now, which was not drained")
 
 
 def _record(operation: Operation, view: PoolView) -> dict[str, str]:

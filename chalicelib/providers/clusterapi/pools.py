@@ -46,10 +46,11 @@ def listed_instances(pool: Resource, machines: Sequence[Machine], nodes: Nodes) 
     found: list[Instance] = []
     taken: set[str] = set()
     for provider_id in without_machine(pool, machines):
-        node = nodes.listed(provider_id, pool.metadata.name)
-        handle = listed_handle(provider_id)
+        match = nodes.listed(provider_id, pool.metadata.name)
+        node, handle = match.node, listed_handle(provider_id)
         if node is None or node.name in taken:
-            found.append(Instance(provider_id, InstanceState.CREATING, handle=handle))
+            doubt = match.doubt if node is None else f"Node {node.name} is another instance of the pool already"
+            found.append(Instance(provider_id, InstanceState.CREATING, handle=handle, held=doubt))
             continue
         taken.add(node.name)
         found.append(Instance(node.provider_id or provider_id, handle=handle, node=node.name))

@@ -24,11 +24,11 @@ from chalicelib.providers.clusterapi.reach import Reach
 from chalicelib.providers.clusterapi.remove import release, remove
 from chalicelib.providers.clusterapi.resize import grow, shrink
 from chalicelib.providers.clusterapi.served import Served, discover
-from chalicelib.providers.clusterapi.settings import PLACE, Settings, read_settings
+from chalicelib.providers.clusterapi.settings import PLACE, Settings, read_settings, unnamed
 from chalicelib.providers.clusterapi.subject import Held
 from chalicelib.providers.clusterapi.topology import to_management
 from chalicelib.providers.clusterapi.world import read_world
-from chalicelib.providers.errors import Conflict, NotFound, ProviderError, Throttled, Transient
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
 from chalicelib.providers.kube_api import KubeApi
 
 Step = Callable[[Context, Operation], Outcome]
@@ -37,13 +37,16 @@ Step = Callable[[Context, Operation], Outcome]
 class ClusterApi:
     """One CAPI cluster's node groups, for one pass. reach: the management cluster and the cluster of the Nodes.
 
-    What the management cluster serves is asked for once and kept for the pass (D12).
+    What the management cluster serves is asked for once and kept for the pass (D12). unnamed: why it is not known which
+    of the management cluster's clusters is ours; then nothing is asked and nothing changed, and only marks of ours are
+    still taken off.
     """
 
     def __init__(
-        self, reach: Reach, settings: Settings, policies: Sequence[GroupPolicy], now: Callable[[], float]
+        self, reach: Reach, settings: Settings, policies: Sequence[GroupPolicy], now: Callable[[], float],
+        unnamed: BadInput | None = None,
     ) -> None:
-        self._reach, self._settings, self._now = reach, settings, now
+        self._reach, self._settings, self._now, self._unnamed = reach, settings, now, unnamed
         self._policies = tuple(each for each in policies if each.provider == PROVIDER)
         self._served: Served | None = None
 
@@ -56,10 +59,12 @@ class ClusterApi:
         """All groups, in two calls for discovery, one list per kind and namespace, and at most one read for each
         infrastructure object whose capacity nothing else tells."""
         settings = self._settings
+        if self._unnamed is not None:
+            raise InvalidRequest(str(self._unnamed))
         served = self._discovered(kinds=True)
         world = read_world(self._api(served), served.kinds or frozenset(), scope(settings.specs))
         infra = InfrastructureReader(self._reach.management()).of
-        observed = make_groups(world, nodes, settings, self._policies, infra, self._now())
+        observed = make_groups(world, nodes, settings, self._policies, infra, self._now(), self._reach.identity())
         return Observation(observed.groups, observed.gaps)
 
     def grow(self, operation: Operation) -> Outcome:
@@ -99,6 +104,8 @@ class ClusterApi:
 
     def _outcome(self, step: Step, operation: Operation) -> Outcome:
         try:
+            if self._unnamed is not None:
+                raise InvalidRequest(str(self._unnamed))
             return step(self._context(), operation)
         except ProviderError as error:
             if isinstance(error, Transient | Throttled | Conflict) and not isinstance(error, Held):
@@ -115,10 +122,21 @@ _STEPS: dict[Kind, Step] = {
 
 
 def build(connection: Connection) -> ClusterApi:
-    """A provider for one pass; nothing is sent yet. Raises BadInput for settings that cannot be (topology.py)."""
+    """A provider for one pass; nothing is sent yet. Raises BadInput for settings that cannot be (topology.py).
+
+    Settings that lack the name of our cluster make a provider that answers with the mistake: a policy that was stored
+    before the name was required must still be able to end what it has begun.
+    """
     settings = read_settings(connection.settings)
     if connection.kube is None:
         raise BadInput(PLACE, "there is no connection to the cluster", "set spec.kubernetes")
     way = to_management(settings.management, connection.access)
     reach = Reach(cast(KubeApi, connection.kube), way, connection.means.connect)
-    return ClusterApi(reach, settings, connection.groups, connection.now)
+    return ClusterApi(reach, settings, connection.groups, connection.now, unnamed(settings, way))
+
+
+def mistakes(connection: Connection) -> tuple[BadInput, ...]:
+    """What is wrong with settings that a provider can be built with. Raises BadInput for others."""
+    settings = read_settings(connection.settings)
+    problem = unnamed(settings, to_management(settings.management, connection.access))
+    return () if problem is None else (problem,)

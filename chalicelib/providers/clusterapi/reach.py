@@ -14,7 +14,7 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient
-from chalicelib.providers.kube_api import KubeApi
+from chalicelib.providers.kube_api import Identified, KubeApi
 from chalicelib.providers.statuses import class_for
 
 
@@ -39,6 +39,11 @@ class Reach:
             except OutscalerError as error:
                 raise _classified(error) from error
         return self._management
+
+    def identity(self) -> str:
+        """Which cluster the management cluster is (kube_api.py); empty where its client does not tell."""
+        client = self.management()
+        return client.identity if isinstance(client, Identified) else ""
 
 
 def _classified(error: OutscalerError) -> ProviderError:

@@ -15,8 +15,11 @@ Lowering is by what is marked and alive, not from one planned number to another:
 side by side, and each finishes in its own time. It relies on MachineSets taking marked Machines first, so it is only
 done where it is known which MachineSet becomes smaller (rollout.py); MachinePools promise nothing (pool_remove.py).
 
+Right before marks and size are written, Machines and Nodes are compared once more (victims.py): a Machine that is not
+the one of the drained Node any more, or two of which claim the same, stay.
+
 Machines that never joined are discarded in the same way (Kind.DISCARD), with two differences. The minimum is not asked:
-it is about Nodes, and they are none. And they are looked at once more: one that has its Node by now stays.
+it is about Nodes, and they are none. And one that has its Node by now stays.
 """
 
 from __future__ import annotations
@@ -34,14 +37,14 @@ from chalicelib.providers.clusterapi.pool_remove import release_from_pool, remov
 from chalicelib.providers.clusterapi.rollout import ON_DELETE, gives_way, rolling_out
 from chalicelib.providers.clusterapi.subject import Held, Subject, machine_sets
 from chalicelib.providers.clusterapi.victims import (
+    check_identity,
     check_membership,
     release_marks,
     set_marks,
-    spare_the_joined,
     unmark,
     without_forgotten,
 )
-from chalicelib.providers.clusterapi.wire import Resource
+from chalicelib.providers.clusterapi.wire import Machine, Resource
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
 
 # Seconds: MachineSets act within one; Machines are made within a few.
@@ -55,6 +58,7 @@ class _View(msgspec.Struct, frozen=True):
     sets: tuple[Resource, ...]
     version: str
     standing: Standing
+    machines: tuple[Machine, ...]       # all of the namespace
 
 
 def remove(context: Context, operation: Operation) -> Outcome:
@@ -127,7 +131,7 @@ def _look(context: Context, operation: Operation, targets: dict[str, str], *, as
     mine, foreign = machines_of(context.api, subject, sets)
     check_membership(subject, targets, mine, foreign)
     stands = standing(scale.spec.replicas, mine, targets, context.settings.keys)
-    return _View(subject, sets, scale.metadata.resource_version, stands)
+    return _View(subject, sets, scale.metadata.resource_version, stands, (*mine, *foreign))
 
 
 class _Attempt:
@@ -140,8 +144,8 @@ class _Attempt:
     def run(self) -> Outcome:
         """Pending until the targets go. Raises Conflict where the group changed meanwhile; marks stay on for that."""
         stands = self._view.standing
-        if stands.goal < stands.size:
-            spare_the_joined(self._context, self._operation, stands.targets)
+        if stands.goal < stands.size or not self._all_marked(stands):
+            check_identity(self._context, self._operation, stands.targets, self._view.machines)
         stands = self._clear_the_way()
         try:
             # A rollout has more Machines than the size for a while; what looks settled then has not begun.

@@ -100,14 +100,20 @@ def _spares_the_running(context: Context, subject: Subject, operation: Operation
         _take_off_forgotten(context, stands.others)
         raise Conflict(f"{subject.group}: machines of another removal are marked and would be taken first")
     unjoined = any(each.status.node_ref is None for each in machines)
-    nodes = Nodes(nodes_of(context.api) if unjoined else (), context.settings.keys)
+    nodes = Nodes(nodes_of(context.api) if unjoined else (), context.settings.keys, machines)
     # Who has a Node stays, whatever else is said of it; whose Node we know may be news to Cluster API (D26).
-    running = [each for each in machines if not each.leaving and (each.status.node_ref or nodes.of(each))]
+    running = [each for each in machines
+               if not each.leaving and (each.status.node_ref or _may_have_joined(each, nodes))]
     _leaves(subject, operation, len(running), "running")
     if running and gives_way(subject.kind, subject.resource, sets) is None:
         raise Held(f"{subject.group}: several of its MachineSets have machines, so one that is running might go")
     if operation.to_size < len(stands.living) and (ailing := next((each for each in running if each.ailing), None)):
         raise Held(f"{MACHINE} {ailing.handle} has joined and is not healthy: it might go in the place of another")
+
+
+def _may_have_joined(machine: Machine, nodes: Nodes) -> bool:
+    match = nodes.match(machine)
+    return match.node is not None or bool(match.doubt)
 
 
 def _leaves(subject: Subject, operation: Operation, count: int, state: str) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.quantity import parse_duration
-from chalicelib.providers.clusterapi.discovery import EVERYTHING, Spec, parse_labels, parse_spec
+from chalicelib.providers.clusterapi.discovery import EVERYTHING, Spec, cluster_names, parse_labels, parse_spec
 from chalicelib.providers.clusterapi.keys import DEFAULT_GROUP, Keys, is_domain
 from chalicelib.providers.clusterapi.topology import Management
 from chalicelib.providers.setting_texts import RESERVE, flag, read_all, reserve
@@ -23,7 +24,8 @@ ARCHITECTURES = ("amd64", "arm64", "ppc64le", "s390x")
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """specs: what to discover, any may hold. version: empty means the one the API server prefers.
+    """specs: what to discover, any may hold; discovers: they were written as autoDiscovery. version: empty means the
+    one the API server prefers.
 
     reserve: what a template keeps back from its capacity (D23). managed_labels: further template labels that CAPI was
     told to copy to Nodes, as regular expressions found anywhere in the key. management: the way to the management
@@ -42,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True):
     allow_pool_shrink: bool = False
     zone_label: bool = True
     stuck_after: float = 0.0
+    discovers: bool = False
 
 
 def read_settings(settings: Mapping[str, str]) -> Settings:
@@ -69,6 +72,21 @@ def _specs(settings: Mapping[str, str]) -> tuple[Spec, ...]:
         return tuple(parse_spec(text, f"{PLACE}.autoDiscovery") for text in discovery)
     labels = parse_labels(settings.get("labels", ""), f"{PLACE}.labels")
     return (Spec(settings.get("namespace", ""), settings.get("clusterName", ""), labels),)
+
+
+def unnamed(settings: Settings, way: KubernetesAccess | None) -> BadInput | None:
+    """Why it is not known which cluster of a management cluster is ours; None where it is, or where the Nodes' own
+    cluster is the management cluster. way: to a management cluster apart from the Nodes', None where there is none.
+
+    A management cluster holds other clusters as well, and what our Nodes say of themselves must not choose among them.
+    """
+    if way is None or cluster_names(settings.specs) is not None:
+        return None
+    if settings.discovers:
+        return BadInput(f"{PLACE}.autoDiscovery", "has a spec without clusterName, and the management cluster may hold "
+                        "other clusters", "write clusterName=NAME into each spec, and namespace=NAME")
+    return BadInput(f"{PLACE}.clusterName", "is missing, and the management cluster may hold other clusters",
+                    "write the name of the Cluster object, and its namespace as namespace")
 
 
 def _management(settings: Mapping[str, str]) -> Management:
@@ -142,6 +160,7 @@ _READERS: dict[str, Callable[[Mapping[str, str]], object]] = {
     "allow_pool_shrink": flag(PLACE, "allowPoolShrink", default=False),
     "zone_label": flag(PLACE, "zoneFromFailureDomain", default=True),
     "stuck_after": _stuck_after,
+    "discovers": lambda settings: bool(settings.get("autoDiscovery", "").split()),
 }
 KNOWN = frozenset(
     {"autoDiscovery", "namespace", "clusterName", "labels", "group", "version", "scaleZeroDefaultArch"}

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.providers.clusterapi.api import MACHINE
 from chalicelib.providers.clusterapi.change import Context, nodes_of
-from chalicelib.providers.clusterapi.identity import Nodes, normalise
+from chalicelib.providers.clusterapi.identity import Match, Nodes, normalise
 from chalicelib.providers.clusterapi.keys import MARK_PREFIX
 from chalicelib.providers.clusterapi.marks import is_forgotten, mark_value
 from chalicelib.providers.clusterapi.subject import Held, Subject
@@ -36,15 +36,42 @@ def _is_another(machine: Machine, instance: str) -> bool:
     return normalise(machine.spec.provider_id) != normalise(instance)
 
 
-def spare_the_joined(context: Context, operation: Operation, machines: Collection[Machine]) -> None:
-    """Raises Held, with our marks off again, if a Machine that was to be discarded has its Node by now."""
-    if operation.kind is not Kind.DISCARD:
-        return
-    nodes = Nodes(nodes_of(context.api), context.settings.keys)
+def check_identity(
+    context: Context, operation: Operation, machines: Collection[Machine], known: Iterable[Machine]
+) -> Nodes:
+    """The cluster's Nodes as of now. Raises Held, with our marks off again, unless each Machine still is what was
+    decided on: to be discarded, one that is nobody's Node; to be removed, that of the very Node that was drained.
+
+    Looked at right before the change, because a Node may take another one's providerID at any time. known: all Machines
+    of the namespace, of which those of the same cluster count.
+    """
+    clusters = {each.cluster(context.settings.keys) for each in machines}
+    near = [each for each in known if each.cluster(context.settings.keys) in clusters]
+    nodes = Nodes(nodes_of(context.api), context.settings.keys, near)
+    drained = {target.handle: target.node for target in operation.targets}
     for machine in machines:
-        if (node := nodes.of(machine)) is not None:
+        match = nodes.match(machine)
+        problem = (_joined(match) if operation.kind is Kind.DISCARD
+                   else _another_node(nodes, match, machine, drained.get(machine.handle, "")))
+        if problem:
             unmark(context, operation, machines)
-            raise Held(f"{MACHINE} {machine.handle} has joined as node {node.name} meanwhile")
+            raise Held(f"{MACHINE} {machine.handle} {problem}")
+    return nodes
+
+
+def _joined(match: Match) -> str:
+    return f"has joined as node {match.node.name} meanwhile" if match.node is not None else (
+        match.doubt and f"stays: {match.doubt}")
+
+
+def _another_node(nodes: Nodes, match: Match, machine: Machine, drained: str) -> str:
+    """Why it is not the Machine of the Node that was drained. A Node that is gone by now contradicts nothing."""
+    if match.doubt and not match.gone:
+        return f"stays: {match.doubt}"
+    name = match.node.name if match.node is not None else machine.node_name
+    if not drained or name == drained or (not name and nodes.named(drained) is None):
+        return ""
+    return f"is node {name or 'none'} by now, and {drained} was drained"
 
 
 def without_forgotten(context: Context, marked: Iterable[Machine]) -> tuple[Machine, ...]:

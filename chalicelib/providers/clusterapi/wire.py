@@ -226,6 +226,16 @@ class Machine(msgspec.Struct, frozen=True, gc=False):
         """namespace/name."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
 
+    def cluster(self, keys: Keys) -> str:
+        """The name of the cluster it belongs to, empty where it does not say."""
+        return self.spec.cluster_name or (self.metadata.labels or {}).get(keys.cluster_name, "")
+
+    @property
+    def node_name(self) -> str:
+        """The Node that Cluster API has found for it, empty where there is none."""
+        reference = self.status.node_ref
+        return reference.name if reference is not None and reference.kind in {"", "Node"} else ""
+
     @property
     def leaving(self) -> bool:
         """Its deletion has begun."""

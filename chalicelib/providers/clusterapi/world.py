@@ -15,7 +15,7 @@ from chalicelib.model.snapshot import Gap
 from chalicelib.providers.clusterapi.api import CLUSTER, DEPLOYMENT, MACHINE, POOL, SET, Api, decode
 from chalicelib.providers.clusterapi.clusters import Cluster, paused, topology_replicas
 from chalicelib.providers.clusterapi.wire import Machine, Metadata, Resource
-from chalicelib.providers.errors import ProviderError, Transient
+from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 
 T = TypeVar("T", Resource, Machine, Cluster)
 
@@ -34,8 +34,9 @@ _WEAKENS = {
 class World(msgspec.Struct, frozen=True):
     """unread: (kind, namespace) of lists that failed, with the reason; namespace "" stands for all.
 
-    paused_clusters: (namespace, name) of Clusters whose spec pauses them. topology_replicas: (namespace, cluster,
-    topology name) of workers whose size is set in their Cluster's topology (clusters.py).
+    clusters: (namespace, name) of all Clusters that were read. paused_clusters: of those whose spec pauses them.
+    topology_replicas: (namespace, cluster, topology name) of workers whose size is set in their Cluster's topology
+    (clusters.py).
     """
 
     resources: dict[str, tuple[Resource, ...]]
@@ -44,6 +45,7 @@ class World(msgspec.Struct, frozen=True):
     gaps: tuple[Gap, ...] = ()
     paused_clusters: frozenset[tuple[str, str]] = frozenset()
     topology_replicas: frozenset[tuple[str, str, str]] = frozenset()
+    clusters: frozenset[tuple[str, str]] = frozenset()
 
     def missing(self, kind: str, namespace: str) -> str:
         """Why the objects of that kind in that namespace are not known, empty if they are."""
@@ -60,12 +62,21 @@ def read_world(api: Api, served: frozenset[str], namespaces: Sequence[str]) -> W
     resources = {kind: reader.all(kind, Resource) for kind in kinds}
     if reader.failed >= len(kinds) * len(namespaces):
         assert reader.last_error is not None
-        raise reader.last_error
+        raise _of_all_namespaces(reader.last_error) if namespaces == ("",) else reader.last_error
     machines = reader.all(MACHINE, Machine)
     clusters = reader.all(CLUSTER, Cluster) if CLUSTER in served else ()
     return World(
-        resources, machines, reader.unread, tuple(reader.gaps), paused(clusters), topology_replicas(clusters)
+        resources, machines, reader.unread, tuple(reader.gaps), paused(clusters), topology_replicas(clusters),
+        frozenset((each.metadata.namespace, each.metadata.name) for each in clusters),
     )
+
+
+def _of_all_namespaces(error: ProviderError) -> ProviderError:
+    """With the remedy for a role of one namespace, which may not list the whole cluster."""
+    if not isinstance(error, Unauthorized) or error.code == "401":
+        return error
+    return Unauthorized(f"{error.message}; set namespace in providers.clusterapi, or apply "
+                        "infra/kubernetes/rbac-capi-management.yaml", code=error.code)
 
 
 class _Reader:

@@ -7,12 +7,17 @@ controllers' work.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 from infra.local.controllers.capi import fields
 from infra.local.kube.crds import OWN, load
 from infra.local.kube.objects import KubeObject, clone
 from infra.local.kube.store import ObjectStore
+
+_WORKLOAD = Path(__file__).resolve().parents[2] / "kubernetes" / "rbac-workload.yaml"
 
 # Kind -> (plural, group), of every kind that the controllers know.
 WHERE = {
@@ -43,6 +48,14 @@ def apply(store: ObjectStore, *objects: KubeObject) -> list[KubeObject]:
             store.create("namespaces", {"metadata": {"name": space}})
         made.append(store.create(plural, obj, group))
     return made
+
+
+def apply_shipped(store: ObjectStore) -> None:
+    """The ConfigMaps of infra/kubernetes/rbac-workload.yaml, which a person applies before anything else."""
+    for document in yaml.safe_load_all(_WORKLOAD.read_text("utf-8")):
+        if document["kind"] == "ConfigMap":
+            name = document["metadata"]["name"]
+            store.load("configmaps", [{**document, "metadata": {**document["metadata"], "uid": f"uid-of-{name}"}}])
 
 
 def _pod_template(name: str, cpu: str, memory: str, spec: Mapping[str, Any]) -> KubeObject:

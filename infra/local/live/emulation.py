@@ -29,6 +29,7 @@ from infra.local import deployment
 from infra.local.aws import REGION, LocalAws, Queue
 from infra.local.beside import CloudBeside
 from infra.local.controllers.manager import ClusterSimulation, Pace
+from infra.local.controllers.seed import apply_shipped
 from infra.local.events import KEPT, QueueSource, Schedule
 from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
@@ -72,6 +73,7 @@ class Emulation:
         self._pact = Pact(setting.start, wall(), setting.speed)
         self.clock = self._pact.clock(wall)
         self.kube = ObjectStore(self.clock)
+        apply_shipped(self.kube)
         self.server = ApiServer(self.kube, tls=True)
         self.cluster = ClusterSimulation(self.kube, self.clock, setting.pace,
                                          more=[cloud.attach(self.clock, self.kube) for cloud in self._clouds])

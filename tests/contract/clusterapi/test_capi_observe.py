@@ -124,7 +124,7 @@ def test_CAPI_3_an_api_group_of_its_own_with_the_keys_that_follow_it(tmp_path: P
     with management(crds=tmp_path) as there:
         there.store.load("machinedeployments", [renamed(deployment("md-0", annotations=bounds(2, 4)))], own)
         there.store.load("machinesets", [renamed(machine_set("ms", of="md-0"))], own)
-        there.store.load("machines", [renamed(machine("m-0", "ms"))], own)
+        there.store.load("machines", [renamed(machine("m-0", "ms", node="n-0"))], own)
         provider = there.provider(settings={"group": own})
         [group] = provider.observe([msgspec.structs.replace(here, annotations=named)]).groups
         assert (group.min, group.max) == (2, 4)

@@ -15,7 +15,7 @@ from chalicelib.providers.errors import ProviderError
 from infra.local.kube.auth import Rule
 from infra.local.kube.server import ApiServer
 from tests.contract.clusterapi.management import Management, fill, management, operation
-from tests.contract.clusterapi.objects import GROUP, cluster, machine, machine_set, pool, pool_machine, resource
+from tests.contract.clusterapi.objects import GROUP, cluster, machine, machine_set, node, pool, pool_machine, resource
 from tests.shared import SHARED, needs_shared
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
@@ -45,7 +45,7 @@ def granted(path: Path = WHOLE, namespaces: tuple[str, ...] = ()) -> list[Rule]:
 
 def story(there: Management, settings: dict[str, str]) -> Iterator[Callable[[], str]]:
     """Each of the provider's changes, with its rare paths; each step tells what came of it, refusals included."""
-    nodes = fill(there, 4, joined=3)
+    nodes = [*fill(there, 4, joined=3), node("x"), node("y")]
     there.add(cluster(), machine_set("alone", replicas=1), machine("a-0", "alone", node="x"),
               pool("pool", replicas=1), pool_machine("p-0", "pool", provider_id="c:///p-0", node="y"))
     provider = there.provider(settings=settings)
@@ -139,6 +139,20 @@ def test_the_role_of_one_namespace_has_the_same_rules() -> None:
         assert binding["metadata"].get("namespace") == found[role]["metadata"].get("namespace")
         account = found["ServiceAccount"]["metadata"]
         assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
+
+
+def test_the_role_of_one_namespace_without_a_namespace_in_the_settings_says_what_to_set() -> None:
+    with management([*granted(NAMESPACED, ("default",)), *ELSEWHERE]) as there:
+        nodes = fill(there, 2)
+        with pytest.raises(ProviderError, match="set namespace in providers.clusterapi"):
+            there.provider().observe(nodes)
+        assert len(there.provider(settings={"namespace": "default"}).observe(nodes).groups) == 1
+
+
+def test_the_role_of_one_namespace_comes_first_in_the_documents() -> None:
+    for page in ("docs/providers/clusterapi.md", "docs/deploy.md"):
+        text = (FOLDER.parents[1] / page).read_text("utf-8")
+        assert 0 < text.index(NAMESPACED.name) < text.index(WHOLE.name)
 
 
 def test_the_service_account_is_that_of_the_workload_cluster() -> None:

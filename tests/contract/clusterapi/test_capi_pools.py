@@ -320,13 +320,11 @@ def test_a_pool_keeps_its_minimum_except_for_what_never_joined() -> None:
         backed(there, 2, annotations=bounds(2, 5))
         assert refused(there.provider().remove(removal(of_machine(0))))[0] == "InvalidRequest"
         there.add(finalized(pool_machine("late", "mp")))
-        there.change("mp", "MachinePool", replicas=2)
-        there.store.delete("nodes", "n-1")
-        dead = removal(of_machine(1), kind=Kind.DISCARD)
         there.change("mp", "MachinePool", replicas=3)
-        done = finish(there, dead)
+        dead = Target("", "pending-machine-default_late", "default/late")
+        done = finish(there, removal(dead, kind=Kind.DISCARD))
         assert isinstance(done, Done)
-        assert there.machines() == ["late", "m-0"]
+        assert there.machines() == ["m-0", "m-1"]
 
 
 def test_a_listed_instance_that_joined_meanwhile_is_not_discarded() -> None:

@@ -296,11 +296,22 @@ def test_a_machine_that_has_joined_meanwhile_is_not_discarded_nor_is_any_other()
         assert (there.marked(), there.size()) == ({}, 3)
 
 
-def test_a_machine_whose_node_is_gone_for_good_is_discarded() -> None:
+def test_a_machine_that_has_joined_is_not_discarded_though_its_node_is_gone() -> None:
+    """A nodeRef to no Node of ours may be another cluster's Node."""
     with management() as there:
         fill(there, 3)
         there.store.delete("nodes", "n-2")
-        finish(there, there.provider(), _discard("m-2"))
+        outcome = there.provider().remove(_discard("m-2"))
+        assert isinstance(outcome, Failed)
+        assert "delete the Machine" in outcome.message
+        assert (there.machines(), there.marked(), there.size()) == (["m-0", "m-1", "m-2"], {}, 3)
+
+
+def test_a_machine_whose_drained_node_is_gone_meanwhile_is_removed() -> None:
+    with management() as there:
+        fill(there, 3)
+        there.store.delete("nodes", "n-2")
+        finish(there, there.provider(), removal(3, 2))
         assert there.machines() == ["m-0", "m-1"]
 
 

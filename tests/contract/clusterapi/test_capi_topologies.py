@@ -26,6 +26,7 @@ from tests.contract.clusterapi.management import Management, fill, management, o
 from tests.contract.clusterapi.objects import GROUP, Json, cluster, deployment, node
 
 CAPI = Rule(verbs=("*",), groups=(GROUP,), resources=("*",))
+NAMED = {"clusterName": "c1", "namespace": "default"}
 NODES = Rule(verbs=("list",), groups=("",), resources=("nodes",))
 
 
@@ -69,12 +70,12 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 @pytest.mark.parametrize(
     ("settings", "access", "secrets"),
     [
-        ({"kubeconfigSecret": "C"},
+        ({"kubeconfigSecret": "C", **NAMED},
          KubernetesAccess(in_cluster_kubeconfig_secret="I"), {"C": "manager", "I": "worker"}),
-        ({"cloudConfigAuthoritative": "true"},
+        ({"cloudConfigAuthoritative": "true", **NAMED},
          KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I"), {"K": "worker", "I": "manager"}),
-        ({"kubeconfigSecret": "C"}, KubernetesAccess(kubeconfig_secret="K"), {"C": "manager", "K": "worker"}),
-        ({"kubeconfigSecret": "C", "cloudConfigAuthoritative": "true"},
+        ({"kubeconfigSecret": "C", **NAMED}, KubernetesAccess(kubeconfig_secret="K"), {"C": "manager", "K": "worker"}),
+        ({"kubeconfigSecret": "C", "cloudConfigAuthoritative": "true", **NAMED},
          KubernetesAccess(kubeconfig_secret="K", in_cluster_kubeconfig_secret="I"),
          {"C": "manager", "K": "worker", "I": "worker"}),
     ],
@@ -166,6 +167,6 @@ def test_a_rotated_credential_of_the_management_cluster_is_read_again(two: Two, 
         return connect(way, reader, clock=two.manager.clock, sleep=lambda _: None)
 
     two.secrets = {"K": two.worker.server.kubeconfig(two.worker.user)}
-    connection = Connection("test", settings, (), two.read, two.connect(access), two.manager.clock, access,
+    connection = Connection("test", {**settings, **NAMED}, (), two.read, two.connect(access), two.manager.clock, access,
                             Means(connect=managed))
     assert len(build("clusterapi", connection).observe([node("n-0", "c:///i-0", of="m-0")]).groups) == 1

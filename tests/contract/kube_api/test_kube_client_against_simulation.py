@@ -157,7 +157,8 @@ def test_an_event_is_there_once(kube: Cluster, store: ObjectStore) -> None:
 
 @pytest.mark.parametrize(("method", "path"), [
     ("DELETE", "/api/v1/nodes/n1"), ("DELETE", "/api/v1/namespaces/app/pods/web-0"), ("GET", "/api/v1/secrets"),
-    ("POST", "/api/v1/namespaces/app/configmaps"), ("PATCH", "/api/v1/namespaces/kube-system/configmaps/other"),
+    ("POST", "/api/v1/namespaces/app/configmaps"), ("POST", "/api/v1/namespaces/kube-system/configmaps"),
+    ("PATCH", "/api/v1/namespaces/kube-system/configmaps/other"),
 ])
 def test_the_shipped_rights_are_not_more(kube: Cluster, method: str, path: str) -> None:
     with pytest.raises(errors.Forbidden, match=f'User "{ACCOUNT}" cannot'):

@@ -24,6 +24,7 @@ from chalicelib.model.policy import Policy
 from chalicelib.providers.base import Provider
 from chalicelib.store import Store
 from infra.local.controllers.clock import ManualClock
+from infra.local.controllers.seed import apply_shipped
 from infra.local.fake_provider import InMemoryProvider
 from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
@@ -54,6 +55,7 @@ class Stage:
         self.name = f"cluster-{uuid.uuid4().hex[:12]}"
         self.clock = ManualClock(START)
         self.kube = ObjectStore(self.clock)
+        apply_shipped(self.kube)
         self.server = ApiServer(self.kube)
         self.provider = InMemoryProvider(on_delete=self._machine_gone)
         self.providers: Callable[[], Sequence[Provider]] = lambda: [self.provider]

@@ -24,15 +24,6 @@ def test_one_without_data_has_no_text() -> None:
         assert configmaps.get(client(server), "n", "s").text("status") == ""
 
 
-def test_a_new_one_is_made() -> None:
-    with HttpScript([Reply(201, FOUND)]) as server:
-        configmaps.create(client(server), "n", "s", {"status": "a"}, {"k": "v"})
-    assert (server.requests[0].method, server.requests[0].path) == ("POST", "/api/v1/namespaces/n/configmaps")
-    assert server.requests[0].json() == {
-        "apiVersion": "v1", "kind": "ConfigMap", "data": {"status": "a"},
-        "metadata": {"name": "s", "namespace": "n", "annotations": {"k": "v"}}}
-
-
 def test_a_change_names_our_keys_and_the_version_that_was_read() -> None:
     with HttpScript([Reply(200, FOUND), Reply(200, FOUND)]) as server:
         cluster = client(server)

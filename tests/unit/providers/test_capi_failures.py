@@ -10,7 +10,7 @@ from chalicelib.model.group import InstanceError, InstanceState
 from chalicelib.model.node import Node
 from chalicelib.model.times import format_time
 from chalicelib.providers.clusterapi.failures import failure_class
-from chalicelib.providers.clusterapi.identity import Nodes
+from chalicelib.providers.clusterapi.identity import Match, Nodes
 from chalicelib.providers.clusterapi.keys import Keys
 from chalicelib.providers.clusterapi.machines import Patience, classify
 from tests.contract.clusterapi.objects import Json, as_machine, in_v1beta1, leaving, machine, node
@@ -26,7 +26,7 @@ def condition(kind: str, status: str, *, reason: str = "R", message: str = "m", 
 
 def error(obj: Json, *, stuck_after: float = 300.0, nodes: tuple[Node, ...] = ()) -> InstanceError | None:
     parsed = as_machine(obj)
-    found = classify(parsed, Nodes(nodes, Keys()).of(parsed), Patience(NOW, stuck_after))
+    found = classify(parsed, Nodes(nodes, Keys()).match(parsed), Patience(NOW, stuck_after))
     assert found is not None
     assert found.error is None or found.state is InstanceState.CREATING
     return found.error
@@ -85,7 +85,7 @@ def test_D25_D26_what_has_a_node_or_is_leaving_did_not_fail_to_come() -> None:
     known = node("n", "c:///i")
     assert error(waiting("v1beta2", broken, provider_id="c:///i"), nodes=(known,)) is None
     assert error(waiting("v1beta2", broken, node="n"), nodes=(known,)) is None
-    found = classify(as_machine(leaving(waiting("v1beta2", broken))), None, Patience(NOW, 300.0))
+    found = classify(as_machine(leaving(waiting("v1beta2", broken))), Match(), Patience(NOW, 300.0))
     assert found is not None
     assert (found.state, found.error) == (InstanceState.DELETING, None)
 

@@ -139,8 +139,8 @@ def test_CAPI_24_D4_of_two_clusters_only_the_nodes_own_is_seen() -> None:
         ([], {"clusterName": "c1", "namespace": "default"}, ["md-0"], ""),
         ([], {"clusterName": "c9"}, [], "c9"),
         ([node("a"), node("b", cluster="c2")], {}, [], "clusterName"),      # the nodes disagree
-        ([node("a"), node("b", cluster="c2")], {"clusterName": "c2"}, ["md-1"], ""),
-        ([node("a")], {"clusterName": "c2"}, [], "correct clusterName"),    # settings against nodes
+        ([node("a"), node("b", cluster="c2")], {"clusterName": "c2"}, ["md-1"], "annotations of a say"),
+        ([node("a")], {"clusterName": "c2"}, ["md-1"], "annotations are ignored"),  # settings beat nodes
     ],
 )
 def test_CAPI_24_D4_in_doubt_nothing_is_touched(
@@ -151,7 +151,7 @@ def test_CAPI_24_D4_in_doubt_nothing_is_touched(
     assert [group.id.rpartition("/")[2] for group in observed.groups] == found
     if hint:
         [gap] = observed.gaps
-        assert gap.kind == "provider/clusterapi"
+        assert gap.kind == ("Node" if found else "provider/clusterapi")
         assert hint in gap.detail
 
 

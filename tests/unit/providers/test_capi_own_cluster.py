@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.cluster import Doubt, OwnCluster, own_cluster
+from chalicelib.providers.clusterapi.cluster import Doubt, own_cluster
 from chalicelib.providers.clusterapi.discovery import Spec
 from chalicelib.providers.clusterapi.keys import Keys
+from chalicelib.providers.clusterapi.membership import OwnCluster
+from chalicelib.providers.clusterapi.world import World
 from tests.contract.clusterapi.objects import GROUP, node
 
 A, B = OwnCluster("default", "a"), OwnCluster("other", "a")
@@ -31,18 +33,23 @@ PLAIN = msgspec.structs.replace(node("n"), annotations={})
     [
         ((of("a"),), EVERY, (), A),                                         # the Nodes know
         ((PLAIN, of("a"), of("a")), EVERY, (A, OwnCluster("default", "b")), A),
-        ((of("a"),), (Spec(cluster="a"), Spec(cluster="b")), (), A),        # and the settings do not contradict
+        ((of("a", "other"),), (Spec(cluster="a"), Spec(cluster="b")), (A,), A),     # the settings know better
+        ((of("b"), of("b")), (Spec(cluster="a"),), (A,), A),
         ((of("a"), of("a", None)), EVERY, (), A),                           # an old Node leaves the namespace open
         ((of("a", None),), EVERY, (), OwnCluster("", "a")),
+        ((of("a", None),), EVERY, (A,), A),
+        ((of("a"), of("a"), of("b"), of("a", "other")), EVERY, (), None),   # half is not most
+        ((of("a"), of("a"), of("b")), EVERY, (), A),
         ((PLAIN,), (Spec(cluster="a"),), (A, OwnCluster("default", "b")), A),    # no Node knows: the settings
         ((), (Spec("default", "a"), Spec("other", "b")), (A,), A),
-        ((of("a"), of("b")), (Spec(cluster="a"),), (), A),                  # Nodes of two, and the settings say which
+        ((of("a"), of("b")), (Spec(cluster="a"),), (A,), A),                # Nodes of two, and the settings say which
     ],
 )
 def test_CAPI_24_D4_our_cluster_is_what_the_nodes_and_the_settings_agree_on(
-    nodes: tuple[Node, ...], specs: tuple[Spec, ...], discovered: tuple[OwnCluster, ...], ours: OwnCluster
+    nodes: tuple[Node, ...], specs: tuple[Spec, ...], discovered: tuple[OwnCluster, ...], ours: OwnCluster | None
 ) -> None:
-    assert own_cluster(nodes, specs, discovered, Keys()) == ours
+    found = own_cluster(nodes, specs, discovered, Keys()).cluster
+    assert (None if isinstance(found, Doubt) else found) == ours
 
 
 @pytest.mark.parametrize(
@@ -50,9 +57,10 @@ def test_CAPI_24_D4_our_cluster_is_what_the_nodes_and_the_settings_agree_on(
     [
         ((PLAIN,), EVERY, (A,), "set clusterName"),                          # even where there is but one
         ((), (Spec(cluster="a"), Spec("n")), (A,), "set clusterName"),
-        ((of("a"), of("b")), EVERY, (), "could all be this cluster"),
-        ((of("a"), of("a", "other")), EVERY, (), "could all be this cluster"),
-        ((of("b"),), (Spec(cluster="a"),), (A,), "correct clusterName"),
+        ((of("a"), of("b")), EVERY, (), "none has more than half"),
+        ((of("a"), of("a", "other")), EVERY, (), "none has more than half"),
+        ((of("a", None),), EVERY, (A, B), "could all be this cluster"),
+        ((of("a"),), (Spec(cluster="a"), Spec(cluster="b")), (A, OwnCluster("default", "b")), "could all be"),
         ((), (Spec(cluster="a"),), (A, B), "could all be this cluster"),
         ((), (Spec(cluster="c"),), (A, B), "MachinePool of cluster c"),
     ],
@@ -60,13 +68,29 @@ def test_CAPI_24_D4_our_cluster_is_what_the_nodes_and_the_settings_agree_on(
 def test_CAPI_24_D4_in_doubt_it_is_none(
     nodes: tuple[Node, ...], specs: tuple[Spec, ...], discovered: tuple[OwnCluster, ...], says: str
 ) -> None:
-    found = own_cluster(nodes, specs, discovered, Keys())
+    found = own_cluster(nodes, specs, discovered, Keys()).cluster
     assert isinstance(found, Doubt)
     assert says in found.problem
 
 
 def test_CAPI_3_the_annotations_follow_the_api_group() -> None:
     keys = Keys("test.k8s.io")
-    assert isinstance(own_cluster((of("a"),), EVERY, (), keys), Doubt)
+    assert isinstance(own_cluster((of("a"),), EVERY, (), keys).cluster, Doubt)
     annotations = {keys.cluster_name: "a", keys.cluster_namespace: "default"}
-    assert own_cluster((msgspec.structs.replace(node("n"), annotations=annotations),), EVERY, (), keys) == A
+    own = own_cluster((msgspec.structs.replace(node("n"), annotations=annotations),), EVERY, (), keys)
+    assert own.cluster == A
+
+
+@pytest.mark.parametrize(
+    ("specs", "clusters", "says"),
+    [
+        ((Spec(cluster="a"),), {("other", "a")}, "could all be this cluster"),     # a Cluster without a group counts
+        ((Spec("default", "a"),), {("other", "a")}, ""),
+        ((Spec(cluster="a"),), {("other", "b")}, ""),
+    ],
+)
+def test_a_namesake_without_groups_makes_a_name_unclear(
+    specs: tuple[Spec, ...], clusters: set[tuple[str, str]], says: str
+) -> None:
+    found = own_cluster((), specs, (A,), Keys(), World({}, (), clusters=frozenset(clusters))).cluster
+    assert says in found.problem if isinstance(found, Doubt) else (found, says) == (A, "")

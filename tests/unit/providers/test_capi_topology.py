@@ -19,6 +19,7 @@ from tests.contract.clusterapi.management import operation
 
 # Upstream's inputs: C --cloud-config, K --kubeconfig, A authoritative, I a configured in-cluster endpoint.
 C, K, INSIDE = Management(secret="C"), "K", "I"
+APART = {"kubeconfigSecret": "C", "clusterName": "c"}
 
 
 def ways(c: bool, k: bool, a: bool, i: bool) -> tuple[Management, KubernetesAccess]:
@@ -112,7 +113,7 @@ def test_the_management_cluster_is_opened_at_its_first_use_once_and_only_where_t
     means = Means(connect=connected)
     with pytest.raises(AttributeError):     # asked over the connection that there is, which is no client here
         build(connection({}, KubernetesAccess(kubeconfig_secret=K), means)).observe(())
-    provider = build(connection({"kubeconfigSecret": "C"}, KubernetesAccess(kubeconfig_secret=K), means))
+    provider = build(connection(APART, KubernetesAccess(kubeconfig_secret=K), means))
     assert opened == []
     with pytest.raises(InvalidRequest):
         provider.observe(())
@@ -139,7 +140,7 @@ def test_what_goes_wrong_on_the_way_to_the_management_cluster_has_its_class(
         raise error
 
     means = Means(connect=refused)
-    provider = build(connection({"kubeconfigSecret": "C"}, KubernetesAccess(kubeconfig_secret=K), means))
+    provider = build(connection(APART, KubernetesAccess(kubeconfig_secret=K), means))
     with pytest.raises(cls, match="management cluster cannot be reached"):
         provider.observe(())
     with pytest.raises(cls):

@@ -24,6 +24,7 @@ from chalicelib.store.codec import fingerprint
 from chalicelib.store.journal import JournalEntry, Ledger
 
 NOW = 1_795_245_654.0
+STATUS = "cluster-autoscaler-status"
 
 
 class Pages:
@@ -70,7 +71,7 @@ class Wall:
         self.posted: list[Event] = []
         self.gone: set[str] = set()
         self.errors: dict[str, ClusterError] = {}
-        self.maps: dict[str, dict[str, Any]] = {}
+        self.maps: dict[str, dict[str, Any]] = {STATUS: {"metadata": {"uid": "u", "resourceVersion": "1"}}}
         self.calls: list[str] = []
         self.conflicts = 0
 
@@ -92,11 +93,6 @@ class Wall:
         if name not in self.maps:
             raise Missing(f"{name} not found")
         return msgspec.convert(self.maps[name], ConfigMap)
-
-    def make(self, namespace: str, name: str, data: dict[str, str], annotations: dict[str, str]) -> None:
-        self.calls.append("make")
-        self._collide()
-        self.maps[name] = {"metadata": {"uid": "u", "resourceVersion": "1", "annotations": annotations}, "data": data}
 
     def change(self, namespace: str, name: str, found: ConfigMap, data: dict[str, str],
                annotations: dict[str, str]) -> None:

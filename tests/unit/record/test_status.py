@@ -112,8 +112,7 @@ def test_an_unchanged_status_is_written_once_a_minute_and_not_even_read_in_betwe
     scene = Scene()
     for at in range(0, 121, 10):
         scene.passes(decided(NOW + at))
-    assert [call for call in scene.wall.calls if call in ("find", "make", "change")] == [
-        "find", "make", "find", "change", "find", "change"]
+    assert [call for call in scene.wall.calls if call in ("find", "change")] == ["find", "change"] * 3
 
 
 def test_a_change_is_written_at_once() -> None:
@@ -127,7 +126,7 @@ def test_a_clock_that_goes_back_does_not_silence_the_status() -> None:
     scene = Scene()
     scene.passes(decided())
     scene.passes(decided(NOW - 3600))
-    assert scene.wall.calls.count("change") == 1
+    assert scene.wall.calls.count("change") == 2
 
 
 @pytest.mark.parametrize("rubbish", [
@@ -169,6 +168,27 @@ def test_a_status_that_is_refused_is_said_and_tried_again_in_a_minute() -> None:
         said.append(scene.trouble)
     assert [bool(words) for words in said] == [True, *[False] * 5, True]
     assert len(scene.journal.entries) == 1
+
+
+def test_a_config_map_that_is_missing_is_told_once_and_filled_when_it_is_there() -> None:
+    scene = Scene(namespace="scaling", status_config_map_name=NAME)
+    there = scene.wall.maps.pop(NAME)
+    said = []
+    for minute in range(4):
+        scene.passes(decided(NOW + minute * EVERY))
+        said.append(scene.trouble)
+    told = ("status: ConfigMap scaling/cluster-autoscaler-status is not there, so no status is written: apply "
+            "infra/kubernetes/rbac-workload.yaml, with that name in it, or set writeStatusConfigmap: false in "
+            "the policy")
+    assert said == [told, "", "", ""]
+    assert {call for call in scene.wall.calls if not call.startswith("uid")} == {"find"}
+    assert len(scene.journal.entries) == 1
+    scene.wall.maps[NAME] = there
+    scene.passes(decided(NOW + 4 * EVERY))
+    assert (scene.trouble, stored(scene)["autoscalerStatus"]) == ("", "Running")
+    del scene.wall.maps[NAME]
+    scene.passes(decided(NOW + 5 * EVERY))
+    assert "is not there" in scene.trouble
 
 
 @pytest.mark.parametrize("settings", [{"write_status_configmap": False}, {"wall": False}])

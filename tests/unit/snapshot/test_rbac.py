@@ -38,16 +38,29 @@ def test_the_cluster_role_is_the_table_and_the_calls_and_nothing_else() -> None:
     assert granted("ClusterRole") == {(r.group, r.plural, "list") for r in (*RESOURCES, RULE_OBJECTS)} | CALLS.keys()
 
 
-def test_the_role_allows_two_config_maps_by_name_and_to_make_one() -> None:
+def test_the_role_allows_two_config_maps_by_name_and_to_make_none() -> None:
     [role] = (doc for doc in documents("rbac-workload.yaml") if doc["kind"] == "Role")
     namespace = role["metadata"]["namespace"]
     assert all((rule["apiGroups"], rule["resources"]) == ([""], ["configmaps"]) for rule in role["rules"])
     rules = {tuple(rule.get("resourceNames", ())): rule["verbs"] for rule in role["rules"]}
     [(priorities, _)] = (item for item in rules.items() if item[1] == ["get"])
     assert PRIORITY_CONFIG.format(NAMESPACE) == f"/api/v1/namespaces/{namespace}/configmaps/{priorities[0]}"
-    # configmaps.get and configmaps.patch for the one, configmaps.create, which knows no names
-    assert rules == {priorities: ["get"], (Options().status_config_map_name,): ["get", "patch"], (): ["create"]}
+    # configmaps.get and configmaps.patch
+    assert rules == {priorities: ["get"], (Options().status_config_map_name,): ["get", "patch"]}
     assert namespace == Options().namespace
+
+
+def test_the_status_config_map_is_shipped_without_data() -> None:
+    """With data in the file, applying it again would put the status back to what the file says."""
+    [shipped] = (doc for doc in documents("rbac-workload.yaml") if doc["kind"] == "ConfigMap")
+    assert shipped == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+        "name": Options().status_config_map_name, "namespace": Options().namespace}}
+
+
+def test_nothing_is_created_but_evictions_and_events() -> None:
+    rules = granted("ClusterRole") | granted("Role")
+    assert {(resource, verb) for _, resource, verb in rules if verb not in {"get", "list", "patch"}} == {
+        ("pods/eviction", "create"), ("events", "create")}
 
 
 def test_nothing_is_granted_by_wildcard() -> None:

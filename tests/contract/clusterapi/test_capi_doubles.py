@@ -1,0 +1,222 @@
+"""A Node that takes another one's identity, Machines that claim the same, Machines that are another cluster's Nodes.
+
+Neither is touched: not by a removal of the Node that pretends, not by a repair of a Machine that seems never to have
+joined. It is looked at again right before marks and sizes are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import Instance
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.providers.base import Observation
+from tests.contract.clusterapi.management import Management, fill, management, operation
+from tests.contract.clusterapi.objects import GROUP, Json, machine, node, pool, pool_node
+
+
+@pytest.fixture
+def there() -> Iterator[Management]:
+    """md-0 with the Machines m-0 to m-3; n-0 to n-2 are Nodes, m-3 has not joined."""
+    with management() as made:
+        fill(made, 4, joined=3)
+        yield made
+
+
+def change(there: Management, name: str, *, spec: Json | None = None, status: Json | None = None) -> None:
+    """Fields of a Machine, as a controller or a person writes them."""
+    found = there.store.get("machines", name, "default", GROUP)
+    assert found is not None
+    there.store.update("machines", {**found, "spec": {**found["spec"], **(spec or {})},
+                                    "status": {**found.get("status", {}), **(status or {})}}, GROUP)
+
+
+def renew(there: Management, name: str, provider_id: str, **annotations: str) -> None:
+    """The Node is deleted and registers anew with that id, as its kubelet can."""
+    there.store.delete("nodes", name)
+    written = {f"{GROUP}/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    there.store.load("nodes", [{"metadata": {"name": name, "annotations": written},
+                                "spec": {"providerID": provider_id}}])
+
+
+def take_the_id_of_m_3(there: Management) -> None:
+    change(there, "m-3", spec={"providerID": "c:///i-3"})
+    renew(there, "n-1", "c:///i-3")
+
+
+def lose(there: Management, name: str) -> None:
+    there.store.delete("nodes", name)
+
+
+# What happens to the objects -> the Machines that are in doubt then, and words of the gap.
+ATTACKS: dict[str, tuple[Callable[[Management], None], set[str], str]] = {
+    "an idle Node takes a busy one's id": (
+        lambda there: renew(there, "n-1", "c:///i-0"), {"m-0", "m-1"}, "Nodes n-0 and n-1 have one providerID"),
+    "in another spelling": (
+        lambda there: renew(there, "n-1", "c:///zone/i-0"), {"m-1"}, "has another providerID, c:///zone/i-0"),
+    "a new Node takes it": (
+        lambda there: renew_new(there, "evil", "c:///i-0"), {"m-0"}, "Nodes evil and n-0 have one providerID"),
+    "a Node takes the id of a Machine that has not joined": (
+        take_the_id_of_m_3, {"m-1", "m-3"}, "i-3"),
+    "a Node says that it is a Machine that has not joined": (
+        lambda there: renew_new(there, "evil", "c:///x", machine="m-3", cluster_namespace="default"), {"m-3"},
+        "Node evil says that it is this Machine"),
+    "two Machines with one providerID": (
+        lambda there: change(there, "m-1", spec={"providerID": "c:///i-0"}), {"m-0", "m-1"},
+        "Machines default/m-0 and default/m-1 have one providerID"),
+    "two Machines with one nodeRef": (
+        lambda there: change(there, "m-1", status={"nodeRef": {"name": "n-0"}}), {"m-0", "m-1"},
+        "Machines default/m-0 and default/m-1 have one Node"),
+    "a nodeRef to a Node with another id": (
+        lambda there: change(there, "m-1", spec={"providerID": "c:///other"}), {"m-1"}, "has another providerID"),
+    "a nodeRef to no Node of ours": (
+        lambda there: change(there, "m-3", status={"nodeRef": {"name": "victim-0"}}), {"m-3"}, "join as Node victim-0"),
+    "the Node of a Machine is gone": (
+        lambda there: lose(there, "n-1"), {"m-1"}, "join as Node n-1"),
+    "an id of a thousand characters": (
+        lambda there: renew(there, "n-1", "c:///" + "x" * 60_000), {"m-1"}, "has another providerID"),
+}
+
+
+def renew_new(there: Management, name: str, provider_id: str, **annotations: str) -> None:
+    there.join(node(name))
+    renew(there, name, provider_id, **annotations)
+
+
+attacked = pytest.mark.parametrize(("attack", "doubtful", "says"), ATTACKS.values(), ids=ATTACKS)
+
+
+def machines(observed: Observation) -> dict[str, Instance]:
+    [group] = observed.groups
+    return {each.handle.rpartition("/")[2]: each for each in group.instances}
+
+
+@attacked
+def test_what_contradicts_itself_is_held_and_told_and_the_rest_is_as_before(
+    there: Management, attack: Callable[[Management], None], doubtful: set[str], says: str
+) -> None:
+    before = machines(there.provider().observe(there.nodes()))
+    assert not [each for each in before.values() if each.held]
+    attack(there)
+    observed = there.provider(settings={"clusterName": "c1"}).observe(there.nodes())
+    after = machines(observed)
+    assert {name for name, each in after.items() if each.held} == doubtful
+    assert {name: each for name, each in after.items() if name not in doubtful} == {
+        name: each for name, each in before.items() if name not in doubtful}
+    assert all(after[name].node == "" for name in doubtful)
+    [gap] = [gap for gap in observed.gaps if gap.kind == "MachineDeployment"]
+    assert says in gap.detail
+    assert len(gap.detail) < 1000
+
+
+def wanted(kind: Kind, name: str) -> Operation:
+    """Remove m-0 as node n-0, or discard m-3 as the Machine that never joined."""
+    index = int(name[-1])
+    named = Target(f"n-{index}", f"c:///i-{index}", f"default/m-{index}") if kind is Kind.REMOVE else (
+        Target("", f"pending-machine-default_{name}", f"default/{name}"))
+    return msgspec.structs.replace(operation(kind, 4, 3), targets=(named,))
+
+
+@attacked
+def test_an_attack_between_the_plan_and_the_change_stops_the_change(
+    there: Management, attack: Callable[[Management], None], doubtful: set[str], says: str
+) -> None:
+    del says
+    attack(there)
+    for kind, name in ((Kind.REMOVE, "m-0"), (Kind.REMOVE, "m-1"), (Kind.DISCARD, "m-3")):
+        if name not in doubtful:
+            continue
+        gone = kind is Kind.REMOVE and "n-1" not in [each.name for each in there.nodes()]
+        outcome = there.provider().remove(wanted(kind, name))
+        assert isinstance(outcome, Pending if gone else Failed), outcome
+        if isinstance(outcome, Failed):
+            assert outcome.cls in {"Conflict", "InvalidRequest"}
+            assert (there.size(), there.marked()) == (4, {})
+
+
+@attacked
+def test_honest_machines_are_removed_all_the_same(
+    there: Management, attack: Callable[[Management], None], doubtful: set[str], says: str
+) -> None:
+    del says
+    attack(there)
+    for kind, name in ((Kind.REMOVE, "m-2"), (Kind.DISCARD, "m-3")):
+        if name not in doubtful:
+            outcome = there.provider().remove(wanted(kind, name))
+            assert isinstance(outcome, Pending), outcome
+            there.work()
+            assert name not in there.machines()
+            return
+
+
+def test_a_node_is_only_removed_as_the_machine_that_it_was_drained_for(there: Management) -> None:
+    """The plan took n-1 for m-0; Cluster API says that m-0 is n-0."""
+    wrong = msgspec.structs.replace(
+        operation(Kind.REMOVE, 4, 3), targets=(Target("n-1", "c:///i-0", "default/m-0"),))
+    outcome = there.provider().remove(wrong)
+    assert isinstance(outcome, Failed)
+    assert "is node n-0 by now, and n-1 was drained" in outcome.message
+    assert (there.size(), there.marked()) == (4, {})
+
+
+def test_a_node_with_the_placeholder_of_a_machine_as_its_id_is_not_that_machine(there: Management) -> None:
+    placeholder = "pending-machine-default_m-3"
+    renew_new(there, "evil", placeholder)
+    wrong = msgspec.structs.replace(
+        operation(Kind.REMOVE, 4, 3), targets=(Target("evil", placeholder, "default/m-3"),))
+    assert isinstance(there.provider().remove(wrong), Failed)
+    assert (there.size(), there.marked()) == (4, {})
+
+
+def test_a_mark_that_was_set_before_the_attack_is_taken_off(there: Management) -> None:
+    """The function died between mark and size; the Node changes its id before the next one goes on."""
+    there.fault("PATCH", "/scale", 500, times=-1)
+    provider = there.provider()
+    with pytest.raises(Exception, match="by the test"):
+        provider.remove(wanted(Kind.REMOVE, "m-0"))
+    there.server.faults.clear()
+    assert set(there.marked()) == {"m-0"}
+    renew(there, "n-1", "c:///i-0")
+    assert isinstance(there.provider().remove(wanted(Kind.REMOVE, "m-0")), Failed)
+    assert (there.size(), there.marked()) == (4, {})
+
+
+def test_a_machine_of_another_cluster_with_our_id_holds_nothing_of_ours(there: Management) -> None:
+    """Who may write Machines in the management cluster does not thereby stop us."""
+    there.add(machine("copy", "", cluster="c2", provider_id="c:///i-0", node="n-0", owners=()))
+    observed = there.provider(settings={"clusterName": "c1", "namespace": "default"}).observe(there.nodes())
+    assert not [each for each in machines(observed).values() if each.held]
+    assert isinstance(there.provider().remove(wanted(Kind.REMOVE, "m-0")), Pending)
+
+
+@pytest.mark.parametrize("attack", [
+    lambda there: renew_new(there, "evil", "c:///p-0"),
+    lambda there: there.change("mp", "MachinePool", providerIDList=[f"c:///{at}" for at in ("z/p-0", "y/p-0", "p-1")],
+                               replicas=3),
+], ids=["two Nodes", "two spellings"])
+def test_an_instance_of_a_pool_that_is_not_one_node_is_held(attack: Callable[[Management], None]) -> None:
+    with management() as there:
+        there.add(pool("mp", ["c:///p-0", "c:///p-1"], replicas=2))
+        there.join(pool_node("p-0", "c:///p-0", of="mp"), pool_node("p-1", "c:///p-1", of="mp"))
+        attack(there)
+        settings = {"clusterName": "c1", "allowPoolShrink": "true"}
+        [group] = there.provider(settings=settings).observe(there.nodes()).groups
+        doubtful = [each for each in group.instances if each.held]
+        assert doubtful
+        target = Target("evil", doubtful[0].id, doubtful[0].handle)
+        outcome = there.provider(settings=settings).remove(msgspec.structs.replace(
+            operation(Kind.REMOVE, 3, 2, group="MachinePool/default/mp"), targets=(target,)))
+        assert isinstance(outcome, Failed), outcome
+        assert there.size("mp", "MachinePool") in {2, 3}
+
+
+def test_the_whole_drain_of_an_honest_node_still_works(there: Management) -> None:
+    outcome = there.provider().remove(wanted(Kind.REMOVE, "m-0"))
+    assert isinstance(outcome, Pending)
+    there.work()
+    assert isinstance(there.provider().poll(wanted(Kind.REMOVE, "m-0")), Done)
+    assert there.machines() == ["m-1", "m-2", "m-3"]

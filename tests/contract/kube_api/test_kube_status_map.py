@@ -1,0 +1,117 @@
+"""The status ConfigMap with the shipped rights alone: filled where it is, never made, and kept by `kubectl apply`.
+
+`kubectl apply` is played as it works: by the server (`--server-side`), and by a patch of three ways, which deletes only
+what the last applied file had and the new one has not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+
+from chalicelib.kube.connect import connect
+from chalicelib.kube.errors import Missing
+from chalicelib.model.plan import Plan
+from chalicelib.model.policy import KubernetesAccess, Options
+from chalicelib.record.board import Board
+from chalicelib.record.left import Published
+from chalicelib.record.status import KEY, publish
+from infra.local.kube.auth import MASTERS, User
+from infra.local.kube.objects import KubeObject
+from infra.local.kube.server import ApiServer
+from tests.contract.kube_api.cluster import NOW, Caller, filled_store
+from tests.contract.kube_api.test_kube_client_against_simulation import ACCOUNT, RBAC_FILE, shipped_rules
+
+MAPS = "/api/v1/namespaces/kube-system/configmaps"
+PATH = f"{MAPS}/cluster-autoscaler-status"
+LAST = "kubectl.kubernetes.io/last-applied-configuration"
+[SHIPPED] = (doc for doc in yaml.safe_load_all(RBAC_FILE.read_text()) if doc["kind"] == "ConfigMap")
+
+
+@pytest.fixture
+def server() -> ApiServer:
+    return ApiServer(filled_store(), users=[User(ACCOUNT, "token-of-outscaler"), User("person", "p", (MASTERS,))],
+                     rbac={ACCOUNT: shipped_rules()})
+
+
+def server_side(call: Caller) -> None:
+    assert call("PATCH", f"{PATH}?fieldManager=kubectl", json.dumps(SHIPPED).encode(),
+                "application/apply-patch+yaml").status in {200, 201}
+
+
+def three_ways(call: Caller) -> None:
+    found = call("GET", PATH)
+    written: KubeObject = json.loads(json.dumps(SHIPPED))
+    written["metadata"]["annotations"] = {LAST: json.dumps(SHIPPED)}
+    if found.status == 404:
+        assert call("POST", MAPS, written).status == 201
+        return
+    last = (found.json()["metadata"].get("annotations") or {}).get(LAST)
+    patch = merged(_deletions(json.loads(last) if last else {}, SHIPPED), written)
+    assert call("PATCH", PATH, patch, "application/merge-patch+json").status == 200
+
+
+def _deletions(last: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    gone: dict[str, Any] = {key: None for key in last if key not in now}
+    deeper = {key: _deletions(value, now[key]) for key, value in last.items() if key in now and isinstance(value, dict)}
+    return gone | {key: value for key, value in deeper.items() if value}
+
+
+def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return one | {key: merged(one[key], value) if isinstance(value, dict) and isinstance(one.get(key), dict) else value
+                  for key, value in other.items()}
+
+
+def status(server: ApiServer, at: float = NOW, **options: Any) -> None:
+    """A pass of the functions writes what it decided."""
+    with server:
+        config = server.kubeconfig(ACCOUNT)
+        cluster = connect(KubernetesAccess(kubeconfig_secret="k"), lambda _: config, clock=lambda: NOW,
+                          sleep=lambda _: None, jitter=lambda: 0.5)
+        publish(Plan("plan", "shop", at), Options(**options), Published(), Board(lambda: cluster))
+        cluster.close()
+
+
+@pytest.mark.parametrize("apply", [server_side, three_ways])
+def test_applying_the_file_again_keeps_the_status(server: ApiServer, apply: Callable[[Caller], None]) -> None:
+    person = Caller(server, "person")
+    apply(person)
+    status(server)
+    before = person("GET", PATH).json()
+    assert "autoscalerStatus: Running" in before["data"][KEY]
+    for _ in range(2):
+        apply(person)
+        after = person("GET", PATH).json()
+        assert after["data"] == before["data"]
+        assert before["metadata"]["annotations"].items() <= after["metadata"]["annotations"].items()
+
+
+@pytest.mark.parametrize("apply", [server_side, three_ways])
+def test_one_that_an_older_version_made_is_kept_by_the_first_apply(
+    server: ApiServer, apply: Callable[[Caller], None]
+) -> None:
+    person = Caller(server, "person")
+    person("POST", MAPS, {**SHIPPED, "data": {KEY: "old", "theirs": "kept"}})
+    apply(person)
+    assert person("GET", PATH).json()["data"] == {KEY: "old", "theirs": "kept"}
+    status(server)
+    assert "Running" in person("GET", PATH).json()["data"][KEY]
+    assert person("GET", PATH).json()["data"]["theirs"] == "kept"
+
+
+def test_without_it_nothing_is_asked_for_but_the_config_map(server: ApiServer) -> None:
+    with pytest.raises(Missing):
+        status(server)
+    assert {(each.method, each.path, each.status) for each in server.requests} == {("GET", PATH, 404)}
+
+
+@pytest.mark.parametrize("options", [{"namespace": "scaling"}, {"status_config_map_name": "other"}])
+def test_another_place_needs_the_role_there(server: ApiServer, options: dict[str, str]) -> None:
+    """What the options name must be in the Role and in the file; no other ConfigMap can be written with it."""
+    server_side(Caller(server, "person"))
+    with pytest.raises(Exception, match="cannot get resource"):
+        status(server, **options)
