@@ -45,6 +45,9 @@ class Request(msgspec.Struct, frozen=True):
     params: Mapping[str, str] = {}
     body: bytes | None = None
 
+    def __repr__(self) -> str:
+        return f"Request({self.method})"        # all else may carry a key, a token or a signature
+
 
 class Reply(msgspec.Struct, frozen=True):
     """What came. headers: names in lower case. unread: why the body of an error was not read; empty where it is whole.
@@ -54,6 +57,9 @@ class Reply(msgspec.Struct, frozen=True):
     headers: dict[str, str]
     body: bytes
     unread: str = ""
+
+    def __repr__(self) -> str:
+        return f"Reply({self.described()})"
 
     def described(self) -> str:
         """The answer without a word of its body, which may be of any origin: status, length and media type."""
