@@ -44,6 +44,9 @@ class Call(msgspec.Struct, frozen=True):
     total: float = math.inf
     longest: int = LONGEST_BODY
 
+    def __repr__(self) -> str:
+        return f"Call({self.method} {self.path})"       # a body may hold a bootstrap token
+
 
 class Line(msgspec.Struct, frozen=True):
     """A session made for one credential, apart from its token."""

@@ -64,10 +64,8 @@ class Bound:
 
 _CURRENT: ContextVar[Bound | None] = ContextVar("bound", default=None)
 
-
-def current() -> Bound | None:
-    """The bound of this thread's exchange; None outside of one."""
-    return _CURRENT.get()
+current = _CURRENT.get
+"""() -> the bound of this thread's exchange; None outside of one."""
 
 
 @contextmanager

@@ -6,7 +6,6 @@ What `requests` and urllib3 raise stays inside: their exceptions carry the reque
 
 from __future__ import annotations
 
-import io
 import re
 import ssl
 import time
@@ -20,7 +19,7 @@ from urllib3 import exceptions as below
 
 from chalicelib.net.bound import Bound, Breach, within
 
-_CHUNK = 2**20
+_CHUNK = 2**18
 _HEAD = 2**20               # bytes until the body begins; http.client stops at 100 headers
 _FRAMING = 2**20            # bytes that chunk sizes, trailers and what lies behind the body may add to it
 LONGEST_ERROR = 2**20       # bytes of an error's body; what is longer is no error of an API, and is not read
@@ -46,6 +45,9 @@ class Request(msgspec.Struct, frozen=True):
     params: Mapping[str, str] = {}
     body: bytes | None = None
 
+    def __repr__(self) -> str:
+        return f"Request({self.method})"        # all else may carry a key, a token or a signature
+
 
 class Reply(msgspec.Struct, frozen=True):
     """What came. headers: names in lower case. unread: why the body of an error was not read; empty where it is whole.
@@ -55,6 +57,9 @@ class Reply(msgspec.Struct, frozen=True):
     headers: dict[str, str]
     body: bytes
     unread: str = ""
+
+    def __repr__(self) -> str:
+        return f"Reply({self.described()})"
 
     def described(self) -> str:
         """The answer without a word of its body, which may be of any origin: status, length and media type."""
@@ -176,13 +181,14 @@ def _body(response: requests.Response, longest: int, bound: Bound) -> bytes | No
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > longest:
         return None
     bound.allow(longest + _FRAMING)
-    parts = io.BytesIO()        # gives its bytes out without a copy
+    parts, size = [], 0
     pieces: Iterable[bytes] = response.raw.stream(_CHUNK, decode_content=False)
     for piece in pieces:
-        parts.write(piece)
-        if parts.tell() > longest:
+        parts.append(piece)
+        size += len(piece)
+        if size > longest:
             return None
-    return parts.getvalue()
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _no_reply(error: Exception, bound: Bound, *, answered: bool) -> NoReply:

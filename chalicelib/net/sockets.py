@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from chalicelib.net.bound import Bound, current
+from chalicelib.net.bound import current
 
 AddressAllowed = Callable[[str], bool]
 """Whether a peer with this IP address may be connected to."""
@@ -23,89 +23,75 @@ class AddressRefused(OSError):
     """The name resolves to addresses that may not be connected to."""
 
 
-class _Waits:
-    """What both kinds of sockets share. _wanted: the timeout that the owner of the socket asked for."""
-
-    _wanted: float | None = None
-
-    def settimeout(self, value: float | None, /) -> None:
-        """As socket.settimeout; what is left of an exchange shortens it."""
-        self._wanted = value
-        super().settimeout(value)  # type: ignore[misc]
-
-    def _begin(self) -> Bound | None:
-        """Shorten the next wait to what is left. Raises TimeoutError where nothing is."""
-        bound = current()
-        if bound is None:
-            return None
-        left, wanted = bound.left(), self._wanted
-        seconds = left if wanted is None else min(left, wanted)
-        if seconds != super().gettimeout():  # type: ignore[misc]
-            super().settimeout(seconds)  # type: ignore[misc]
-        return bound
-
-    def _waited(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """The call, which waits for the peer."""
-        bound = self._begin()
-        try:
-            return call(*arguments)
-        except TimeoutError:
-            if bound is not None:
-                bound.timed_out()
-            raise
-
-    def _received(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """The call, which returns bytes from the peer or how many it wrote into a buffer."""
-        found = self._waited(call, *arguments)
-        bound = current()
-        if bound is not None:
-            bound.received(found if isinstance(found, int) else len(found))
-        return found
-
-
-class BoundedSocket(_Waits, socket.socket):
+class BoundedSocket(socket.socket):
     """A plain TCP socket."""
 
     def connect(self, address: Any, /) -> None:
         """See socket.socket."""
-        self._waited(super().connect, address)
+        _waited(self, super().connect, address)
 
     def recv(self, bufsize: int, flags: int = 0, /) -> bytes:
         """See socket.socket."""
-        found: bytes = self._received(super().recv, bufsize, flags)
+        found: bytes = _waited(self, super().recv, bufsize, flags)
+        _count(len(found))
         return found
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """See socket.socket."""
-        count: int = self._received(super().recv_into, buffer, nbytes, flags)
+        count: int = _waited(self, super().recv_into, buffer, nbytes, flags)
+        _count(count)
         return count
 
     def send(self, data: Any, flags: int = 0, /) -> int:
         """See socket.socket."""
-        count: int = self._waited(super().send, data, flags)
+        count: int = _waited(self, super().send, data, flags)
         return count
 
     def sendall(self, data: Any, flags: int = 0, /) -> None:
         """See socket.socket."""
-        self._waited(super().sendall, data, flags)
+        _waited(self, super().sendall, data, flags)
 
 
-class BoundedSSLSocket(_Waits, ssl.SSLSocket):
+class BoundedSSLSocket(ssl.SSLSocket):
     """A socket with TLS, as a context makes it once `use` was called with the context. OpenSSL keeps a timeout over the
     whole of a handshake or of a record, however many pieces it comes in."""
 
     def do_handshake(self, block: bool = False) -> None:  # noqa: FBT001, FBT002 - the base's
         """See ssl.SSLSocket."""
-        self._waited(super().do_handshake, block)
+        _waited(self, super().do_handshake, block)
 
     def read(self, len: int = 1024, buffer: Any = None) -> Any:  # noqa: A002 - the base's
         """See ssl.SSLSocket; recv and recv_into call it."""
-        return self._received(super().read, len, buffer)
+        found = _waited(self, super().read, len, buffer)
+        _count(found if buffer is not None else found.__len__())
+        return found
 
     def send(self, data: Any, flags: int = 0) -> int:
         """See ssl.SSLSocket; sendall calls it."""
-        count: int = self._waited(super().send, data, flags)
+        count: int = _waited(self, super().send, data, flags)
         return count
+
+
+def _waited(made: socket.socket, call: Callable[..., Any], *arguments: Any) -> Any:
+    """The call, which waits for the peer. Its timeout is shortened to what is left, if that is less; urllib3 sets the
+    timeout anew before each request and before each answer. Raises TimeoutError where nothing is left."""
+    bound = current()
+    if bound is None:
+        return call(*arguments)
+    left, wanted = bound.left(), made.gettimeout()
+    if wanted is None or left < wanted:
+        made.settimeout(left)
+    try:
+        return call(*arguments)
+    except TimeoutError:
+        bound.timed_out()
+        raise
+
+
+def _count(received: int) -> None:
+    bound = current()
+    if bound is not None:
+        bound.received(received)
 
 
 def use(context: ssl.SSLContext) -> ssl.SSLContext:

@@ -51,6 +51,9 @@ class Call(msgspec.Struct, frozen=True):
         parts = urlsplit(self.url)
         return f"{self.method} {parts.hostname or ''}{parts.path}"
 
+    def __repr__(self) -> str:
+        return f"Call({self.name})"     # headers, query and body carry keys, tokens and signatures
+
 
 class Answer(msgspec.Struct, frozen=True):
     """A whole answer; header names in lower case."""
@@ -59,6 +62,9 @@ class Answer(msgspec.Struct, frozen=True):
     status: int
     headers: dict[str, str]
     body: bytes
+
+    def __repr__(self) -> str:
+        return f"Answer({self.call}: {self.status}, {self.described})"      # a body may hold a session
 
     @property
     def described(self) -> str:

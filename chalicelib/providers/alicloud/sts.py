@@ -33,6 +33,9 @@ class Granted(msgspec.Struct, frozen=True, rename="pascal"):
     security_token: str = ""
     expiration: str = ""
 
+    def __repr__(self) -> str:
+        return "Granted(***)"
+
 
 class StsAnswer(msgspec.Struct, frozen=True, rename="pascal"):
     """AssumeRole and AssumeRoleWithOIDC."""

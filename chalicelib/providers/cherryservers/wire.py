@@ -158,6 +158,9 @@ class CreateServer(msgspec.Struct, frozen=True):
     os_partition_size: int = 0
     spot_market: bool = False
 
+    def __repr__(self) -> str:
+        return f"CreateServer({self.hostname})"     # user data carries a bootstrap token
+
     def body(self) -> bytes:
         """The request's JSON. As §3: what is empty is left out, but the two lists, which are null then."""
         always = {"ssh_keys": list(self.ssh_keys) if self.ssh_keys else None, "ip_addresses": None}

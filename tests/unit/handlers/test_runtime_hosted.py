@@ -1,0 +1,53 @@
+"""A function knows that it is one: its kubeconfigs lead to no service of its own machine, and a command's may."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from chalicelib.handlers.runtime import LAMBDA, from_environment
+from chalicelib.kube import errors
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import KubernetesAccess, Policy
+from infra.local.deployment import queues
+from infra.local.http_script import HttpScript, Reply, Seen
+from tests.unit.kube.support import kubeconfig
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    for name, value in (("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b"), ("AWS_DEFAULT_REGION", "us-east-1"),
+                        ("HTTPS_PROXY", "http://127.0.0.1:9"), ("NO_PROXY", "")):
+        monkeypatch.setenv(name, value)
+    urls = {f"OUTSCALER_QUEUE_{name.upper()}": f"http://127.0.0.1:9/{name}" for name in queues()}
+    return {**urls, "OUTSCALER_TABLE": "t"}
+
+
+def connected(environment: dict[str, str], server: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What comes of reading a node: the path that was asked for, or why nothing was."""
+    text = json.dumps(kubeconfig(server))
+
+    def secrets(_: Seen) -> Reply:
+        return Reply(200, {"SecretString": text}, {"Content-Type": "application/x-amz-json-1.1"})
+
+    with HttpScript(secrets) as aws:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", aws.url)
+        policy = Policy(name="shop", kubernetes=KubernetesAccess(kubeconfig_secret="outscaler/shop/kubeconfig"))
+        try:
+            cluster = from_environment(environment).connect(policy)
+            return cluster.get("/api/v1/nodes/a").decode()
+        except (BadInput, errors.ClusterError) as error:
+            return str(error)
+
+
+def test_a_function_reaches_no_loopback_address(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with HttpScript([Reply(200, {"kind": "Node"})]) as runtime_api:
+        said = connected({**environment, LAMBDA: "reconcile"}, runtime_api.url, monkeypatch)
+    assert "is this machine" in said
+    assert runtime_api.requests == []
+
+
+def test_the_same_is_allowed_outside_of_lambda(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with HttpScript([Reply(200, {"kind": "Node"})]) as server:
+        assert json.loads(connected(environment, server.url, monkeypatch)) == {"kind": "Node"}

@@ -1,0 +1,43 @@
+"""Whatever holds a credential does not show it: a repr ends up in logs, in tracebacks and in the output of tests."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.kube import transport
+from chalicelib.kube.credentials import Credential
+from chalicelib.model.secret import Secret
+from chalicelib.net.exchange import Reply, Request
+from chalicelib.providers import http
+from chalicelib.providers.alicloud import credentials as alicloud
+from chalicelib.providers.alicloud.sts import Granted, StsAnswer
+from chalicelib.providers.cherryservers.tokens import Token
+from chalicelib.providers.cherryservers.wire import CreateServer
+from chalicelib.providers.exoscale import sign as exoscale
+from chalicelib.providers.huaweicloud import sign as huaweicloud
+
+HIDDEN = "hidden-word"
+HEADERS = {"Authorization": f"Bearer {HIDDEN}"}
+URL = f"https://user:{HIDDEN}@api.example.com/x?Signature={HIDDEN}"
+BODY = HIDDEN.encode()
+KEPT = Secret(HIDDEN)
+
+HOLDERS = [
+    Credential("https://c.test", token=KEPT, key=KEPT, proxy=Secret(f"http://me:{HIDDEN}@p.test")),
+    transport.Call("POST", "/api/v1/namespaces/kube-system/secrets", {}, BODY, "application/json", (1.0, 1.0)),
+    Request("GET", URL, HEADERS, {"Signature": HIDDEN}, BODY),
+    Reply(200, {"set-cookie": HIDDEN}, BODY),
+    http.Call("GET", URL, HEADERS, {"Signature": HIDDEN}, BODY),
+    http.Answer("GET api.example.com/x", 200, {"set-cookie": HIDDEN}, BODY),
+    Granted(HIDDEN, HIDDEN, HIDDEN), StsAnswer(Granted(HIDDEN, HIDDEN, HIDDEN)),
+    CreateServer(1, "plan", "host", "image", "region", user_data=HIDDEN),
+    Token("abcdef", KEPT), alicloud.Credential(KEPT, KEPT, KEPT), exoscale.Credential(KEPT, KEPT),
+    huaweicloud.Credential(KEPT, KEPT, KEPT),
+]
+
+
+@pytest.mark.parametrize("holder", HOLDERS, ids=lambda holder: f"{type(holder).__module__}.{type(holder).__name__}")
+def test_a_holder_of_a_credential_does_not_show_it(holder: msgspec.Struct) -> None:
+    for shown in (repr(holder), str(holder), f"{holder}", repr([holder]), repr({"a": holder})):
+        assert HIDDEN not in shown
