@@ -230,8 +230,7 @@ def _without(snapshot: Snapshot, foreign: dict[str, str]) -> Snapshot:
     groups = tuple(
         msgspec.structs.replace(group, error=f"it belongs to cluster {foreign[group.id]}")
         if group.id in foreign else group for group in snapshot.groups)
-    gaps = tuple(Gap(kind="NodeGroup", name=name, detail=f"belongs to cluster {owner}; outscaler get claims "
-                     f"says since when, outscaler release {owner} --claim {name} gives it back",
+    gaps = tuple(Gap(kind="NodeGroup", name=name, detail=f"belongs to cluster {owner}",
                      weakens=("the plan for this group",)) for name, owner in sorted(foreign.items()))
     return msgspec.structs.replace(snapshot, groups=groups, gaps=(*snapshot.gaps, *gaps))
 

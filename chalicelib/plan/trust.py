@@ -15,7 +15,6 @@ name the wrong group.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection
 
 import msgspec
@@ -69,10 +68,10 @@ def trusted(group: NodeGroup, memory: GroupMemory, joined: Collection[str], doub
 
 
 def why_kept(group: NodeGroup, instance: Instance, found: Shares, first_seen: float) -> str:
-    """Why a machine that is no Node is not discarded; "" where it may be. first_seen: of the group, epoch seconds.
-    Vendors write whole seconds, rounded down."""
+    """Why a machine that is no Node is not discarded; "" where it may be. first_seen: of the group, epoch seconds. What
+    was made at that very instant was there when the group was seen."""
     unknown = exists(instance) and not instance.created
-    older = 0.0 < instance.created < math.floor(first_seen)
+    older = 0.0 < instance.created <= first_seen
     rows = (
         (group.discovered and not found.most, _FEW.format(found.ours, found.machines)),
         (older and (group.discovered or not found.most), _OLDER),

@@ -102,3 +102,51 @@ def test_a_cluster_that_is_not_there_is_not_released(store: Store, capsys: Said)
     assert capsys.readouterr().err == "prod-genva: no such cluster; did you mean prod-geneva?\n"
     assert main(["release", "other"]) == 2
     assert store.memory.load("other") == Memory()
+
+
+# -- claims
+
+
+def claim(store: Store, cluster: str, group: str = "ch-gva-2#pool-1", *, discovered: bool = False) -> None:
+    key = ("exoscale", group)
+    assert store.claims.claim_groups(cluster, [key], discovered=[key] if discovered else ()) == {}
+
+
+def test_who_holds_a_claim_since_when_is_told(store: Store, capsys: Said) -> None:
+    assert answer(capsys, "get", "claims") == []
+    claim(store, NAME)
+    claim(store, "gone", "ch-gva-2#pool-2", discovered=True)
+    rows = answer(capsys, "get", "claims")
+    assert rows == [
+        {"provider": "exoscale", "group": "pool-1", "key": "ch-gva-2#pool-1", "cluster": NAME,
+         "since": format_time(NOW), "named": True, "ended": ""},
+        {"provider": "exoscale", "group": "pool-2", "key": "ch-gva-2#pool-2", "cluster": "gone",
+         "since": format_time(NOW), "named": False, "ended": ""}]
+    assert main(["get", "claims"]) == 0
+    assert "discovered" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("named", ["pool-1", "ch-gva-2#pool-1"])
+def test_a_claim_is_given_back_and_another_cluster_has_the_group(store: Store, capsys: Said, named: str) -> None:
+    claim(store, NAME)
+    said = answer(capsys, "release", NAME, "--claim", named)
+    assert said == {"name": NAME, "claim": "ch-gva-2#pool-1", "provider": "exoscale", "since": format_time(NOW)}
+    claim(store, "other")
+    assert not store.memory.load(NAME).released_until, "the brake stays as it is"
+
+
+@pytest.mark.parametrize(("arguments", "told"), [
+    (("release", NAME, "--claim", "pool-9"), f"--claim pool-9: {NAME} has no claim on it"),
+    (("release", NAME, "--claim", "pool-2"), f"{NAME} has no claim on it, gone has"),
+    (("get", "claims", NAME), "takes no name")])
+def test_a_mistaken_claim_is_named(store: Store, capsys: Said, arguments: tuple[str, ...], told: str) -> None:
+    claim(store, "gone", "ch-gva-2#pool-2")
+    assert main(list(arguments)) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_claim_is_kept_while_its_cluster_makes_a_pass(store: Store, capsys: Said) -> None:
+    claim(store, NAME)
+    store.leases.acquire(NAME, "pass", 60)
+    assert main(["release", NAME, "--claim", "pool-1"]) == 2
+    assert f"a pass of {NAME} is under way" in capsys.readouterr().err

@@ -34,12 +34,12 @@ def identify(nodes: Iterable[N], called: Mapping[str, str] | None = None) -> Ide
     bearing = called or {}
 
     def claimed(node: N) -> frozenset[str]:
-        own, other = parse(node.provider_id), bearing.get(node.name, "")
-        return frozenset({own, other if node.provider_id else ""} - {""})
+        return frozenset({parse(node.provider_id)} - {""})
 
     def hinted(node: N) -> tuple[str, ...]:
         tail, other = node.provider_id.strip().rpartition("/")[2], bearing.get(node.name, "")
-        return (*((tail.lower(),) if is_id(tail) else ()), *((other,) if other in named else ()))
+        return (*((tail.lower(),) if is_id(tail) else ()),
+                *((other,) if other and (node.provider_id or other in named) else ()))
 
     return Identity(nodes, claimed, hinted)
 
