@@ -1,4 +1,4 @@
-"""Attacks on Cluster API over many passes: Nodes that say they are of another cluster, or are another Machine's Node.
+"""Attacks on Cluster API over many passes: Nodes annotated with another cluster, or with another Machine's id.
 
 The victim is another cluster of the same management cluster. Its Machines have joined Nodes that ours never sees, so
 they look like machines that never joined; none of them may ever go.
@@ -94,12 +94,12 @@ def test_a_shared_management_cluster_loses_no_machine_of_another_cluster(
         assert size(management.store, "workers", "prod") == (2, 2)
         world.seed(seed.deployment("more", replicas=2, cpu="3"))
         world.step_until(lambda: not world.pending(), limit=1800)
-        assert size(management.store, "workers", "prod") == (4, 4), "what was written on the Nodes stops nothing"
+        assert size(management.store, "workers", "prod") == (4, 4), "the annotations stop nothing"
         assert size(management.store, "victims", "victim") == (3, 3)
 
 
 def test_a_stored_policy_without_the_name_of_the_cluster_changes_nothing() -> None:
-    """It was stored by a version that took the name from the Nodes, all of which say that they are the victim's."""
+    """It was stored by a version that took the name from the Nodes, all of which are annotated with the victim's."""
     management = Management()
     with LyingWorld(quick=True, grain=20.0, clouds=(management,)) as world:
         cluster_of(management.store, "prod", "prod", "workers", 2)
