@@ -68,7 +68,7 @@ def _shopping_stands_back(world: StoryWorld) -> None:
 
 
 @story(grain=20.0)
-def test_two_policies_that_reach_a_cluster_by_two_secrets_share_the_claims_of_its_groups(world: StoryWorld) -> None:
+def test_two_policies_with_secrets_of_their_own_for_one_cluster_share_its_claims(world: StoryWorld) -> None:
     """The second team has a kubeconfig of its own, as in any management cluster of several teams."""
     world.put_secret("outscaler/shopping/kubeconfig", f"# of another team\n{world.server.kubeconfig()}")
     world.apply_policy(document("shop"))

@@ -3,8 +3,9 @@
 One management cluster holds the objects of many clusters. A group of another cluster looks like machines that never
 joined, and such machines get deleted; so a group counts only if it is known to be ours, and doubt means: none.
 
-The policy says it, where it names a cluster: annotations of Nodes are hints of whoever controls a kubelet and change
-nothing then. Without a name in the policy it is the cluster of more than half of the Nodes (membership.py).
+Where the policy names a cluster, it is that one. Annotations of Nodes are hints, which whoever controls a kubelet can
+write, and change nothing then. Without a name in the policy it is the cluster of more than half of the Nodes
+(membership.py).
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def _is_meant(cluster: OwnCluster, specs: Sequence[Spec]) -> bool:
 
 
 def _configured(cast: Sequence[Vote], seen: Iterable[OwnCluster], names: frozenset[str]) -> OwnCluster | Doubt:
-    """The one cluster of these names. What Nodes say of themselves is not asked; but where Cluster API has most Nodes
-    as the Machines of another cluster, the settings name a wrong one."""
+    """The one cluster of these names, whatever the annotations of Nodes are. Where Cluster API has most Nodes as the
+    Machines of another cluster, the settings name a wrong one."""
     found = sorted({each for each in seen if each.name in names}, key=_order)
     named = ", ".join(sorted(names))
     if not found:
@@ -107,7 +108,7 @@ def _odd(cast: Sequence[Vote], ours: OwnCluster) -> tuple[Gap, ...]:
         return ()
     more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
     said = sorted({each.said for each in odd if each.said is not None}, key=_order)[:_SHOWN]
-    return (Gap("Node", f"annotations of {', '.join(each.node for each in odd[:_SHOWN])}{more} say that they are of "
+    return (Gap("Node", f"annotations of {', '.join(each.node for each in odd[:_SHOWN])}{more} name the cluster "
                         f"{_list(said)}, and this cluster is {_list([ours])}: the annotations are ignored",
                 name=odd[0].node),)
 

@@ -146,7 +146,7 @@ class Nodes:
         return ""
 
     def _referred(self, machine: Machine) -> Match:
-        """By the nodeRef, which only Cluster API writes. Whoever has one has joined, if not as a Node of ours."""
+        """By the nodeRef, which only Cluster API writes. A Machine with one has joined, if not as a Node of ours."""
         name, provider_id = machine.node_name, machine.spec.provider_id or ""
         node = self._by_name.get(name)
         if node is None:
@@ -159,7 +159,7 @@ class Nodes:
         return Match(node)
 
     def _found(self, machine: Machine) -> Match:
-        """By the ids, where Cluster API has no sight of the Node (D26). What a Node says of itself connects nothing."""
+        """By the ids, where Cluster API has no sight of the Node (D26). An annotation of a Node connects nothing."""
         provider_id = machine.spec.provider_id or ""
         near = normalise(provider_id)
         found: Sequence[Node] = self._by_id.get(folded(provider_id), ()) if provider_id else ()
@@ -169,7 +169,7 @@ class Nodes:
                 return Match(doubt=f"it may be Node {_names([each.name for each in found])}, and its id does not tell")
         if not found:
             claims = self._by_machine.get((machine.metadata.namespace, machine.metadata.name))
-            return Match(doubt=f"Node {claims.name} says that it is this Machine, and no id shows it") if (
+            return Match(doubt=f"an annotation of Node {claims.name} names it, and no id confirms that") if (
                 claims is not None) else Match()
         if other := self._with_node.get(found[0].name):
             return Match(doubt=f"its providerID is that of Node {found[0].name}, which is Machine {_names(other)}")

@@ -1,8 +1,8 @@
 """Which Cluster each of our Nodes is of, by Cluster API's own objects first and by the Node's annotations last.
 
 Whoever controls a kubelet writes the annotations and the providerID of its Node, so neither proves anything by itself.
-What Cluster API has written about a Node in its own objects outweighs what the Node says, and one Node is never more
-than one vote.
+What Cluster API has written about a Node in its own objects outweighs the Node's annotations, and one Node is never
+more than one vote.
 
     surest first                                                        the Node is of
     one Machine's nodeRef has its name, and the ids do not differ       that Machine's cluster

@@ -1,6 +1,6 @@
 """A Node that takes another one's identity, Machines that claim the same, Machines that are another cluster's Nodes.
 
-Neither is touched: not by a removal of the Node that pretends, not by a repair of a Machine that seems never to have
+Neither is touched: not by a removal of the false Node, not by a repair of a Machine that seems never to have
 joined. It is looked at again right before marks and sizes are written.
 """
 
@@ -62,9 +62,9 @@ ATTACKS: dict[str, tuple[Callable[[Management], None], set[str], str]] = {
         lambda there: renew_new(there, "evil", "c:///i-0"), {"m-0"}, "Nodes evil and n-0 have one providerID"),
     "a Node takes the id of a Machine that has not joined": (
         take_the_id_of_m_3, {"m-1", "m-3"}, "i-3"),
-    "a Node says that it is a Machine that has not joined": (
+    "an annotation names a Machine that has not joined": (
         lambda there: renew_new(there, "evil", "c:///x", machine="m-3", cluster_namespace="default"), {"m-3"},
-        "Node evil says that it is this Machine"),
+        "an annotation of Node evil names it"),
     "two Machines with one providerID": (
         lambda there: change(there, "m-1", spec={"providerID": "c:///i-0"}), {"m-0", "m-1"},
         "Machines default/m-0 and default/m-1 have one providerID"),

@@ -1,4 +1,4 @@
-"""A management cluster holds several clusters, and the Nodes of ours may say that they are of another one.
+"""A management cluster holds several clusters, and annotations of our Nodes may name another one.
 
 Whoever controls a kubelet writes the annotations and the providerID of its Node. The victim is another cluster of the
 same management cluster, whose Machines have Nodes of their own.
@@ -13,12 +13,14 @@ import pytest
 
 from chalicelib.kube.connect import connect
 from chalicelib.model.node import Node
+from chalicelib.model.operation import Kind
+from chalicelib.model.outcome import Failed
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.providers.base import Connection, Observation, Provider
-from chalicelib.providers.errors import InvalidRequest
+from chalicelib.providers.errors import InvalidRequest, Transient
 from chalicelib.providers.means import Means
 from chalicelib.providers.registry import build
-from tests.contract.clusterapi.management import Management, fill, finalized, management
+from tests.contract.clusterapi.management import Management, fill, finalized, management, operation
 from tests.contract.clusterapi.objects import GROUP, Json, cluster, deployment, machine, machine_set, node, pool
 
 OURS = ["MachineDeployment/default/md-0"]
@@ -88,7 +90,7 @@ def apart(there: Management, settings: Mapping[str, str], secret: str = "managem
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-def test_what_one_node_says_of_its_cluster_changes_no_group(
+def test_annotations_of_one_node_change_no_group(
     there: Management, lie: dict[str, str], settings: dict[str, str]
 ) -> None:
     nodes = fill(there, 3)
@@ -101,7 +103,7 @@ def test_what_one_node_says_of_its_cluster_changes_no_group(
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-def test_what_all_nodes_say_adopts_no_other_cluster(
+def test_annotations_of_all_nodes_adopt_no_other_cluster(
     there: Management, lie: dict[str, str], settings: dict[str, str]
 ) -> None:
     nodes = fill(there, 3)
@@ -156,7 +158,7 @@ def test_a_namesake_is_not_adopted_where_our_cluster_has_no_group_yet(there: Man
 
 
 def test_settings_that_name_another_cluster_than_our_machines_are_of_are_told(there: Management) -> None:
-    """A slip of the pen in clusterName: Cluster API's own Machines say that most Nodes are of another cluster."""
+    """clusterName is mistyped: by Cluster API's own Machines, most Nodes are of another cluster."""
     nodes = fill(there, 3)
     observed = apart(there, {"clusterName": "victim"}).observe(nodes)
     assert observed.groups == ()
@@ -171,7 +173,7 @@ def test_a_node_that_takes_the_id_of_a_foreign_machine_does_not_move_us(there: M
 
 
 def test_nodes_without_machines_follow_the_annotation_of_most(there: Management) -> None:
-    """Without a Machine or a pool that has them, only the annotations say whose they are; half is not most."""
+    """Without a Machine or a pool that has them, only the annotations are left; half is not most."""
     there.add(deployment("md-0"))
     bare = [node(f"b-{at}") for at in range(3)]
     provider = there.provider()
@@ -181,7 +183,7 @@ def test_nodes_without_machines_follow_the_annotation_of_most(there: Management)
     assert "set clusterName and namespace" in torn.gaps[0].detail
 
 
-def test_a_pool_that_lists_our_nodes_outweighs_what_they_say(there: Management) -> None:
+def test_a_pool_that_lists_our_nodes_outweighs_their_annotations(there: Management) -> None:
     there.add(pool("p", ["c:///p-0", "c:///p-1"]))
     nodes = lying([node("p-0", "c:///p-0"), node("p-1", "c:///p-1")], VICTIM, 0, 1)
     assert ids(there.provider().observe(nodes)) == ["MachinePool/default/p"]
@@ -196,7 +198,7 @@ def test_odd_annotations_are_told_with_the_names_of_some_nodes(there: Management
 
 
 def test_a_group_is_the_same_in_the_world_by_whatever_secret_it_is_reached(there: Management) -> None:
-    """Two policies with secrets of their own for one management cluster must meet in the table of claims."""
+    """Two policies with secrets of their own for one management cluster claim the same key."""
     fill(there, 1)
     [one] = apart(there, FULL, secret="outscaler/one/management").observe(()).groups
     [two] = apart(there, {**FULL, "context": "simulated"}, secret="outscaler/two/kubeconfig").observe(()).groups
@@ -221,3 +223,23 @@ def test_groups_of_one_name_are_others_in_other_clusters_and_when_made_anew(ther
     there.add(again)
     [anew] = there.provider(settings=FULL).observe(()).groups
     assert anew.claim != here.claim
+
+
+def test_what_an_old_policy_has_begun_is_taken_back_and_nothing_else_is_done(there: Management) -> None:
+    """A removal had marked its Machine when the version came that requires clusterName."""
+    fill(there, 3)
+    begun = operation(Kind.REMOVE, 3, 2, 0)
+    there.fault("PATCH", "/scale", 500, times=-1)
+    with pytest.raises(Transient):
+        there.provider().remove(begun)
+    there.server.faults.clear()
+    assert set(there.marked()) == {"m-0"}
+    there.requests()
+    provider = apart(there, {})
+    for outcome in (provider.remove(begun), provider.poll(begun), provider.grow(operation(Kind.GROW, 3, 4)),
+                    provider.shrink_target(operation(Kind.SHRINK, 3, 2))):
+        assert isinstance(outcome, Failed)
+        assert (outcome.cls, "clusterName" in outcome.message) == ("InvalidRequest", True)
+    assert there.requests() == []
+    assert provider.release(begun) is True
+    assert (there.marked(), there.size()) == ({}, 3)

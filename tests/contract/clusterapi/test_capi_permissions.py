@@ -141,10 +141,10 @@ def test_the_role_of_one_namespace_has_the_same_rules() -> None:
         assert binding["subjects"] == [{"kind": "ServiceAccount", **account}]
 
 
-def test_the_role_of_one_namespace_without_a_namespace_in_the_settings_says_what_to_set() -> None:
+def test_the_role_of_one_namespace_needs_the_namespace_in_the_settings() -> None:
     with management([*granted(NAMESPACED, ("default",)), *ELSEWHERE]) as there:
         nodes = fill(there, 2)
-        with pytest.raises(ProviderError, match="set namespace in providers.clusterapi"):
+        with pytest.raises(ProviderError, match="set namespace in providers"):
             there.provider().observe(nodes)
         assert len(there.provider(settings={"namespace": "default"}).observe(nodes).groups) == 1
 

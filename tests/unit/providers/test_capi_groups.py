@@ -139,7 +139,7 @@ def test_CAPI_24_D4_of_two_clusters_only_the_nodes_own_is_seen() -> None:
         ([], {"clusterName": "c1", "namespace": "default"}, ["md-0"], ""),
         ([], {"clusterName": "c9"}, [], "c9"),
         ([node("a"), node("b", cluster="c2")], {}, [], "clusterName"),      # the nodes disagree
-        ([node("a"), node("b", cluster="c2")], {"clusterName": "c2"}, ["md-1"], "annotations of a say"),
+        ([node("a"), node("b", cluster="c2")], {"clusterName": "c2"}, ["md-1"], "annotations of a name"),
         ([node("a")], {"clusterName": "c2"}, ["md-1"], "annotations are ignored"),  # settings beat nodes
     ],
 )

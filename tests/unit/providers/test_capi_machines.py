@@ -109,11 +109,11 @@ def test_CAPI_9_a_machine_without_id_takes_its_nodes() -> None:
 
 
 @pytest.mark.parametrize("provider_id", ["", "cloud:///i-9"])
-def test_what_only_a_node_says_of_its_machine_holds_the_machine(provider_id: str) -> None:
+def test_a_machine_that_only_an_annotation_of_a_node_names_is_held(provider_id: str) -> None:
     """Whoever controls a kubelet can write it; the Machine is then neither that Node nor given up."""
     found = instance(machine("m", "ms", provider_id=provider_id), node("n", "cloud:///i-1", of="m"))
     assert (found.id, found.state, found.node) == ("pending-machine-default_m", CREATING, "")
-    assert "Node n says" in found.held
+    assert "an annotation of Node n names it" in found.held
 
 
 def test_CAPI_9_D27_a_node_without_id_resolves_and_no_instance_has_an_empty_id() -> None:
