@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chalicelib.cli.documents import here
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.snapshot import Snapshot
@@ -37,7 +38,7 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     read_secret = secret_files(args.secret)
 
     def connected(access: KubernetesAccess) -> Cluster:
-        return connect(access, read_secret, clock=time.time)
+        return connect(access, read_secret, clock=time.time, files=True)
 
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
@@ -47,7 +48,7 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     if not policy.providers:
         raise BadInput("--kubeconfig", "says nothing about node groups",
                        "add --node-groups FILE, or --policy FILE with providers")
-    providers = for_policy(policy, kube, read_secret, time.time, Means(connect=connected))
+    providers = for_policy(policy, kube, read_secret, time.time, Means(connect=connected, deployment=here()))
     return take(policy.name, kube, lambda nodes: observe(providers, nodes), now,
                 namespace=policy.options.namespace, rules=obeyed(policy))
 

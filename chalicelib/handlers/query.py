@@ -46,7 +46,7 @@ def cluster(name: str, rt: Runtime) -> Answer:
     """GET /clusters/{name}: its line and policy, groups, open operations, cooldowns, the brake, nodes with timers."""
     stored = _stored(name, rt)
     memory = rt.store.memory.load(name)
-    policy, problem = _readable(stored, rt.clock())
+    policy, problem = _readable(stored, rt)
     return Answer(200, {
         **_line(stored, rt),
         "policy": policy_summary(policy) if policy else {"error": problem},
@@ -81,16 +81,16 @@ def _stored(name: str, rt: Runtime) -> StoredPolicy:
     return stored
 
 
-def _readable(stored: StoredPolicy, now: float) -> tuple[Policy | None, str]:
+def _readable(stored: StoredPolicy, rt: Runtime) -> tuple[Policy | None, str]:
     """The policy of now, or why the stored document cannot be read: a bad one must not hide the cluster's state."""
     try:
-        return in_force(stored, now), ""
+        return in_force(stored, rt.clock(), rt.deployment), ""
     except BadInput as bad:
         return None, str(bad).splitlines()[0]
 
 
 def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
-    policy, _ = _readable(stored, rt.clock())
+    policy, _ = _readable(stored, rt)
     last_pass = rt.store.schedule.due(stored.name).last_pass
     return {
         "name": stored.name,

@@ -17,6 +17,7 @@ from chalicelib.kube.client import Cluster
 from chalicelib.kube.credentials import Credential, EksLogin, KubeconfigLogin, Login
 from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.kube.transport import Dial, open_line
+from chalicelib.model.endpoints import FILE_PROBLEM, FILE_REMEDY
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import Secret
@@ -43,13 +44,17 @@ def connect(
     jitter: Callable[[], float] = random.random,
     compress: bool = False,
     dial: Dial = open_line,
+    files: bool = False,
 ) -> Cluster:
     """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
 
     read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read past its cache.
-    dial: what opens the line to the server; the emulation has one without a network.
+    dial: what opens the line to the server; the emulation has one without a network. files: whether the kubeconfig may
+    be a local file, which only a command may permit.
     Raises BadInput for what a person must mend, another OutscalerError where AWS gives no answer.
     """
+    if access.kubeconfig_file and not files:
+        raise BadInput(f"{_PLACE}.kubeconfigFile", FILE_PROBLEM, FILE_REMEDY)
     return Cluster(_login(access, read_secret, clock), sleep=sleep, jitter=jitter, compress=compress, dial=dial)
 
 

@@ -8,6 +8,7 @@ can be searched for.
 from __future__ import annotations
 
 import hmac
+import re
 
 from chalicelib.model.errors import OutscalerError
 
@@ -47,6 +48,21 @@ class Secret:
 
     def __reduce__(self) -> str:
         raise TypeError("a Secret is not written anywhere")
+
+
+LONGEST_KEY, LONGEST_TOKEN = 256, 40_000
+"""Characters of an access key, and of a token; the largest tokens of vendors have about 32,000."""
+
+_SENDABLE = re.compile(r"[A-Za-z0-9._~+/:=-]+\Z")
+
+
+def is_sendable(text: str, longest: int) -> bool:
+    """Whether a text can be a key or a token: the characters of base64, of JSON Web Tokens, and `:`, not too many.
+
+    What a secret holds is sent to a server. A text that is no credential (an environment, a file, a document) has
+    other characters, and is not sent.
+    """
+    return len(text) <= longest and _SENDABLE.match(text) is not None
 
 
 class SecretUnavailable(OutscalerError):

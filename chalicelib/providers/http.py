@@ -20,6 +20,8 @@ from urllib.parse import urlsplit
 import msgspec
 import requests
 
+from chalicelib.model.deployment import Deployment
+from chalicelib.model.endpoints import refused
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown
@@ -27,8 +29,6 @@ from chalicelib.providers.statuses import class_for
 
 T = TypeVar("T")
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_METADATA = frozenset({"100.100.100.200"})      # a vendor's metadata service: on the machine's own link, never with TLS
 _CHUNK = 65536
 _LONGEST_MESSAGE = 300
 _LONGEST_ASKED = 3600.0     # seconds; who names a year, or a number without end, is asked again all the same
@@ -87,12 +87,15 @@ class Http:
 
     explain: the vendor's own error codes as errors of the tree; None where it knows no better than the status.
     sign: called before every attempt, because signatures carry the time; returns the call to send.
-    sleep, chance (uniform in [0, 1)) and clock (epoch seconds) are given from outside.
+    sleep, chance (uniform in [0, 1)) and clock (epoch seconds) are given from outside. vendor, deployment: whose hosts
+    may be called (model/endpoints.py); a call to any other is never sent.
     """
 
     def __init__(
         self,
         *,
+        vendor: str,
+        deployment: Deployment,
         sleep: Callable[[float], None],
         chance: Callable[[], float],
         clock: Callable[[], float],
@@ -101,6 +104,7 @@ class Http:
         sign: Callable[[Call], Call] = lambda call: call,
         limits: Limits | None = None,
     ) -> None:
+        self._vendor, self._deployment = vendor, deployment
         self._sleep, self._chance, self._clock = sleep, chance, clock
         self._secrets, self._explain, self._sign = secrets, explain, sign
         self._limits = limits or Limits()
@@ -109,9 +113,9 @@ class Http:
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
 
     def send(self, call: Call) -> Answer:
-        """The answer, with a status below 300 and no HTML. Raises ProviderError, or BadInput for an address without TLS
-        that is neither on this machine nor its vendor's metadata service."""
-        _check_address(call.url)
+        """The answer, with a status below 300 and no HTML. Raises ProviderError, or BadInput for an address that is not
+        one of the vendor's."""
+        self._check_address(call.url)
         attempts = self._limits.attempts if call.safe else 1
         for attempt in range(1, attempts + 1):
             try:
@@ -127,12 +131,22 @@ class Http:
         """Let go of the connections."""
         self._session.close()
 
+    def _check_address(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            root = f"{parts.scheme}://{parts.netloc}"
+        except ValueError:
+            root = ""
+        if problem := refused(self._vendor, root, self._deployment):
+            raise BadInput(f"{self._vendor}: endpoint", problem, "write https:// and one of the vendor's hosts")
+
     def _pause(self, attempt: int, error: ProviderError) -> float:
         """Exponential with half of it random, at least what the vendor asks for."""
         top = min(self._limits.longest_pause, 0.25 * 2.0 ** (attempt - 1))
         return max(error.retry_after, top * (0.5 + 0.5 * self._chance()))
 
     def _once(self, call: Call, name: str) -> Answer:
+        self._check_address(call.url)       # once more, as it was signed
         started = self._clock()
         try:
             with self._session.request(
@@ -203,12 +217,3 @@ def retry_after(text: str, now: float) -> float:
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
     return min(_LONGEST_ASKED, max(0.0, when.timestamp() - now))
-
-
-def _check_address(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme == "https" and parts.hostname:
-        return
-    if parts.scheme == "http" and parts.hostname in _LOOPBACK | _METADATA:
-        return      # the emulators of this repository, and what an instance is told about itself
-    raise BadInput("endpoint", f"{parts.scheme}://{parts.hostname or ''} is not an https address", "write https://…")

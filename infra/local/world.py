@@ -28,6 +28,7 @@ from chalicelib.handlers.runtime import Runtime
 from chalicelib.kube.transport import open_line
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation
+from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import digest, load
 from infra.local import deployment
 from infra.local.account import Account
@@ -96,7 +97,8 @@ class LocalWorld:
         self.cluster = ClusterSimulation(self.kube, self.clock, pace, more=more)
         self.queues = VirtualQueues(self.clock, deployment.queues())
         self.metrics: list[Json] = []
-        self._account = Account(self.services, self.clock, self.line.dial if self._quick else open_line)
+        self._account = Account(self.services, self.clock, self.line.dial if self._quick else open_line,
+                                shared={name for cloud in self._clouds for name in cloud.secrets()})
         self._functions = {function.queue: function for function in deployment.functions()}
         self._next_tick, self._owners = start, itertools.count(1)
         self._deaths: list[Death] = []
@@ -163,7 +165,7 @@ class LocalWorld:
 
     def apply_policy(self, text: str) -> int:
         """Check the document and put it in force, as `outscaler apply` does; its version. Raises BadInputs."""
-        policy, _ = load(text, place="policy")
+        policy, _ = load(text, place="policy", admission=Admission(self._account.deployment))
         current = self.store.policies.current(policy.name)
         return self.store.policies.put(policy.name, text, digest(text), current.version if current else None)
 

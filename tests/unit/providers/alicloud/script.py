@@ -12,6 +12,7 @@ from chalicelib.providers.alicloud.settings import read_settings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.means import Bare, Means, Pace, Pacer, Shelf, Unpaced
 from infra.local.http_script import HttpScript, Reply, Seen
+from infra.local.permitted import LOOPBACK
 
 KEY_ID, KEY_SECRET = "LTAI-EXAMPLE-KEY-ID", "example-key-secret-0123456789"
 KEY = json.dumps({"accessKeyId": KEY_ID, "accessKeySecret": KEY_SECRET})
@@ -92,7 +93,8 @@ def api_for(
     clock = clock or Clock()
     given = {"region": "cn-hangzhou", "nodes": nodes, "essEndpoint": url, "ecsEndpoint": url, "stsEndpoint": url}
     given |= settings or {"credentialsSecret": "key"}
-    means = Means(sleep=clock.sleep, chance=lambda: 0.5, pacer=pacer or Unpaced(), shelf=shelf or Bare())
+    means = Means(deployment=LOOPBACK, sleep=clock.sleep, chance=lambda: 0.5,
+                  pacer=pacer or Unpaced(), shelf=shelf or Bare())
     connection = Connection("prod", given, (), read_secret or Secrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given), sessions=sessions if sessions is not None else Sessions())
 
