@@ -35,7 +35,7 @@ kind: Cluster
 metadata: {{name: {name}}}
 spec:
   mode: {mode}
-  kubernetes: {{kubeconfigSecret: outscaler/test/kubeconfig}}
+  kubernetes: {{kubeconfigSecret: outscaler/{name}/kubeconfig}}
   providers:
     clusterapi: {{}}
   nodeGroups:
