@@ -7,7 +7,7 @@ compared.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from chalicelib.dispatch.send import Sender
@@ -23,16 +23,17 @@ from infra.local.aws import REGION
 from infra.local.aws_faults import Faults
 from infra.local.controllers.clock import ManualClock
 from infra.local.mortality import Life, Mortal
+from infra.local.permitted import LOOPBACK
 from infra.local.services import Services
 
 
 class Account:
     """dial: how the functions' lines to a cluster are opened. faults: what goes wrong between them and the table.
-    Waiting anywhere in here lets the clock pass instead. shared: secrets that any cluster may use."""
+    Waiting anywhere in here lets the clock pass instead. deployment: what policies may name."""
 
     def __init__(self, services: Services, clock: ManualClock, dial: Dial = open_line,
-                 shared: Iterable[str] = ()) -> None:
-        self.deployment = Deployment(shared_secrets=frozenset(shared), loopback=True)
+                 deployment: Deployment = LOOPBACK) -> None:
+        self.deployment = deployment
         self._services, self._clock, self._dial, self.faults = services, clock, dial, Faults()
 
     def create(self) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from chalicelib.model.deployment import SHARED_SECRETS, Deployment
+from chalicelib.model.deployment import SHARED_SECRETS
 from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import digest, load
 from chalicelib.store import Store
@@ -40,6 +40,7 @@ from infra.local.live.exporting import LiveExporter
 from infra.local.live.front import Front
 from infra.local.live.processes import Functions, Result
 from infra.local.live.worker import LOG
+from infra.local.permitted import permitted
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = "outscaler"
@@ -75,8 +76,7 @@ class Emulation:
         self.server = ApiServer(self.kube, tls=True)
         self.cluster = ClusterSimulation(self.kube, self.clock, setting.pace,
                                          more=[cloud.attach(self.clock, self.kube) for cloud in self._clouds])
-        self.deployment = Deployment(loopback=True, shared_secrets=frozenset(
-            name for cloud in self._clouds for name in cloud.secrets()))
+        self.deployment = permitted(self._clouds)
         self.aws = LocalAws()
         self._on_result = on_result
         self._stopping = threading.Event()
