@@ -33,7 +33,7 @@ def asked(world: LocalWorld, provider: str) -> set[str]:
 def look_then_grow(world: LocalWorld, provider: str, group: str, settings: dict[str, Any]) -> None:
     """First in mode shadow, then in mode active until all pods have a node."""
     looks, changes = LOOKS.format(provider), CHANGES.format(provider)
-    spec = {"providers": {provider: settings | {"observeSecret": looks}},
+    spec: dict[str, Any] = {"providers": {provider: settings | {"observeSecret": looks}},
             "nodeGroups": [{"provider": provider, "id": group, "min": 0, "max": 5}]}
     world.seed(seed.node("system", cpu="2"), seed.deployment("web", replicas=2, cpu="3", memory="1Gi"))
     world.apply_policy(document(mode="shadow", **spec))

@@ -75,7 +75,7 @@ def _json(text: str, place: str) -> Iterable[tuple[str, str]]:
         fields = msgspec.json.decode(text, type=dict[str, str | None])
     except msgspec.ValidationError:
         raise BadInput(place, "has a field that is not text", _FORM) from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput(place, "is not complete JSON", _FORM) from None
     return [(name, value) for name, value in fields.items() if value is not None]
 

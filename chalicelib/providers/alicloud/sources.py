@@ -108,7 +108,9 @@ class Finder:
             return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._name(access))
 
         self._whose = _account(access.role_arn)
-        name = self._made_from(access, access.oidc_provider_arn, access.oidc_token_secret, access.oidc_token_file)
+        # Not by the token, which is another one at every renewal: so each cluster has a session of its own.
+        name = self._made_from(access, self._connection.cluster, access.oidc_provider_arn, access.oidc_token_secret,
+                               access.oidc_token_file)
         return self._session(name, make)
 
     def _of_instance(self, access: Access) -> Session:

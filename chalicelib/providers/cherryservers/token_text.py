@@ -30,7 +30,7 @@ def _of_json(text: str, place: str) -> str:
         fields = msgspec.json.decode(text, type=dict[str, str | None])
     except msgspec.ValidationError:
         raise BadInput(place, "is no map of texts", _FORM) from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput(place, "is not complete JSON", _FORM) from None
     found = {value.strip() for name, value in fields.items()
              if value and name.replace("-", "").replace("_", "").lower() in _FIELDS}

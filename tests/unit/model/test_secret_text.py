@@ -9,7 +9,7 @@ import pickle
 import msgspec
 import pytest
 
-from chalicelib.model.secret import Secret
+from chalicelib.model.secret import Secret, is_sendable
 
 HIDDEN = "the-hidden-word"
 
@@ -47,3 +47,13 @@ def test_equal_texts_are_equal_secrets() -> None:
 def test_it_can_be_struck_out_of_a_text() -> None:
     assert Secret("ab").hidden_in("cabs") == "c***s"
     assert Secret("").hidden_in("cabs") == "cabs"
+
+
+@pytest.mark.parametrize(("text", "sent"), [
+    ("eyJhbGciOi.eyJpc3MiOi.c2lnbmF0dXJl_-", True), ("kubeconfig-u-abc:xyz", True), ("sha256~abc", True),
+    ("CAIS+x/y==", True), ("k8s-aws-v1.aHR0cHM6", True), ("a" * 100, True), ("a" * 101, False), ("", False),
+    ("two words", False), ("AWS_X=1\0AWS_Y=2", False), ('{"a"}', False), ("a\n", False), ("a,b", False),
+    ("\u00e4", False), ("\ud800", False), ("-----BEGIN KEY-----", False),
+])
+def test_a_text_that_no_credential_consists_of_is_not_sent(text: str, sent: bool) -> None:
+    assert is_sendable(text, 100) is sent

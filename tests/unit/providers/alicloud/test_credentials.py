@@ -6,6 +6,7 @@ import json
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
@@ -284,7 +285,7 @@ def test_ALI_3_a_function_reads_no_token_file(tmp_path: Path, settings: dict[str
     file = tmp_path / "token"
     file.write_text(TOKEN)
     secret = json.dumps({"roleArn": ROLE, "oidcProviderArn": PROVIDER, "oidcTokenFile": str(file)})
-    given = {key: value.format(file) for key, value in settings.items()}
+    given: dict[str, Any] = {key: value.format(file) for key, value in settings.items()}
     with HttpScript() as server, pytest.raises(Unauthorized, match="only commands on a workstation"):
         api_for(server.url, read_secret=Secrets(key=secret), **given).groups([GROUP])
     assert server.requests == []
