@@ -14,6 +14,7 @@ from chalicelib.cli.documents import load_document, place_of, read_document
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.remote import add_table_argument, open_store
 from chalicelib.model.errors import BadInput
+from chalicelib.policy.admission import Purpose
 from chalicelib.policy.load import digest
 
 
@@ -27,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """0 if it is in force now, or was already."""
     text = read_document(args.file)
-    policy, warnings = load_document(text, place_of(args.file))
+    policy, warnings = load_document(text, place_of(args.file), Purpose.STORED)
     for warning in warnings:
         warn(warning)
     from chalicelib.store import JournalEntry

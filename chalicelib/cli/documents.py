@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
+from chalicelib.model.deployment import Deployment, deployment_of
 from chalicelib.model.errors import BadInput, BadInputs
 from chalicelib.model.policy import Policy
+from chalicelib.policy.admission import Admission, Purpose
 from chalicelib.policy.load import load
 from chalicelib.policy.yaml_marks import MAX_BYTES
 
@@ -18,14 +21,21 @@ def place_of(path: str) -> str:
     return "stdin" if path == STDIN else path
 
 
-def load_document(text: str, place: str) -> tuple[Policy, tuple[str, ...]]:
+def load_document(text: str, place: str, purpose: Purpose = Purpose.VALIDATED) -> tuple[Policy, tuple[str, ...]]:
     """The policy and the warnings, with the providers asked as well; raises BadInputs with every mistake."""
     from chalicelib.providers.registry import mistakes
 
-    policy, warnings = load(text, place=place)
-    if found := mistakes(policy):
+    deployment = here()
+    policy, warnings = load(text, place=place, admission=Admission(deployment, purpose))
+    if found := mistakes(policy, deployment):
         raise BadInputs(tuple(BadInput(f"{place}: {_path(each.place)}", each.problem, each.remedy) for each in found))
     return policy, warnings
+
+
+def here() -> Deployment:
+    """What the environment of this command says of the deployment; a command may read files of its workstation. Raises
+    BadInput naming the variable that is wrong."""
+    return deployment_of(os.environ, files=True)
 
 
 def _path(place: str) -> str:

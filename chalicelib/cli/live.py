@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chalicelib.cli.documents import here
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.snapshot import Snapshot
@@ -28,6 +29,7 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     """A snapshot of a live cluster; groups come from --node-groups, or from the policy's providers. Raises BadInput."""
     from chalicelib.kube.connect import connect
     from chalicelib.policy.horizontal import obeyed
+    from chalicelib.policy.observing import observing
     from chalicelib.providers.means import Means
     from chalicelib.providers.registry import providers as for_policy
     from chalicelib.snapshot import files
@@ -37,7 +39,7 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     read_secret = secret_files(args.secret)
 
     def connected(access: KubernetesAccess) -> Cluster:
-        return connect(access, read_secret, clock=time.time)
+        return connect(access, read_secret, clock=time.time, files=True)
 
     policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
     kube = connected(policy.kubernetes)
@@ -47,7 +49,7 @@ def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
     if not policy.providers:
         raise BadInput("--kubeconfig", "says nothing about node groups",
                        "add --node-groups FILE, or --policy FILE with providers")
-    providers = for_policy(policy, kube, read_secret, time.time, Means(connect=connected))
+    providers = for_policy(observing(policy), kube, read_secret, time.time, Means(connect=connected, deployment=here()))
     return take(policy.name, kube, lambda nodes: observe(providers, nodes), now,
                 namespace=policy.options.namespace, rules=obeyed(policy))
 
@@ -67,7 +69,8 @@ def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | N
     if settings is None:
         return msgspec.structs.replace(policy, kubernetes=access)
     if management is not None:
-        kept = {key: value for key, value in settings.items() if key not in {"kubeconfigSecret", "context"}}
+        secrets = {"kubeconfigSecret", "observeSecret", "context"}
+        kept = {key: value for key, value in settings.items() if key not in secrets}
         settings = {**kept, "kubeconfigFile": str(management)}
     elif not policy.kubernetes.has_own_way:
         # The in-cluster kubeconfig is the way to both clusters, and the file stands for it.

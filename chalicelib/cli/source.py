@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from chalicelib.cli import saved_memory, whatif
+from chalicelib.cli.documents import here
 from chalicelib.cli.live import live
 from chalicelib.cli.output import warn
 from chalicelib.cli.policy_groups import with_bounds
@@ -99,12 +100,14 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
     """The policy as its schedules have it at that instant."""
     from chalicelib.dispatch.guard import permitted
     from chalicelib.plan.timetable import at_instant
+    from chalicelib.policy.admission import Admission, Purpose
     from chalicelib.policy.load import load
     from chalicelib.policy.overrides import with_options
 
     policy = Policy(name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem)
     if args.policy is not None:
-        policy, warnings = load(_text(args.policy), place=args.policy.name)
+        policy, warnings = load(_text(args.policy), place=args.policy.name,
+                                admission=Admission(here(), Purpose.PLANNED))
         for warning in warnings:
             warn(warning)
         policy = at_instant(policy, now)

@@ -145,7 +145,7 @@ def _last_readable(cluster: str, rt: Runtime) -> Policy | None:
     """The newest version that this program understands: what was begun under it can be rolled back under it."""
     for stored in rt.store.policies.history(cluster, OLDER_POLICIES):
         try:
-            return policies.in_force(stored, rt.clock())
+            return policies.in_force(stored, rt.clock(), rt.deployment)
         except BadInput:
             continue
     return None

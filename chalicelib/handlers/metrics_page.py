@@ -36,7 +36,7 @@ def metrics(rt: Runtime) -> Answer:
         counts = dict(seen.counts)
         for series, count in (ledgers[stored.name].counts if stored.name in ledgers else {}).items():
             counts[series] = counts.get(series, 0.0) + count
-        values[stored.name] = counts | (seen.gauges if _is_looked_at(stored, rt.clock()) else {})
+        values[stored.name] = counts | (seen.gauges if _is_looked_at(stored, rt) else {})
     return Answer(200, {PAGE: page(values)})
 
 
@@ -70,10 +70,10 @@ def _in_order(sample: tuple[Labels, float]) -> tuple[Labels, float]:
     return tuple(pair for pair in labels if pair[0] != "le"), bound
 
 
-def _is_looked_at(stored: StoredPolicy, now: float) -> bool:
+def _is_looked_at(stored: StoredPolicy, rt: Runtime) -> bool:
     """Whether passes are made. A policy that cannot be read hides no numbers."""
     try:
-        return permitted(in_force(stored, now)).plan
+        return permitted(in_force(stored, rt.clock(), rt.deployment)).plan
     except BadInput:
         return True
 

@@ -3,8 +3,9 @@
 A document has schedules: what is in force is what it says at an instant. Whoever asks whether a cluster may be looked
 at or changed asks of now, so that a cluster that a schedule switched off is looked at again when its window closes.
 
-A stored document was checked when it was applied; if it cannot be read now (an older program reads a newer document),
-that cluster is left alone and says so, and the others go on.
+A stored document was checked when it was applied, and is checked again whenever it is read: it may be older than a
+rule, or may have been stored past this program. If it cannot be read now (an older program reads a newer document) or
+names what the deployment does not permit, that cluster is left alone and says so, and the others go on.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from chalicelib.model.deployment import STRICT, Deployment
 from chalicelib.model.policy import Policy
 
 if TYPE_CHECKING:
@@ -21,9 +23,10 @@ if TYPE_CHECKING:
     from chalicelib.store.policies import StoredPolicy
 
 
-def in_force(stored: StoredPolicy, now: float) -> Policy:
-    """What a stored document says at `now` (epoch seconds), with its version; raises BadInputs."""
-    return instant(read(stored.text, stored.name, stored.version), now)
+def in_force(stored: StoredPolicy, now: float, deployment: Deployment = STRICT) -> Policy:
+    """What a stored document says at `now` (epoch seconds), with its version; raises BadInputs, also for what the
+    deployment (the strictest there is, if not given) does not permit."""
+    return instant(read(stored.text, stored.name, stored.version, deployment), now)
 
 
 def instant(policy: Policy, now: float) -> Policy:
@@ -37,18 +40,20 @@ def instant(policy: Policy, now: float) -> Policy:
 
 
 @functools.lru_cache(maxsize=256)
-def read(text: str, name: str, version: int) -> Policy:
+def read(text: str, name: str, version: int, deployment: Deployment = STRICT) -> Policy:
     """The policy in this text, schedules not applied, under the name and version it was stored as. Raises BadInputs.
 
     Kept by the process: a version's text never changes, and every function begins by reading a policy.
     """
+    from chalicelib.policy.admission import Admission
     from chalicelib.policy.load import load
 
-    policy, _warnings = load(text, place=f"policy {name}, version {version}")
+    policy, _warnings = load(text, place=f"policy {name}, version {version}",
+                             admission=Admission(deployment, cluster=name))
     return msgspec.structs.replace(policy, name=name, version=version)
 
 
 def current(name: str, rt: Runtime) -> Policy | None:
     """The policy in force of a cluster now, None if there is no such cluster; raises BadInputs, StoreError."""
     stored = rt.store.policies.current(name)
-    return in_force(stored, rt.clock()) if stored else None
+    return in_force(stored, rt.clock(), rt.deployment) if stored else None

@@ -47,7 +47,7 @@ def cluster(name: str, rt: Runtime) -> Answer:
     """GET /clusters/{name}: its line and policy, groups, open operations, cooldowns, the brake, nodes with timers."""
     stored = _stored(name, rt)
     memory = rt.store.memory.load(name)
-    policy, problem = _readable(stored, rt.clock())
+    policy, problem = _readable(stored, rt)
     return Answer(200, without_secrets({
         **_line(stored, rt),
         "policy": policy_summary(policy) if policy else {"error": problem},
@@ -82,10 +82,10 @@ def _stored(name: str, rt: Runtime) -> StoredPolicy:
     return stored
 
 
-def _readable(stored: StoredPolicy, now: float) -> tuple[Policy | None, str]:
+def _readable(stored: StoredPolicy, rt: Runtime) -> tuple[Policy | None, str]:
     """The policy of now, or why the stored document cannot be read: a bad one must not hide the cluster's state."""
     try:
-        return in_force(stored, now), ""
+        return in_force(stored, rt.clock(), rt.deployment), ""
     except BadInput as bad:
         if "secret" in bad.place.lower():       # what is wrong with a name quotes it
             return None, f"{bad.place}: cannot be used"
@@ -93,7 +93,7 @@ def _readable(stored: StoredPolicy, now: float) -> tuple[Policy | None, str]:
 
 
 def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
-    policy, _ = _readable(stored, rt.clock())
+    policy, _ = _readable(stored, rt)
     pace, now = rt.store.schedule.due(stored.name), rt.clock()
     return {
         "name": stored.name,

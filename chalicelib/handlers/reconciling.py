@@ -41,6 +41,7 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Gap, Snapshot
 from chalicelib.plan.decide import decide
 from chalicelib.policy.horizontal import obeyed
+from chalicelib.policy.observing import observing
 from chalicelib.snapshot import live
 from chalicelib.snapshot.observe import observe
 from chalicelib.store.errors import LeaseHeld, Stale, StoreError
@@ -122,7 +123,7 @@ def run(policy: Policy, lease: Lease, tale: Tale, rt: Runtime) -> Plan:
     """One pass under a lease; returns what was decided. Raises ClusterError, StoreError (Fenced: nothing was done)."""
     until = rt.clock() + DECIDED_WITHIN
     kube = rt.connect(policy)
-    providers = rt.providers(policy, kube, rt.read_secret)
+    providers = rt.providers(observing(policy), kube, rt.read_secret)
 
     def look() -> Snapshot:
         with tale.part("updateClusterState"):

@@ -18,9 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from chalicelib.dispatch.send import Sender, SqsSender
 from chalicelib.handlers.policies import read
 from chalicelib.handlers.webhook.doors import Document, Doors
+from chalicelib.model.deployment import STRICT, Deployment, deployment_of
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.secret import SecretUnavailable
@@ -40,7 +43,7 @@ SECRET_KEPT_FOR = 60.0
 
 ReadSecret = Callable[[str], str]
 Connect = Callable[[Policy], "Cluster"]
-Reach = Callable[[KubernetesAccess], "Cluster"]
+Reach = Callable[[KubernetesAccess, ReadSecret], "Cluster"]
 Build = Callable[[Policy, "Cluster", ReadSecret], Sequence["Provider"]]
 
 
@@ -58,6 +61,7 @@ class Runtime:
 
     owner: a new name for whoever takes a lease or a claim. doors: the webhook's cache of policies and keys.
     checkpoint: called between a change and its record, so that a test can die there. emit: one line of metrics.
+    deployment: what policies may name.
     """
 
     clock: Callable[[], float]
@@ -70,6 +74,7 @@ class Runtime:
     doors: Doors
     checkpoint: Callable[[str], None] = _nobody_stops
     emit: Callable[[str], None] = _to_stdout
+    deployment: Deployment = STRICT
 
 
 def build(
@@ -82,30 +87,46 @@ def build(
     providers: Build | None = None,
     owner: Callable[[], str] | None = None,
     reach: Reach | None = None,
+    deployment: Deployment = STRICT,
     sleep: Callable[[float], None] = time.sleep,
     chance: Callable[[], float] = random.random,
     hosted: bool = False,
 ) -> Runtime:
     """A runtime of these parts; what is left out is what Lambda uses.
 
-    reach: how any cluster is reached, by the way to it; a provider may need another than the policy's own. sleep and
-    chance (uniform in [0, 1)): how clients of clusters and vendors wait, and what spreads them. hosted: whether this is
-    a Lambda function, which connects to no loopback address and obeys no proxy of the environment.
+    reach: how any cluster is reached, by the way to it and a reader of the secrets that may be used for it; a provider
+    may need another way than the policy's own. sleep and chance (uniform in [0, 1)): how clients of clusters and
+    vendors wait, and what spreads them. deployment: what policies may name, by default the least. hosted:
+    whether this is a Lambda function, which connects to no loopback address and obeys no proxy of the environment.
     """
 
-    def reached(access: KubernetesAccess) -> Cluster:
+    def reached(access: KubernetesAccess, secret: ReadSecret) -> Cluster:
         from chalicelib.kube.connect import connect as to_cluster
 
-        return to_cluster(access, read_secret, clock=clock, sleep=sleep, jitter=chance, hosted=hosted)
+        return to_cluster(access, secret, clock=clock, sleep=sleep, jitter=chance, hosted=hosted)
 
     to = reach or reached
 
+    def connected(policy: Policy) -> Cluster:
+        from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
+
+        return to(policy.kubernetes, ClusterSecrets(read_secret, policy.name, (KUBECONFIG,), deployment))
+
     def registered(policy: Policy, cluster: Cluster, secret: ReadSecret) -> Sequence[Provider]:
+        from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
         from chalicelib.providers.means import Means
         from chalicelib.providers.registry import providers as for_policy
 
-        means = Means(connect=to, sleep=sleep, chance=chance, pacer=store.paces, shelf=store.shelf)
-        return for_policy(policy, cluster, secret, clock, means)
+        def reader(*uses: str) -> ReadSecret:
+            return ClusterSecrets(secret, policy.name, uses, deployment)
+
+        means = Means(connect=lambda access: to(access, reader("clusterapi", KUBECONFIG)), sleep=sleep, chance=chance,
+                      pacer=store.paces, shelf=store.shelf, deployment=deployment)
+        return tuple(provider for name, settings in sorted(policy.providers.items()) for provider in for_policy(
+            msgspec.structs.replace(policy, providers={name: settings}), cluster, reader(name), clock, means))
+
+    def loaded(text: str, name: str, version: int) -> Policy:
+        return read(text, name, version, deployment)
 
     def current(name: str) -> Document | None:
         stored = store.policies.current(name)
@@ -116,10 +137,11 @@ def build(
         store=store,
         sender=sender,
         read_secret=read_secret,
-        connect=connect or (lambda policy: to(policy.kubernetes)),
+        connect=connect or connected,
         providers=providers or registered,
         owner=owner or _new_owner,
-        doors=Doors(current=current, load=read, read_secret=read_secret, clock=clock),
+        doors=Doors(current=current, load=loaded, read_secret=read_secret, clock=clock, deployment=deployment),
+        deployment=deployment,
     )
 
 
@@ -134,7 +156,7 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
     sender = SqsSender.from_environment(environment)
     secrets = Secrets(SecretReader(), clock)
     return build(clock=clock, store=Store(table, clock=clock), sender=sender, read_secret=secrets,
-                 hosted=bool(environment.get(LAMBDA)))
+                 deployment=deployment_of(environment), hosted=bool(environment.get(LAMBDA)))
 
 
 class Secrets:

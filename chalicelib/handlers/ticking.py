@@ -60,7 +60,7 @@ def run(rt: Runtime) -> Report:
     failed: set[str] = set()
     for stored in documents:
         with _contained(stored.name, "policy", failed):
-            policies.append(in_force(stored, rt.clock()))
+            policies.append(in_force(stored, rt.clock(), rt.deployment))
     for policy in policies:
         with _contained(policy.name, "schedule", failed):
             if permitted(policy).plan and queue_scans(policy, rt):

@@ -17,6 +17,7 @@ from chalicelib.kube.client import AT_A_TERMINAL, HOSTED, Cluster
 from chalicelib.kube.credentials import Credential, EksLogin, KubeconfigLogin, Login
 from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.kube.transport import Dial, open_line
+from chalicelib.model.endpoints import FILE_PROBLEM, FILE_REMEDY
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import Secret
@@ -43,14 +44,18 @@ def connect(
     jitter: Callable[[], float] = random.random,
     dial: Dial = open_line,
     hosted: bool = False,
+    files: bool = False,
 ) -> Cluster:
     """Connect as the policy says. Nothing is sent yet, except to AWS for an EKS cluster's address.
 
     read_secret: secret name -> text; if it also has `.fresh(name)`, a refused credential is read past its cache.
     dial: what opens the line to the server; the emulation has one without a network. hosted: for a function, which
-    connects to no loopback address, obeys no proxy of the environment, and has a minute or two.
+    connects to no loopback address, obeys no proxy of the environment, and has a minute or two. files: whether the
+    kubeconfig may be a local file, which only a command may permit.
     Raises BadInput for what a person must mend, another OutscalerError where AWS gives no answer.
     """
+    if access.kubeconfig_file and not files:
+        raise BadInput(f"{_PLACE}.kubeconfigFile", FILE_PROBLEM, FILE_REMEDY)
     login = _login(access, read_secret, clock, hosted=hosted)
     return Cluster(login, sleep=sleep, jitter=jitter, dial=dial, patience=HOSTED if hosted else AT_A_TERMINAL)
 

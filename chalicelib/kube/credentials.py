@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import Secret
+from chalicelib.model.secret import LONGEST_TOKEN, Secret, is_sendable
 
 # EKS accepts a token for 15 minutes from its signing; a third of it is left for clocks that differ and slow passes.
 EKS_TOKEN_LIFETIME = 600.0
@@ -72,7 +72,7 @@ def usable_token(text: str, place: str) -> Secret:
     token = text.strip()
     if not token:
         raise BadInput(place, "the token is empty", "write the service account's token")
-    if not token.isascii() or not token.isprintable() or " " in token:
+    if not is_sendable(token, LONGEST_TOKEN):
         remedy = "write it on one line, without quotes or `Bearer`"
         raise BadInput(place, "the token has characters that no token has", remedy)
     return Secret(token)

@@ -112,6 +112,19 @@ def _decoded(text: str) -> list[str]:
 def _unescaped(match: re.Match[str]) -> str:
     code = match.group(1) or match.group(2)
     return chr(int(code, 16)) if code else match.group(3)
+LONGEST_KEY, LONGEST_TOKEN = 256, 40_000
+"""Characters of an access key, and of a token; the largest tokens of vendors have about 32,000."""
+
+_SENDABLE = re.compile(r"[A-Za-z0-9._~+/:=-]+\Z")
+
+
+def is_sendable(text: str, longest: int) -> bool:
+    """Whether a text can be a key or a token: the characters of base64, of JSON Web Tokens, and `:`, not too many.
+
+    What a secret holds is sent to a server. A text that is no credential (an environment, a file, a document) has
+    other characters, and is not sent.
+    """
+    return len(text) <= longest and _SENDABLE.match(text) is not None
 
 
 class SecretUnavailable(OutscalerError):

@@ -38,12 +38,15 @@ ALICLOUD = Section(fields=(
     Field("network", choice(("public", "vpc")), "network", "Which of the vendor's hosts are called.", default="public"),
     Field("credentialsSecret", SECRET, "credentialsSecret",
           "Secret with accessKeyId, accessKeySecret and perhaps securityToken, as JSON or [global] of an INI."),
+    Field("observeSecret", SECRET, "observeSecret",
+          "The same with keys that may only read, or a role in it that may: what passes look with, instead of all the "
+          "other settings about credentials."),
     Field("roleArn", _ARN, "roleArn", "Role to assume, by the access key or by OIDC."),
     Field("sessionName", text("a session's name", r"[A-Za-z0-9.@_-]{2,64}", "something like outscaler"), "sessionName",
           "What the vendor's audit log shows for that role; outscaler-<cluster> if not given."),
     Field("oidcProviderArn", _ARN, "oidcProviderArn", "OIDC provider for roleArn (RRSA)."),
     Field("oidcTokenSecret", SECRET, "oidcTokenSecret", "Secret with the OIDC token, read anew at every renewal."),
-    Field("oidcTokenFile", text("a path"), "oidcTokenFile", "The same in a file, where a pass runs beside one."),
+    Field("oidcTokenFile", text("a path"), "oidcTokenFile", "The same in a file; for commands on a workstation only."),
     Field("metadataEndpoint", Kind("address", scalar(_metadata, "an address")), "metadataEndpoint",
           "Metadata service of an ECS instance to take credentials from; never asked if neither this nor ramRole is "
           "given."),

@@ -93,6 +93,8 @@ CHERRYSERVERS = Section(fields=(
     Field("credentialsSecret", SECRET, "credentialsSecret",
           "Secret with the API token, as it is or as JSON (authToken; upstream: CHERRY_AUTH_TOKEN).", required=True,
           example="credentialsSecret: outscaler/prod/cherryservers"),
+    Field("observeSecret", SECRET, "observeSecret",
+          "The same with keys that may only read: what passes look with; changes are made with credentialsSecret."),
     Field("clusterName", _CLUSTER, "clusterName",
           "Value of the tag k8s-cluster of the cluster's machines (upstream: --cluster-name)."),
     Field("nodes", _SPECS, "nodes", "Pools as upstream's --nodes; others may stand in nodeGroups."),

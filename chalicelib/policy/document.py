@@ -43,7 +43,7 @@ KUBERNETES = Section(fields=(
     Field("kubeconfigSecret", SECRET, "kubeconfig_secret",
           "Secret that holds a kubeconfig with a token or a client certificate."),
     Field("kubeconfigFile", text("a file's path"), "kubeconfig_file",
-          "Kubeconfig file; for commands and the local emulation."),
+          "Kubeconfig file; for commands on a workstation only."),
     Field("eksCluster", text("an EKS cluster's name", r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}"), "eks_cluster",
           "EKS cluster, reached with the function's own AWS identity."),
     Field("inClusterKubeconfigSecret", SECRET, "in_cluster_kubeconfig_secret",

@@ -19,6 +19,8 @@ EXOSCALE = Section(fields=(
     Field("credentialsSecret", SECRET, "credentialsSecret",
           "Secret with apiKey and apiSecret, as JSON or as lines EXOSCALE_API_KEY=… and EXOSCALE_API_SECRET=….",
           required=True, example="credentialsSecret: outscaler/prod/exoscale"),
+    Field("observeSecret", SECRET, "observeSecret",
+          "The same with keys that may only read: what passes look with; changes are made with credentialsSecret."),
     Field("nodes", bounds_of("name", "1:10:web"), "nodes",
           "Groups as upstream's --nodes: a Nodepool's or an Instance Pool's name or id, or cluster/name; others may "
           "stand in nodeGroups. A group that nobody names has min 1 and the account's quota as max."),

@@ -48,6 +48,9 @@ HUAWEICLOUD = Section(fields=(
     Field("credentialsSecret", SECRET, "credentialsSecret",
           "Secret with accessKey and secretKey, as JSON or as upstream's [Global].", required=True,
           example="credentialsSecret: outscaler/prod/huaweicloud"),
+    Field("observeSecret", SECRET, "observeSecret",
+          "The same with keys that may only read: what passes look with, without the agency; changes are made with "
+          "credentialsSecret."),
     Field("projectId", text("the id of a project", r"[0-9a-f]{32}", "its 32 hex digits"), "projectId",
           "Project of the cluster (upstream: project-id); asked from IAM by the region's name if not given."),
     Field("nodes", bounds_of("pool", "1:10:pool-a"), "nodes",

@@ -21,6 +21,7 @@ from chalicelib.model.policy import (
     Window,
 )
 from chalicelib.model.rules import Headroom, Rule, ScaleUp, Schedule
+from chalicelib.policy.admission import Admission, check_admission
 from chalicelib.policy.check import CHECKS
 from chalicelib.policy.document import ROOT
 from chalicelib.policy.draft import Draft
@@ -30,8 +31,9 @@ from chalicelib.policy.schema import read_section
 from chalicelib.policy.yaml_marks import read
 
 
-def load(text: str, *, place: str) -> tuple[Policy, tuple[str, ...]]:
-    """One policy document -> (policy, warnings). place: the file's name, for messages.
+def load(text: str, *, place: str, admission: Admission | None = None) -> tuple[Policy, tuple[str, ...]]:
+    """One policy document -> (policy, warnings). place: the file's name, for messages. admission: what the document is
+    for, and under which deployment; None: what a deployment permits is not looked at.
 
     Raises BadInputs with every mistake, in the order of the text: `policy.yaml:14: spec.nodeGroups[1].max`.
     """
@@ -45,6 +47,8 @@ def load(text: str, *, place: str) -> tuple[Policy, tuple[str, ...]]:
     if draft is not None:
         for check in CHECKS:
             check(draft, report)
+        if admission is not None:
+            check_admission(draft, (found.get("metadata") or {}).get("name", ""), admission, report)
     report.check()
     return _policy(found), report.warnings()
 

@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from chalicelib.model.deployment import Deployment
+from chalicelib.model.endpoints import refused
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret, one_line
 from chalicelib.net.addresses import is_loopback
@@ -101,12 +103,15 @@ class Http:
     explain: the vendor's own error codes as errors of the tree; None where it knows no better than the status.
     sign: called before every attempt, because signatures carry the time; returns the call to send.
     sleep, chance (uniform in [0, 1)) and clock (epoch seconds) are given from outside. monotonic: seconds of a clock
-    that never goes back, for the total.
+    that never goes back, for the total. vendor, deployment: whose hosts may be called (model/endpoints.py); a call to
+    any other is never sent.
     """
 
     def __init__(
         self,
         *,
+        vendor: str,
+        deployment: Deployment,
         sleep: Callable[[float], None],
         chance: Callable[[], float],
         clock: Callable[[], float],
@@ -116,6 +121,7 @@ class Http:
         limits: Limits | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._vendor, self._deployment = vendor, deployment
         self._sleep, self._chance, self._clock = sleep, chance, clock
         self._secrets, self._explain, self._sign = secrets, explain, sign
         self._limits = limits or Limits()
@@ -125,9 +131,9 @@ class Http:
         self._session.mount("http://", BoundedAdapter(public_context, allowed=_without_tls))
 
     def send(self, call: Call) -> Answer:
-        """The answer, with a status below 300 and no HTML. Raises ProviderError, or BadInput for an address without TLS
-        that is neither on this machine nor its vendor's metadata service."""
-        _check_address(call.url)
+        """The answer, with a status below 300 and no HTML. Raises ProviderError, or BadInput for an address that is not
+        one of the vendor's."""
+        self._check_address(call.url)
         attempts = self._limits.attempts if call.safe else 1
         for attempt in range(1, attempts + 1):
             try:
@@ -143,12 +149,22 @@ class Http:
         """Let go of the connections."""
         self._session.close()
 
+    def _check_address(self, url: str) -> None:
+        try:
+            parts = urlsplit(url)
+            root = f"{parts.scheme}://{parts.netloc}"
+        except ValueError:
+            root = ""
+        if problem := refused(self._vendor, root, self._deployment):
+            raise BadInput(f"{self._vendor}: endpoint", problem, "write https:// and one of the vendor's hosts")
+
     def _pause(self, attempt: int, error: ProviderError) -> float:
         """Exponential with half of it random, at least what the vendor asks for."""
         top = min(self._limits.longest_pause, 0.25 * 2.0 ** (attempt - 1))
         return max(error.retry_after, top * (0.5 + 0.5 * self._chance()))
 
     def _once(self, call: Call, name: str) -> Answer:
+        self._check_address(call.url)       # once more, as it was signed
         bounds = Bounds(self._limits.connect, self._limits.read, self._limits.total, self._limits.bytes)
         request = Request(call.method, call.url, call.headers, call.params, call.body)
         try:
@@ -209,12 +225,3 @@ def _no_answer(error: NoReply, name: str, bounds: Bounds) -> ProviderError:
 def _without_tls(host: str) -> bool:
     """Whether that host or address is one that plain HTTP is allowed to."""
     return is_loopback(host) or host in _METADATA
-
-
-def _check_address(url: str) -> None:
-    parts = urlsplit(url)
-    if parts.scheme == "https" and parts.hostname:
-        return
-    if parts.scheme == "http" and _without_tls(parts.hostname or ""):
-        return      # the emulators of this repository, and what an instance is told about itself
-    raise BadInput("endpoint", f"{parts.scheme}://{parts.hostname or ''} is not an https address", "write https://…")

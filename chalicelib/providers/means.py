@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from chalicelib.model.deployment import STRICT, Deployment
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import KubernetesAccess
 
@@ -83,10 +84,12 @@ def no_other_cluster(access: KubernetesAccess) -> object:
 
 
 class Means(msgspec.Struct, frozen=True):
-    """connect: a cluster's client by the way to it. sleep: seconds; chance: uniform in [0, 1)."""
+    """connect: a cluster's client by the way to it. sleep: seconds; chance: uniform in [0, 1). deployment: which hosts
+    may be called and whether files may be read; by default no files, and the vendors' own hosts only."""
 
     connect: Callable[[KubernetesAccess], object] = no_other_cluster
     sleep: Callable[[float], None] = time.sleep
     chance: Callable[[], float] = random.random
     pacer: Pacer = Unpaced()
     shelf: Shelf = Bare()
+    deployment: Deployment = STRICT

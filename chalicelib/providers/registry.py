@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from chalicelib.model.deployment import STRICT, Deployment
+from chalicelib.model.endpoints import mistakes as not_permitted
 from chalicelib.model.errors import BadInput, BadInputs, OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.providers.absent import Absent
@@ -76,21 +78,27 @@ def names() -> tuple[str, ...]:
 
 
 def build(name: str, connection: Connection) -> Provider:
-    """The provider of that name for one pass. Raises BadInput for a name that cannot be built, or bad settings."""
+    """The provider of that name for one pass. Raises BadInput for a name that cannot be built, for bad settings, and
+    for what the deployment does not permit, whatever looked at the settings before."""
     make = _AVAILABLE.get(name)
     if make is None:
         raise BadInput(f"providers.{name}", f"{name!r} is no provider", f"available: {', '.join(names())}")
+    refused = tuple(BadInput(f"providers.{name}.{key}", problem, remedy)
+                    for key, problem, remedy in not_permitted(name, connection.settings, connection.means.deployment))
+    if refused:
+        raise BadInputs(refused)
     return make(connection)
 
 
-def mistakes(policy: Policy) -> tuple[BadInput, ...]:
+def mistakes(policy: Policy, deployment: Deployment = STRICT) -> tuple[BadInput, ...]:
     """What the providers would refuse of a policy, told while somebody looks (which settings go together is known to
     the provider alone). Nothing is read or sent; a provider that is not in this version has no say."""
+    means = Means(deployment=deployment)
     found: list[BadInput] = []
     for name in sorted(policy.providers.keys() & _AVAILABLE.keys()):
         groups = tuple(group for group in policy.node_groups if group.provider == name)
         connection = Connection(policy.name, policy.providers[name], groups, _unread, object(), lambda: 0.0,
-                                policy.kubernetes)
+                                policy.kubernetes, means)
         try:
             build(name, connection)
             found.extend(_LOOKED_AT[name](connection) if name in _LOOKED_AT else ())

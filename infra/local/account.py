@@ -11,25 +11,29 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.dispatch.send import Sender
-from chalicelib.handlers.runtime import Runtime, Secrets, build
+from chalicelib.handlers.runtime import ReadSecret, Runtime, Secrets, build
 from chalicelib.kube.client import Cluster
 from chalicelib.kube.connect import connect
 from chalicelib.kube.secrets import SecretReader
 from chalicelib.kube.transport import Dial, open_line
+from chalicelib.model.deployment import Deployment
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.store import Store
 from infra.local.aws import REGION
 from infra.local.aws_faults import Faults
 from infra.local.controllers.clock import ManualClock
 from infra.local.mortality import Life, Mortal
+from infra.local.permitted import LOOPBACK
 from infra.local.services import Services
 
 
 class Account:
     """dial: how the functions' lines to a cluster are opened. faults: what goes wrong between them and the table.
-    Waiting anywhere in here lets the clock pass instead."""
+    Waiting anywhere in here lets the clock pass instead. deployment: what policies may name."""
 
-    def __init__(self, services: Services, clock: ManualClock, dial: Dial = open_line) -> None:
+    def __init__(self, services: Services, clock: ManualClock, dial: Dial = open_line,
+                 deployment: Deployment = LOOPBACK) -> None:
+        self.deployment = deployment
         self._services, self._clock, self._dial, self.faults = services, clock, dial, Faults()
 
     def create(self) -> None:
@@ -53,13 +57,13 @@ class Account:
         services = self._services
         secrets = Secrets(SecretReader(Mortal(services.secrets, life)), self._clock)
 
-        def reached(access: KubernetesAccess) -> Cluster:
+        def reached(access: KubernetesAccess, secret: ReadSecret) -> Cluster:
             life.check()
-            return connect(access, secrets, clock=self._clock, sleep=self._clock.advance, jitter=_even, dial=self._dial)
+            return connect(access, secret, clock=self._clock, sleep=self._clock.advance, jitter=_even, dial=self._dial)
 
         store = self._store(Mortal(self.faults.wrap(services.dynamodb), life))
         made = build(clock=self._clock, store=store, sender=Mortal(sender, life), read_secret=secrets,
-                     reach=reached, owner=owner, sleep=self._clock.advance, chance=_even)
+                     reach=reached, deployment=self.deployment, owner=owner, sleep=self._clock.advance, chance=_even)
         return dataclasses.replace(made, checkpoint=life.checkpoint, emit=emit)
 
     def _store(self, client: Any) -> Store:

@@ -13,7 +13,8 @@ class CloudBeside(Protocol):
     """A vendor's emulated account beside the cluster (infra/local/alicloud/account.py)."""
 
     def secrets(self) -> Mapping[str, str]:
-        """What the account's policy section refers to: name -> text."""
+        """What the account's policy section refers to: name -> text. The account stands beside any cluster, so these
+        are secrets that the emulated deployment shares."""
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
         """Live on that clock; what makes the account's machines Nodes of the cluster."""

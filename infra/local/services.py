@@ -91,13 +91,15 @@ class QuickServices:
 
 
 class MemorySecrets:
-    """A client of Secrets Manager. texts: by name."""
+    """A client of Secrets Manager. texts: by name. asked: the names that were asked for, oldest first."""
 
     def __init__(self) -> None:
         self.texts: dict[str, str] = {}
+        self.asked: list[str] = []
 
     def get_secret_value(self, SecretId: str) -> Any:  # noqa: N803 - the API's word
         """As AWS answers; ClientError where there is none."""
+        self.asked.append(SecretId)
         if SecretId not in self.texts:
             message = "Secrets Manager can't find the specified secret."
             raise ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": message}}, "GetSecretValue")

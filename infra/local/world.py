@@ -26,10 +26,12 @@ import msgspec
 
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.kube.transport import open_line
+from chalicelib.model.deployment import Deployment
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation
+from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import digest, load
-from infra.local import deployment
+from infra.local import deployment as deployed
 from infra.local.account import Account
 from infra.local.aws import LocalAws
 from infra.local.aws_faults import Faults
@@ -47,6 +49,7 @@ from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
 from infra.local.lambda_events import Json, schedule_event, sqs_event
 from infra.local.mortality import Life
+from infra.local.permitted import permitted
 from infra.local.queues import VirtualQueues
 from infra.local.services import FullServices, QuickServices
 
@@ -76,6 +79,7 @@ class LocalWorld:
     webhook: whether an emulated exporter posts the cluster's events to the webhook.
     forgetful: every invocation starts cold, as if the last process had died.
     clouds: vendors' accounts beside the cluster, served on loopback while the world lives.
+    deployment: what policies may name; by default this machine's hosts, and the clouds' secrets.
 
     Open to tests: clock, kube, server, cluster, queues, store, services (the emulated account), line (the way to the
     API server, of a quick world: `line.ask` decides what goes wrong with a request), invocations, metrics (lines that
@@ -84,7 +88,8 @@ class LocalWorld:
 
     def __init__(self, aws: LocalAws | None = None, *, quick: bool = False, name: str = "shop", start: float = START,
                  pace: Pace | None = None, seed: int = 0, grain: float = 5.0, webhook: bool = False,
-                 forgetful: bool = False, clouds: Sequence[CloudBeside] = ()) -> None:
+                 forgetful: bool = False, clouds: Sequence[CloudBeside] = (),
+                 deployment: Deployment | None = None) -> None:
         self.name, self.clock, self._grain, self.forgetful = name, ManualClock(start), grain, forgetful
         self.kube = ObjectStore(self.clock, seed=seed)
         apply_shipped(self.kube)
@@ -96,10 +101,11 @@ class LocalWorld:
         self._clouds = tuple(clouds)
         more = [cloud.attach(self.clock, self.kube) for cloud in self._clouds]
         self.cluster = ClusterSimulation(self.kube, self.clock, pace, more=more)
-        self.queues = VirtualQueues(self.clock, deployment.queues())
+        self.queues = VirtualQueues(self.clock, deployed.queues())
         self.metrics: list[Json] = []
-        self._account = Account(self.services, self.clock, self.line.dial if self._quick else open_line)
-        self._functions = {function.queue: function for function in deployment.functions()}
+        self._account = Account(self.services, self.clock, self.line.dial if self._quick else open_line,
+                                deployment or permitted(self._clouds))
+        self._functions = {function.queue: function for function in deployed.functions()}
         self._next_tick, self._owners = start, itertools.count(1)
         self._deaths: list[Death] = []
         self._invoker = Invoker()
@@ -165,7 +171,7 @@ class LocalWorld:
 
     def apply_policy(self, text: str) -> int:
         """Check the document and put it in force, as `outscaler apply` does; its version. Raises BadInputs."""
-        policy, _ = load(text, place="policy")
+        policy, _ = load(text, place="policy", admission=Admission(self._account.deployment))
         current = self.store.policies.current(policy.name)
         return self.store.policies.put(policy.name, text, digest(text), current.version if current else None)
 

@@ -111,7 +111,8 @@ class FaultWorld(LocalWorld):
             return made
 
         made = build(clock=self._skewed, store=store, sender=cast(Any, sender), read_secret=base.read_secret,
-                     connect=connect, owner=base.owner, sleep=self.clock.advance, chance=lambda: 0.5)
+                     connect=connect, deployment=base.deployment, owner=base.owner,
+                     sleep=self.clock.advance, chance=lambda: 0.5)
         return dataclasses.replace(made, checkpoint=life.checkpoint, emit=self._emit)
 
     def _emit(self, line: str) -> None:

@@ -16,8 +16,7 @@ BODY = sample("core-v1-failed-scheduling")
 
 
 def test_a_signed_event_that_matters_wakes_the_cluster(desk: Desk) -> None:
-    name = desk.cluster(spec={"webhook": {"secret": "outscaler/x/webhook"}})
-    desk.put_secret("outscaler/x/webhook", {"hmac": HMAC})
+    name = desk.cluster(secret={"hmac": HMAC})
     answer = desk.post(name, BODY)
     assert (answer.status_code, answer.json_body) == (202, {"accepted": 1, "matched": 1, "woken": True})
     [(message, delay)] = desk.outbox.scans()
@@ -198,8 +197,8 @@ def test_a_thousand_events_in_a_second_are_one_reconcile(desk: Desk) -> None:
 
 def test_no_event_is_lost_between_two_windows(desk: Desk) -> None:
     """Whatever is debounced happened before the message of its window is visible; the next event has its own."""
-    name = desk.cluster(spec={"webhook": {"secret": "outscaler/w/webhook", "debounce": "3s"}})
-    desk.put_secret("outscaler/w/webhook", BEARER)
+    name = desk.cluster(secret=BEARER)
+    desk.apply(name, spec={"webhook": {"secret": f"outscaler/{name}/webhook", "debounce": "3s"}})
     opened: float | None = None
     for _ in range(40):
         answer = desk.post(name, BODY, {"Authorization": f"Bearer {BEARER}"})
@@ -220,8 +219,8 @@ def test_an_event_that_does_not_matter_wakes_nobody(desk: Desk) -> None:
 
 
 def test_the_policy_says_which_reasons_matter(desk: Desk) -> None:
-    name = desk.cluster(spec={"webhook": {"secret": "outscaler/r/webhook", "reasons": ["Pulled"]}})
-    desk.put_secret("outscaler/r/webhook", {"hmac": HMAC})
+    name = desk.cluster(secret={"hmac": HMAC})
+    desk.apply(name, spec={"webhook": {"secret": f"outscaler/{name}/webhook", "reasons": ["Pulled"]}})
     assert desk.post(name, BODY).json_body["matched"] == 0
     assert desk.post(name, BODY.replace(b"FailedScheduling", b"Pulled")).json_body["matched"] == 1
 

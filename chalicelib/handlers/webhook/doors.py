@@ -18,8 +18,10 @@ import msgspec
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.handlers.log import logger
 from chalicelib.handlers.webhook.keys import Keys, read_keys
+from chalicelib.model.deployment import STRICT, Deployment
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
+from chalicelib.policy.secret_names import WEBHOOK, ClusterSecrets
 
 KEPT_FOR = 60.0
 MAX_DOORS = 512
@@ -27,15 +29,14 @@ MAX_DOORS = 512
 #: Looked up where a name is none at all; no cluster can be called so.
 _NOBODY = "-"
 _DECOY_SECRET = "outscaler/-/webhook"  # noqa: S105 - the name of a secret that does not exist, not a secret
-_DECOY_TEXT = f"""\
+_DECOY_TEXT = """\
 apiVersion: outscaler.dev/v1
 kind: Cluster
-metadata: {{name: nobody}}
+metadata: {name: nobody}
 spec:
   mode: shadow
-  kubernetes: {{kubeconfigSecret: outscaler/nobody/kubeconfig}}
-  providers: {{clusterapi: {{namespace: nobody}}}}
-  webhook: {{secret: "{_DECOY_SECRET}"}}
+  kubernetes: {eksCluster: nobody}
+  providers: {clusterapi: {namespace: nobody}}
 """
 
 
@@ -78,8 +79,10 @@ class Doors:
         load: Callable[[str, str, int], Policy],
         read_secret: Callable[[str], str],
         clock: Callable[[], float],
+        deployment: Deployment = STRICT,
     ) -> None:
         self._current, self._load, self._read_secret, self._clock = current, load, read_secret, clock
+        self._deployment = deployment
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self.decoy = secrets.token_bytes(32)
 
@@ -113,8 +116,11 @@ class Doors:
             return None
 
     def _keys(self, name: str, secret: str, *, quiet: bool) -> Keys:
+        # A cluster that is not known has no secret of its own; the one that is asked for in its place does not exist.
+        read = self._read_secret if secret == _DECOY_SECRET else ClusterSecrets(
+            self._read_secret, name, (WEBHOOK,), self._deployment)
         try:
-            return read_keys(self._read_secret(secret), secret)
+            return read_keys(read(secret), secret)
         except OutscalerError as error:
             if not quiet and secret != _DECOY_SECRET:
                 logger.error("webhook secret cannot be used", cluster=name, secret_name=secret, detail=str(error))

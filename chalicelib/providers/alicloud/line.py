@@ -25,6 +25,7 @@ from chalicelib.providers.means import Means
 
 T = TypeVar("T")
 
+VENDOR = "alicloud"
 LIMITS = Limits(connect=3.0, read=10.0, total=20.0, attempts=3)
 _RENEWABLE = frozenset({Sense.KEY, Sense.SESSION})
 
@@ -71,8 +72,9 @@ class Line:
         if self.budget is not None:
             self.budget.take()
         if self._http is None:
-            self._http = Http(sleep=self.means.sleep, chance=self.means.chance, clock=self.now, sign=self._signed,
-                              explain=self._explained, limits=LIMITS)
+            self._http = Http(vendor=VENDOR, deployment=self.means.deployment, sleep=self.means.sleep,
+                              chance=self.means.chance, clock=self.now, sign=self._signed, explain=self._explained,
+                              limits=LIMITS)
         try:
             answer = self._http.send(call)
         except Throttled as error:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from chalicelib.model.endpoints import METADATA, METADATA_SERVICE
 from chalicelib.model.errors import BadInput
 from chalicelib.providers.alicloud.credentials import Credential
 from chalicelib.providers.alicloud.sts import Granted, credential_of
@@ -19,7 +20,7 @@ from chalicelib.providers.errors import ProviderError, Throttled, Transient, Una
 from chalicelib.providers.http import Call, Http, Limits
 from chalicelib.providers.means import Means
 
-ENDPOINT = "http://100.100.100.200"
+ENDPOINT = METADATA
 _LIMITS = Limits(connect=1.0, read=1.0, total=2.0, attempts=1)
 _TOKEN_SECONDS = "300"      # noqa: S105 - how long the token lives
 _ROLES = "/latest/meta-data/ram/security-credentials/"
@@ -35,7 +36,8 @@ class InstanceRole(msgspec.Struct, frozen=True):
 
     def credential(self) -> Credential:
         """A session of the role. Raises Unauthorized where there is none, Transient where nobody answers."""
-        http = Http(sleep=self.means.sleep, chance=self.means.chance, clock=self.now, limits=_LIMITS)
+        http = Http(vendor=METADATA_SERVICE, deployment=self.means.deployment, sleep=self.means.sleep,
+                    chance=self.means.chance, clock=self.now, limits=_LIMITS)
         try:
             return self._ask(http)
         except BadInput as error:

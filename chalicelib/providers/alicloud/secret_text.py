@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import Secret
+from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
 
 _PREFIX = re.compile(r"(?:ALIBABA|ALI)_?CLOUD_", re.IGNORECASE)
 # A field's letters, without dashes, underscores and case -> our field.
@@ -30,6 +30,7 @@ _FIELDS = {
     "oidctokenfile": "oidc_token_file",
     "oidctokenfilepath": "oidc_token_file",
 }
+_SENT = {"key_id": LONGEST_KEY, "key_secret": LONGEST_KEY, "token": LONGEST_TOKEN}     # field -> longest
 _FORM = 'write {"accessKeyId": "…", "accessKeySecret": "…"}'
 _KNOWN = "accessKeyId, accessKeySecret, securityToken, roleArn, sessionName, oidcProviderArn, oidcTokenFile, regionId"
 
@@ -60,6 +61,9 @@ def parse_secret(text: str, place: str) -> SecretText:
         value = written.strip()
         if re.search(r"[\s\x00-\x1f\x7f]", value) or not value.isascii():
             raise BadInput(place, f"{name} has blanks or other than plain characters in it", "write it without them")
+        if value and field in _SENT and not is_sendable(value, _SENT[field]):
+            raise BadInput(place, f"{name} is no key or token: it is too long or has characters that none has",
+                           "write it as the vendor gave it")
         if value and found.setdefault(field, value) != value:
             raise BadInput(place, f"{name} is given twice, and not alike", "keep one of the two")
     secrets = {field: Secret(found.pop(field)) for field in ("key_id", "key_secret", "token") if field in found}
@@ -71,7 +75,7 @@ def _json(text: str, place: str) -> Iterable[tuple[str, str]]:
         fields = msgspec.json.decode(text, type=dict[str, str | None])
     except msgspec.ValidationError:
         raise BadInput(place, "has a field that is not text", _FORM) from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput(place, "is not complete JSON", _FORM) from None
     return [(name, value) for name, value in fields.items() if value is not None]
 

@@ -146,4 +146,4 @@ _READERS: dict[str, Callable[[Mapping[str, str]], object]] = {
     "reserve": reserve(PLACE),
     "calls_per_second": calls_per_second(PLACE, CALLS_PER_SECOND),
 }
-KNOWN = frozenset({"region", "network", "nodes", "callsPerSecond", *_ENDPOINTS, *RESERVE, *_ACCESS})
+KNOWN = frozenset({"region", "network", "nodes", "callsPerSecond", "observeSecret", *_ENDPOINTS, *RESERVE, *_ACCESS})

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from chalicelib.model.endpoints import FILE_PROBLEM
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.providers.alicloud.access import Access, Way, way_of
@@ -34,7 +35,8 @@ from chalicelib.providers.errors import Unauthorized
 from chalicelib.providers.secret_source import as_provider_error, digest, read_fresh
 
 _ACCOUNT = re.compile(r"acs:ram::([0-9]+):")
-_SHORTEST_TOKEN, _LONGEST_TOKEN = 4, 20_000     # characters of an OIDC token (§3.8)
+_LONGEST_TOKEN = 20_000                             # characters of an OIDC token
+_TOKEN = re.compile(r"[A-Za-z0-9_.-]{4,20000}\Z")   # what a signed JSON Web Token consists of
 
 
 class Finder:
@@ -106,7 +108,9 @@ class Finder:
             return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._name(access))
 
         self._whose = _account(access.role_arn)
-        name = self._made_from(access, access.oidc_provider_arn, access.oidc_token_secret, access.oidc_token_file)
+        # Not by the token, which is another one at every renewal: so each cluster has a session of its own.
+        name = self._made_from(access, self._connection.cluster, access.oidc_provider_arn, access.oidc_token_secret,
+                               access.oidc_token_file)
         return self._session(name, make)
 
     def _of_instance(self, access: Access) -> Session:
@@ -132,9 +136,11 @@ class Finder:
             text = self._secret(access.oidc_token_secret, fresh=True)
         else:
             place = f"OIDC token file {access.oidc_token_file}"
+            if not self._connection.means.deployment.files:
+                raise BadInput(place, FILE_PROBLEM, "name a secret that holds the token in oidcTokenSecret")
             text = _file(access.oidc_token_file, place)
         text = text.strip()
-        if not _SHORTEST_TOKEN <= len(text) <= _LONGEST_TOKEN or re.search(r"\s", text):
+        if not _TOKEN.match(text):
             problem = "holds no OIDC token" if text else "is empty"
             raise BadInput(place, problem, "put the token there, and nothing else")
         return Secret(text)

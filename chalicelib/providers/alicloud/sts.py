@@ -17,7 +17,7 @@ from chalicelib.model.times import parse_time
 from chalicelib.providers.alicloud.codes import error_for
 from chalicelib.providers.alicloud.credentials import LIFETIME, Credential, Source, refused_for_good
 from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
-from chalicelib.providers.alicloud.line import LIMITS, Line, new_nonce
+from chalicelib.providers.alicloud.line import LIMITS, VENDOR, Line, new_nonce
 from chalicelib.providers.alicloud.shapes import decode
 from chalicelib.providers.alicloud.sign import canonical_query, timestamp
 from chalicelib.providers.errors import ProviderError, Unauthorized
@@ -67,8 +67,9 @@ class Sts(msgspec.Struct, frozen=True):
                 "DurationSeconds": f"{LIFETIME:.0f}"}
         call = Call("POST", f"{self.url}/", {"content-type": "application/x-www-form-urlencoded"},
                     {"Action": action, "RoleSessionName": session_name}, urlencode(form).encode(), safe=True)
-        http = Http(sleep=self.means.sleep, chance=self.means.chance, clock=self.now, secrets=(token,),
-                    explain=error_for, sign=self._dated, limits=LIMITS)
+        http = Http(vendor=VENDOR, deployment=self.means.deployment, sleep=self.means.sleep,
+                    chance=self.means.chance, clock=self.now, secrets=(token,), explain=error_for,
+                    sign=self._dated, limits=LIMITS)
         try:
             return credential_of(_read(http.send(call)), self.now(), action)
         except ProviderError as error:

@@ -11,7 +11,7 @@ from chalicelib.providers.base import Connection
 from chalicelib.providers.budget import Budget, Patience
 from chalicelib.providers.cherryservers.api import Api
 from chalicelib.providers.cherryservers.codes import error_for
-from chalicelib.providers.cherryservers.settings import Settings
+from chalicelib.providers.cherryservers.settings import PROVIDER, Settings
 from chalicelib.providers.cherryservers.token_text import parse_token
 from chalicelib.providers.cherryservers.wire import Plan
 from chalicelib.providers.http import Call
@@ -37,8 +37,8 @@ def open_api(connection: Connection, settings: Settings, project: int) -> Api:
         return f"cherryservers/{digest(source.current().reveal())}/{of}"
 
     budget = Budget(means, lambda: key("api"), settings.calls_per_second, Patience(PATIENCE), burst=0.0, lot=1)
-    rest = Rest(source, sign=_signed, secrets=lambda token: (token,), explain=error_for, budget=budget, means=means,
-                now=now)
+    rest = Rest(PROVIDER, source, sign=_signed, secrets=lambda token: (token,), explain=error_for, budget=budget,
+                means=means, now=now)
     return Api(rest, settings.root, project, Kept(means.shelf, lambda: key("plans"), Plan, now))
 
 

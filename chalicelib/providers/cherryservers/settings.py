@@ -223,6 +223,7 @@ _READERS: dict[str, Callable[[Mapping[str, str]], object]] = {
     "calls_per_second": calls_per_second(PLACE, CALLS_PER_SECOND),
 }
 KNOWN = frozenset({
-    "credentialsSecret", "clusterName", "projectId", "nodes", "endpoint", "controllerNodeLabel", "bootstrapTokenSecret",
-    "createBootstrapTokens", "bootstrapTokenLifetime", "maxNodeProvisionTime", "callsPerSecond", *_SOURCES, *RESERVE,
+    "credentialsSecret", "observeSecret", "clusterName", "projectId", "nodes", "endpoint", "controllerNodeLabel",
+    "bootstrapTokenSecret", "createBootstrapTokens", "bootstrapTokenLifetime", "maxNodeProvisionTime", "callsPerSecond",
+    *_SOURCES, *RESERVE,
 })

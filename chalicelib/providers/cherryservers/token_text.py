@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import Secret
+from chalicelib.model.secret import Secret, is_sendable
 
 # A field's letters, without dashes, underscores and case. The vendor's tools differ: cherryctl and upstream read
 # CHERRY_AUTH_TOKEN, cherrygo reads CHERRY_API_KEY, upstream's Kubernetes Secret has `authtoken`.
@@ -22,7 +20,7 @@ def parse_token(text: str, place: str) -> Secret:
     token = (_of_json(text, place) if text.lstrip().startswith(("{", "[", '"')) else text).strip()
     if not token:
         raise BadInput(place, "holds no API token", _FORM)
-    if re.search(r"[^\x21-\x7e]", token) or len(token) > _LONGEST:
+    if not is_sendable(token, _LONGEST):
         raise BadInput(place, "holds an API token with blanks or other than plain characters", _FORM)
     return Secret(token)
 
@@ -32,7 +30,7 @@ def _of_json(text: str, place: str) -> str:
         fields = msgspec.json.decode(text, type=dict[str, str | None])
     except msgspec.ValidationError:
         raise BadInput(place, "is no map of texts", _FORM) from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput(place, "is not complete JSON", _FORM) from None
     found = {value.strip() for name, value in fields.items()
              if value and name.replace("-", "").replace("_", "").lower() in _FIELDS}

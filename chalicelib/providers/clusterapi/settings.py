@@ -100,6 +100,9 @@ def _management(settings: Mapping[str, str]) -> Management:
             "belongs to a kubeconfig of the management cluster, and none is named here",
             "add kubeconfigSecret, or write the context into spec.kubernetes",
         )
+    if settings.get("observeSecret") and not secret:
+        raise BadInput(f"{PLACE}.observeSecret", "stands without kubeconfigSecret, which changes are made with",
+                       "add kubeconfigSecret, or take it out")
     return Management(secret, file, context, flag(PLACE, "cloudConfigAuthoritative", default=False)(settings))
 
 
@@ -164,6 +167,6 @@ _READERS: dict[str, Callable[[Mapping[str, str]], object]] = {
 }
 KNOWN = frozenset(
     {"autoDiscovery", "namespace", "clusterName", "labels", "group", "version", "scaleZeroDefaultArch"}
-    | {"kubeconfigSecret", "kubeconfigFile", "context", "cloudConfigAuthoritative", "syncMachineLabels"}
-    | {"allowPoolShrink", "zoneFromFailureDomain", "stuckAfter", *RESERVE}
+    | {"kubeconfigSecret", "observeSecret", "kubeconfigFile", "context", "cloudConfigAuthoritative"}
+    | {"syncMachineLabels", "allowPoolShrink", "zoneFromFailureDomain", "stuckAfter", *RESERVE}
 )

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import Secret
+from chalicelib.model.secret import LONGEST_KEY, Secret, is_sendable
 from chalicelib.providers.exoscale.sign import Credential
 
 _PREFIX = re.compile(r"EXOSCALE[_-]?", re.IGNORECASE)
@@ -36,7 +36,7 @@ def parse_secret(text: str, place: str) -> Credential:
         field, value = _FIELDS[letters], written.strip()
         if field is None or not value:
             continue
-        if not re.match(r"[\x21-\x2b\x2d-\x7e]+\Z", value):
+        if not is_sendable(value, LONGEST_KEY):
             raise BadInput(place, f"{shown} has blanks, commas or other than plain characters in it",
                            "write it without them")
         if found.setdefault(field, Secret(value)) != Secret(value):

@@ -168,5 +168,5 @@ _READERS: dict[str, Callable[[Texts], object]] = {
     "reserve": reserve(PLACE),
     "calls_per_second": calls_per_second(PLACE, CALLS_PER_SECOND),
 }
-KNOWN = frozenset({"zone", "environment", "endpoint", "credentialsSecret", "nodes", "sksCluster", "scaleFromZero",
-                   "unlimitedMax", "callsPerSecond", *RESERVE})
+KNOWN = frozenset({"zone", "environment", "endpoint", "credentialsSecret", "observeSecret", "nodes", "sksCluster",
+                   "scaleFromZero", "unlimitedMax", "callsPerSecond", *RESERVE})

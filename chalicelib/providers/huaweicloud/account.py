@@ -37,7 +37,7 @@ def open_api(connection: Connection, settings: Settings, *, sessions: Sessions |
 
     def rest(source: SecretSource[Credential], of: str) -> Rest[Credential]:
         return Rest(
-            source, sign=lambda call, credential: signed(call, credential, now()),
+            PROVIDER, source, sign=lambda call, credential: signed(call, credential, now()),
             secrets=lambda credential: credential.secrets, explain=error_for,
             budget=Budget(means, lambda: key(of), settings.calls_per_second, patience), means=means, now=now,
         )

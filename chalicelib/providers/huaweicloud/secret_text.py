@@ -13,11 +13,10 @@ from collections.abc import Iterable
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import Secret
+from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
 from chalicelib.providers.huaweicloud.sign import Credential
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
-_VALUE = re.compile(r"[\x21-\x7e]{1,20000}\Z", re.ASCII)
 # A field's letters, without dashes, underscores and case -> ours; None: known, and of no use here.
 _FIELDS = {
     "accesskey": "key", "accesskeyid": "key", "ak": "key", "secretkey": "secret", "secretaccesskey": "secret",
@@ -40,7 +39,7 @@ def parse_secret(text: str, place: str) -> Credential:
         field, value = _FIELDS[letters], written.strip()
         if field is None or not value:
             continue
-        if not _VALUE.match(value):
+        if not is_sendable(value, LONGEST_TOKEN if field == "token" else LONGEST_KEY):
             raise BadInput(place, f"{_WRITTEN[field]} has blanks or other than plain characters in it",
                            "write it without them")
         if found.setdefault(field, Secret(value)) != Secret(value):

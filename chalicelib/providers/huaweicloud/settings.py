@@ -197,6 +197,6 @@ _READERS: dict[str, Callable[[Texts], object]] = {
     "reserve": reserve(PLACE),
     "calls_per_second": calls_per_second(PLACE, CALLS_PER_SECOND),
 }
-KNOWN = frozenset({"region", "clusterId", "credentialsSecret", "projectId", "agencyName", "agencyDomain",
-                   "agencyDuration", "nodes", "autodiscovery", "warnAboutAddon", "callsPerSecond", *_ENDPOINTS,
-                   "reservedCpu", "reservedMemory"})    # no disk is promised, so nothing is kept back of one
+KNOWN = frozenset({"region", "clusterId", "credentialsSecret", "observeSecret", "projectId", "agencyName",
+                   "agencyDomain", "agencyDuration", "nodes", "autodiscovery", "warnAboutAddon", "callsPerSecond",
+                   *_ENDPOINTS, "reservedCpu", "reservedMemory"})   # no disk is promised: nothing is kept back of one

@@ -20,7 +20,7 @@ from infra.local.certificates import Pair
 from infra.local.controllers.manager import Controller
 from infra.local.kube.store import ObjectStore
 
-SECRET_NAME = "outscaler/alicloud/credentials"
+SECRET_NAME = "outscaler/shared/alicloud"
 KEY_ID, KEY_SECRET = "LTAI-LOCAL-KEY-000000001", "local-secret-of-the-emulated-account-1"
 
 

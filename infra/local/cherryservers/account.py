@@ -20,7 +20,7 @@ from infra.local.cherryservers.server import CherryServer
 from infra.local.controllers.manager import Controller
 from infra.local.kube.store import ObjectStore
 
-SECRET_NAME, BOOTSTRAP_NAME = "outscaler/cherryservers/credentials", "outscaler/cherryservers/bootstrap"
+SECRET_NAME, BOOTSTRAP_NAME = "outscaler/shared/cherryservers", "outscaler/shared/cherryservers-bootstrap"
 TOKEN = "CHERRY-EXAMPLE-TOKEN-0000-0000"
 TOKEN_ID, TOKEN_SECRET = "nf8atf", "kwfs1t15pjmhk7n4"
 CLOUD_INIT = """#!/bin/bash

@@ -20,7 +20,7 @@ from infra.local.exoscale.objects import Times
 from infra.local.exoscale.server import ExoscaleServer
 from infra.local.kube.store import ObjectStore
 
-SECRET_NAME = "outscaler/exoscale/credentials"
+SECRET_NAME = "outscaler/shared/exoscale"
 KEY, KEY_SECRET = "EXO-EXAMPLE-LOCAL-KEY-0001", "example-secret-of-the-emulated-zone-1"
 
 

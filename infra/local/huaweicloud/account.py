@@ -20,7 +20,7 @@ from infra.local.huaweicloud.objects import Cluster, Times
 from infra.local.huaweicloud.server import HuaweiServer
 from infra.local.kube.store import ObjectStore
 
-SECRET_NAME = "outscaler/huaweicloud/credentials"
+SECRET_NAME = "outscaler/shared/huaweicloud"
 KEY, KEY_SECRET = "AKIDEXAMPLE00000LOCAL", "SKEXAMPLEsecretkeyoftheemulatedproject01"
 CLUSTER = "prod"
 

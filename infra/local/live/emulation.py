@@ -23,6 +23,8 @@ from typing import Any
 import msgspec
 import yaml
 
+from chalicelib.model.deployment import SHARED_SECRETS
+from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import digest, load
 from chalicelib.store import Store
 from infra.local import deployment
@@ -40,6 +42,7 @@ from infra.local.live.front import Front
 from infra.local.live.processes import Functions, Result
 from infra.local.live.threads import Worker, logged
 from infra.local.live.worker import LOG
+from infra.local.permitted import permitted
 
 ROOT = Path(__file__).resolve().parents[3]
 TABLE = "outscaler"
@@ -77,6 +80,7 @@ class Emulation:
         self.server = ApiServer(self.kube, tls=True)
         self.cluster = ClusterSimulation(self.kube, self.clock, setting.pace,
                                          more=[cloud.attach(self.clock, self.kube) for cloud in self._clouds])
+        self.deployment = permitted(self._clouds)
         self.aws = LocalAws()
         self._on_result = on_result
         self._stopping = threading.Event()
@@ -149,6 +153,7 @@ class Emulation:
     def _environment(self) -> dict[str, str]:
         urls = {f"OUTSCALER_QUEUE_{name.upper()}": url for name, url in self.queue_urls.items()}
         return {**os.environ, **self.aws.env, **urls, "OUTSCALER_TABLE": TABLE, "OUTSCALER_READ_AUTH": "api-key",
+                SHARED_SECRETS: ",".join(sorted(self.deployment.shared_secrets)),
                 "POWERTOOLS_SERVICE_NAME": "outscaler", "POWERTOOLS_LOG_LEVEL": "INFO", CLOCK: self._pact.text(),
                 LOG: str(self.log_path), "PYTHONPATH": str(ROOT)}
 
@@ -192,7 +197,7 @@ class Emulation:
 
     def apply_policy(self, text: str) -> int:
         """As `outscaler apply`; the version."""
-        policy, _ = load(text, place="policy")
+        policy, _ = load(text, place="policy", admission=Admission(self.deployment))
         current = self.store.policies.current(policy.name)
         return self.store.policies.put(policy.name, text, digest(text), current.version if current else None)
 

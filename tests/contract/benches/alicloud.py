@@ -19,6 +19,7 @@ from infra.local.alicloud.objects import GONE_SOON, NO_STOCK, NOT_STARTING, QUOT
 from infra.local.alicloud.server import AlicloudServer
 from infra.local.certificates import Authority
 from infra.local.controllers.clock import ManualClock
+from infra.local.permitted import LOOPBACK
 from infra.local.vendor.faults import Fault
 from tests.contract.benches.workload import Workload, ready_node
 from tests.contract.suite.bench import Misfortune, Trouble
@@ -122,7 +123,7 @@ class AlicloudBench:
         """What a provider is built from. wrong: its secret holds another key's secret."""
         settings = {"region": REGION, "credentialsSecret": SECRET, "essEndpoint": url, "ecsEndpoint": url,
                     "stsEndpoint": url, **self.settings}
-        means = Means(sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer)
+        means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer)
         return Connection("ours", settings, tuple(self._bounds.values()),
                           lambda name: self.read_secret(name, wrong=wrong), Workload(self.nodes), self.clock,
                           means=means)

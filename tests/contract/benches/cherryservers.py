@@ -35,6 +35,7 @@ from infra.local.cherryservers.server import CherryServer
 from infra.local.cherryservers.shapes import PASSWORD
 from infra.local.controllers.clock import ManualClock
 from infra.local.kube.objects import KubeObject
+from infra.local.permitted import LOOPBACK
 from infra.local.vendor.faults import Fault
 from tests.contract.suite.bench import Misfortune, Trouble
 from tests.contract.suite.kubelets import Kubelets
@@ -215,7 +216,7 @@ class CherryBench:
         settings = {"credentialsSecret": SECRET_NAME, "clusterName": "ours", "endpoint": root,
                     "cloudConfig": gcfg({"default": self.default, **self.pools}),
                     "bootstrapTokenSecret": BOOTSTRAP_NAME, **self.settings}
-        means = Means(sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
+        means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
         return Connection("ours", settings, tuple(self._bounds.values()),
                           lambda name: self.read_secret(name, wrong=wrong), Workload(self.kube_nodes), self.clock,
                           means=means)

@@ -21,6 +21,7 @@ from infra.local.exoscale.front import Logged
 from infra.local.exoscale.joining import Ways, joined, node_object
 from infra.local.exoscale.objects import NOT_STARTING, UNAVAILABLE, Nodepool, Pool, Times
 from infra.local.exoscale.server import ExoscaleServer
+from infra.local.permitted import LOOPBACK
 from infra.local.vendor.faults import Fault
 from tests.contract.benches.workload import Workload, ready_node
 from tests.contract.exoscale.document import checker
@@ -136,7 +137,7 @@ class ExoscaleBench:
     def connection(self, root: str, *, wrong: bool = False) -> Connection:
         """What a provider is built from. wrong: its secret holds another key's secret."""
         settings = {"zone": ZONE, "credentialsSecret": SECRET, "endpoint": root, **self.settings}
-        means = Means(sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
+        means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
         return Connection("ours", settings, tuple(self._bounds.values()), lambda _: self.read_secret(wrong=wrong),
                           Workload(self.nodes), self.clock, means=means)
 

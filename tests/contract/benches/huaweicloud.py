@@ -19,6 +19,7 @@ from infra.local.huaweicloud.gate import Key
 from infra.local.huaweicloud.joining import Ways, joined, node_object
 from infra.local.huaweicloud.objects import DEFAULT, NOT_INSTALLED, SOLD_OUT, Pool, ScaleGroup, Times
 from infra.local.huaweicloud.server import HuaweiServer
+from infra.local.permitted import LOOPBACK
 from infra.local.vendor.faults import Fault
 from tests.contract.benches.workload import Workload, ready_node
 from tests.contract.suite.bench import Misfortune, Trouble
@@ -122,7 +123,7 @@ class HuaweiBench:
 
     def connection(self, url: str, *, wrong: bool = False) -> Connection:
         """What a provider is built from. wrong: its secret holds another key's secret."""
-        means = Means(sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
+        means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
         return Connection("ours", self.policy(url), tuple(self._bounds.values()),
                           lambda _: self.read_secret(wrong=wrong), Workload(self.nodes), self.clock, means=means)
 

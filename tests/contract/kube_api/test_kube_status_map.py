@@ -110,7 +110,7 @@ def test_without_it_nothing_is_asked_for_but_the_config_map(server: ApiServer) -
 
 
 @pytest.mark.parametrize("options", [{"namespace": "scaling"}, {"status_config_map_name": "other"}])
-def test_another_place_needs_the_role_there(server: ApiServer, options: dict[str, str]) -> None:
+def test_another_place_needs_the_role_there(server: ApiServer, options: dict[str, Any]) -> None:
     """What the options name must be in the Role and in the file; no other ConfigMap can be written with it."""
     server_side(Caller(server, "person"))
     with pytest.raises(Exception, match="cannot get resource"):

@@ -36,7 +36,7 @@ kind: Cluster
 metadata: {{name: {name}}}
 spec:
   mode: {mode}
-  kubernetes: {{kubeconfigSecret: outscaler/test/kubeconfig}}
+  kubernetes: {{kubeconfigSecret: outscaler/{name}/kubeconfig}}
   providers:
     clusterapi: {{}}
   nodeGroups:

@@ -12,6 +12,7 @@ from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.means import Means
 from infra.local.alicloud.account import AlicloudAccount
 from infra.local.alicloud.joining import Ways
+from infra.local.permitted import LOOPBACK
 from tests.functional.acting.stage import Stage
 from tests.functional.acting.test_passes_quiet import Costs, a_large_cluster, a_tick
 
@@ -30,7 +31,8 @@ def account(stage: Stage) -> Iterator[AlicloudAccount]:
 
     def providers() -> list[Provider]:
         """As each pass builds them, with what functions share in the table."""
-        means = Means(sleep=stage.clock.advance, chance=lambda: 0.5, pacer=stage.store.paces, shelf=stage.store.shelf)
+        means = Means(deployment=LOOPBACK, sleep=stage.clock.advance, chance=lambda: 0.5,
+                      pacer=stage.store.paces, shelf=stage.store.shelf)
         connection = Connection(stage.name, made.settings(), bounds, lambda _: made.secret(), None, stage.clock,
                                 means=means)
         return [stage.provider, registry.build("alicloud", connection)]

@@ -25,7 +25,7 @@ from infra.local.kube.store import ObjectStore
 from infra.local.mortality import Killed, Life
 from infra.local.services import QuickServices
 
-WAY = KubernetesAccess(kubeconfig_secret="management")
+WAY = KubernetesAccess(kubeconfig_secret="outscaler/c/clusterapi")
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def _store(clock: ManualClock) -> Store:
 
 
 def _asked(rt: Runtime) -> None:
-    rt.providers(Policy(name="c"), cast(Cluster, None), rt.read_secret)
+    rt.providers(Policy(name="c", providers={"clusterapi": {}}), cast(Cluster, None), rt.read_secret)
 
 
 def test_providers_share_the_tables_budget_and_shelf(given: list[Means]) -> None:
@@ -69,7 +69,7 @@ def test_another_cluster_is_reached_with_the_same_secrets_and_patience(given: li
     clock = ManualClock(1000.0)
     with ApiServer(ObjectStore(clock)) as server:
         made = build(clock=clock, store=_store(clock), sender=cast(Any, None),
-                     read_secret={"management": server.kubeconfig()}.__getitem__, sleep=clock.advance)
+                     read_secret={"outscaler/c/clusterapi": server.kubeconfig()}.__getitem__, sleep=clock.advance)
         _asked(made)
         there = cast(Cluster, given[0].connect(WAY))
         assert b'"Namespace' in there.request("GET", "/api/v1/namespaces")
@@ -82,7 +82,7 @@ def test_in_the_emulated_account_waiting_is_virtual_and_ends_with_the_function(g
     account, life = Account(QuickServices(), clock), Life(lambda place: place == "here")
     account.create()
     with ApiServer(ObjectStore(clock)) as server:
-        account.put_secret("management", server.kubeconfig())
+        account.put_secret("outscaler/c/clusterapi", server.kubeconfig())
         made = account.runtime(cast(Any, object()), life, str, lines.append)
         _asked(made)
         means = given[0]

@@ -78,8 +78,8 @@ def test_only_the_known_door_has_keys() -> None:
 def test_a_new_version_of_the_policy_counts_at_once() -> None:
     world = World()
     world.doors.at("shop")
-    world.policies["shop"] = Document(TEXT.replace("shop/webhook", "moved/webhook"), 2)
-    world.secrets["outscaler/moved/webhook"] = "another-value-for-tests"
+    world.policies["shop"] = Document(TEXT.replace("shop/webhook", "shop/webhook-moved"), 2)
+    world.secrets["outscaler/shop/webhook-moved"] = "another-value-for-tests"
     assert world.doors.at("shop").keys.hmac == (b"another-value-for-tests",)
     del world.policies["shop"]
     assert not world.doors.at("shop").known

@@ -95,7 +95,7 @@ def file_client(path: Path, config: dict[str, Any]) -> Cluster:
     """A connection by a kubeconfig file of that content."""
     path.write_text(json.dumps(config))
     access = KubernetesAccess(kubeconfig_file=str(path))
-    return connect(access, Secrets(), clock=lambda: 0.0, sleep=Waits(), jitter=lambda: 0.5)
+    return connect(access, Secrets(), clock=lambda: 0.0, sleep=Waits(), jitter=lambda: 0.5, files=True)
 
 
 def status(code: int, reason: str = "", message: str = "no", **details: Any) -> dict[str, Any]:

@@ -176,5 +176,5 @@ def test_a_kubeconfig_file_that_cannot_be_read(content: bytes | None, problem: s
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(BadInput, match=problem) as caught:
-        connect(KubernetesAccess(kubeconfig_file=str(path)), Secrets(), clock=lambda: 0.0)
+        connect(KubernetesAccess(kubeconfig_file=str(path)), Secrets(), clock=lambda: 0.0, files=True)
     assert caught.value.place == f"kubeconfig file {path}"

@@ -225,9 +225,9 @@ def test_the_tables_faults_meet_the_functions_and_not_the_observer(world: LocalW
 
 def test_a_secret_that_is_not_there_is_said_to_be_missing(world: LocalWorld) -> None:
     world.seed(machine_deployment("workers", 1, 1, 4))
-    world.apply_policy(POLICY.replace("shop/kubeconfig", "shop/nowhere"))
+    world.apply_policy(POLICY.replace("shop/kubeconfig", "shop/kubeconfig-nowhere"))
     world.step(130)
     assert world.plan_ids() == ()
-    world.put_secret("outscaler/shop/nowhere", world.server.kubeconfig())
+    world.put_secret("outscaler/shop/kubeconfig-nowhere", world.server.kubeconfig())
     world.step(130)
     assert any(made.function == "reconcile" and not made.failed_messages for made in world.invocations)

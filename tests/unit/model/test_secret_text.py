@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_plus
 import msgspec
 import pytest
 
-from chalicelib.model.secret import Secret
+from chalicelib.model.secret import Secret, is_sendable
 
 HIDDEN = "the-hidden-word"
 
@@ -104,3 +104,13 @@ def test_innocent_text_stays_as_it_is() -> None:
 def test_no_text_and_no_secret_is_too_odd_to_hide(text: str) -> None:
     assert "long-enough-text" not in Secret("long-enough-text").hidden_in(f"{text} long-enough-text")
     assert "***" in Secret(text + "0123456789").hidden_in(f"a {text}0123456789 b")
+
+
+@pytest.mark.parametrize(("text", "sent"), [
+    ("eyJhbGciOi.eyJpc3MiOi.c2lnbmF0dXJl_-", True), ("kubeconfig-u-abc:xyz", True), ("sha256~abc", True),
+    ("CAIS+x/y==", True), ("k8s-aws-v1.aHR0cHM6", True), ("a" * 100, True), ("a" * 101, False), ("", False),
+    ("two words", False), ("AWS_X=1\0AWS_Y=2", False), ('{"a"}', False), ("a\n", False), ("a,b", False),
+    ("\u00e4", False), ("\ud800", False), ("-----BEGIN KEY-----", False),
+])
+def test_a_text_that_no_credential_consists_of_is_not_sent(text: str, sent: bool) -> None:
+    assert is_sendable(text, 100) is sent

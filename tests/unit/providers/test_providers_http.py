@@ -19,6 +19,7 @@ from chalicelib.providers.statuses import class_for
 from infra.local.byte_script import ByteScript, drip
 from infra.local.certificates import Authority
 from infra.local.http_script import HttpScript, Reply
+from infra.local.permitted import LOOPBACK
 
 NOW = 1_800_000_000.0
 KEY = "not-to-be-seen"
@@ -39,7 +40,8 @@ class Waits:
 
 
 def client(waits: Waits | None = None, **more: Any) -> Http:
-    made: dict[str, Any] = {"sleep": waits or Waits(), "chance": lambda: 1.0, "clock": lambda: NOW, **more}
+    made: dict[str, Any] = {"vendor": "exoscale", "deployment": LOOPBACK, "sleep": waits or Waits(),
+                            "chance": lambda: 1.0, "clock": lambda: NOW, **more}
     return Http(**made)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 
+from chalicelib.model.deployment import Deployment
 from chalicelib.providers.alicloud.account import open_api
 from chalicelib.providers.alicloud.api import Api
 from chalicelib.providers.alicloud.credentials import Sessions
@@ -12,6 +13,7 @@ from chalicelib.providers.alicloud.settings import read_settings
 from chalicelib.providers.base import Connection
 from chalicelib.providers.means import Bare, Means, Pace, Pacer, Shelf, Unpaced
 from infra.local.http_script import HttpScript, Reply, Seen
+from infra.local.permitted import LOOPBACK
 
 KEY_ID, KEY_SECRET = "LTAI-EXAMPLE-KEY-ID", "example-key-secret-0123456789"
 KEY = json.dumps({"accessKeyId": KEY_ID, "accessKeySecret": KEY_SECRET})
@@ -86,13 +88,14 @@ class Board(Bare):
 def api_for(
     url: str, *, clock: Clock | None = None, read_secret: Callable[[str], str] | None = None,
     pacer: Pacer | None = None, shelf: Shelf | None = None, sessions: Sessions | None = None,
-    nodes: str = f"0:5:{GROUP}", **settings: str,
+    nodes: str = f"0:5:{GROUP}", deployment: Deployment = LOOPBACK, **settings: str,
 ) -> Api:
     """An Api that talks to the script; credentials are an access key unless the settings say otherwise."""
     clock = clock or Clock()
     given = {"region": "cn-hangzhou", "nodes": nodes, "essEndpoint": url, "ecsEndpoint": url, "stsEndpoint": url}
     given |= settings or {"credentialsSecret": "key"}
-    means = Means(sleep=clock.sleep, chance=lambda: 0.5, pacer=pacer or Unpaced(), shelf=shelf or Bare())
+    means = Means(deployment=deployment, sleep=clock.sleep, chance=lambda: 0.5,
+                  pacer=pacer or Unpaced(), shelf=shelf or Bare())
     connection = Connection("prod", given, (), read_secret or Secrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given), sessions=sessions if sessions is not None else Sessions())
 

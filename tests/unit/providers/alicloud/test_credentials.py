@@ -6,6 +6,7 @@ import json
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
@@ -14,6 +15,7 @@ from chalicelib.model.secret import Secret
 from chalicelib.providers.alicloud.credentials import Credential, Sessions, due, of_this_process
 from chalicelib.providers.alicloud.secret_text import parse_secret
 from chalicelib.providers.errors import Throttled, Transient, Unauthorized
+from infra.local.permitted import FILES
 from tests.unit.providers.alicloud.script import (
     GROUP,
     KEY,
@@ -254,8 +256,8 @@ def test_ALI_3_a_token_file_is_read_at_every_renewal(tmp_path: Path) -> None:
     file.write_text(TOKEN)
     with HttpScript(vendor) as server:
         def ask() -> None:
-            api_for(server.url, clock=clock, sessions=sessions, oidcProviderArn=PROVIDER, roleArn=ROLE,
-                    oidcTokenFile=str(file)).groups([GROUP])
+            api_for(server.url, clock=clock, sessions=sessions, deployment=FILES, oidcProviderArn=PROVIDER,
+                    roleArn=ROLE, oidcTokenFile=str(file)).groups([GROUP])
 
         ask()
         file.write_text("eyJ.rotated")
@@ -264,13 +266,28 @@ def test_ALI_3_a_token_file_is_read_at_every_renewal(tmp_path: Path) -> None:
     assert [form["OIDCToken"] for form in vendor.forms] == [[TOKEN], ["eyJ.rotated"]]
 
 
-@pytest.mark.parametrize("content", [None, "", "\n", "abc", "x" * 20001, "two words"])
+@pytest.mark.parametrize("content", [None, "", "\n", "abc", "x" * 20001, "two words", "AWS_X=1\0AWS_Y=2", "{}", "a=b"])
 def test_ALI_3_a_token_file_that_is_missing_or_empty_is_named(tmp_path: Path, content: str | None) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_text(content)
     with HttpScript() as server, pytest.raises(Unauthorized, match=str(file)):
-        api_for(server.url, oidcProviderArn=PROVIDER, roleArn=ROLE, oidcTokenFile=str(file)).groups([GROUP])
+        api_for(server.url, deployment=FILES, oidcProviderArn=PROVIDER, roleArn=ROLE,
+                oidcTokenFile=str(file)).groups([GROUP])
+    assert server.requests == []
+
+
+@pytest.mark.parametrize("settings", [
+    {"oidcTokenFile": "{}", "oidcProviderArn": PROVIDER, "roleArn": ROLE}, {"credentialsSecret": "key"},
+])
+def test_ALI_3_a_function_reads_no_token_file(tmp_path: Path, settings: dict[str, str]) -> None:
+    """Neither one that the settings name, nor one that the secret names."""
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    secret = json.dumps({"roleArn": ROLE, "oidcProviderArn": PROVIDER, "oidcTokenFile": str(file)})
+    given: dict[str, Any] = {key: value.format(file) for key, value in settings.items()}
+    with HttpScript() as server, pytest.raises(Unauthorized, match="only commands on a workstation"):
+        api_for(server.url, read_secret=Secrets(key=secret), **given).groups([GROUP])
     assert server.requests == []
 
 

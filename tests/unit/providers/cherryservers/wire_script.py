@@ -12,6 +12,7 @@ from chalicelib.providers.cherryservers.definition import Definition
 from chalicelib.providers.cherryservers.settings import Settings, Source
 from chalicelib.providers.cherryservers.wire import CreateServer
 from chalicelib.providers.means import Means, Pacer, Shelf, Unpaced
+from infra.local.permitted import LOOPBACK
 from tests.unit.providers.alicloud.script import Board, Books, Clock, HttpScript, Reply, Secrets, Seen
 
 TOKEN, PROJECT = "EXAMPLE.cherry-api-token_0123456789", 10001
@@ -46,7 +47,8 @@ def open_to(
     """An Api that talks to the script."""
     clock = clock or Clock()
     settings = Settings("token", (), Source(secret="definitions"), root=f"{url}/v1", calls_per_second=calls_per_second)
-    means = Means(sleep=clock.sleep, chance=lambda: 0.5, pacer=pacer or Unpaced(), shelf=shelf or Board())
+    means = Means(deployment=LOOPBACK, sleep=clock.sleep, chance=lambda: 0.5,
+                  pacer=pacer or Unpaced(), shelf=shelf or Board())
     connection = Connection("prod", {}, (), read_secret or Secrets(token=TOKEN), None, clock, means=means)
     return open_api(connection, settings, PROJECT)
 

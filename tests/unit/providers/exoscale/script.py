@@ -11,6 +11,7 @@ from chalicelib.providers.exoscale.api import Api
 from chalicelib.providers.exoscale.settings import read_settings
 from chalicelib.providers.means import Bare, Means, Pacer, Shelf, Unpaced
 from infra.local.http_script import HttpScript, Reply, Seen
+from infra.local.permitted import LOOPBACK
 from tests.unit.providers.alicloud.script import NOW, Board, Books, Clock, Secrets
 
 API_KEY, API_SECRET = "EXO0123456789abcdefexample", "exampleSecret-0123456789abcdefghijklmnopqrs"
@@ -65,7 +66,8 @@ def api_for(
     """An Api that talks to the script."""
     clock = clock or Clock()
     given = {"zone": "ch-gva-2", "credentialsSecret": "key", "endpoint": url} | settings
-    means = Means(sleep=clock.sleep, chance=lambda: 0.5, pacer=pacer or Unpaced(), shelf=shelf or Bare())
+    means = Means(deployment=LOOPBACK, sleep=clock.sleep, chance=lambda: 0.5,
+                  pacer=pacer or Unpaced(), shelf=shelf or Bare())
     connection = Connection("prod", given, (), read_secret or Secrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given))
 

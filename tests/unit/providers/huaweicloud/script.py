@@ -13,6 +13,7 @@ from chalicelib.providers.huaweicloud.credentials import Sessions
 from chalicelib.providers.huaweicloud.settings import read_settings
 from chalicelib.providers.means import Bare, Means, Pacer, Shelf, Unpaced
 from infra.local.http_script import HttpScript, Reply, Seen
+from infra.local.permitted import LOOPBACK
 from tests.unit.providers.alicloud.script import Board, Books, Clock, Secrets
 
 ACCESS_KEY, SECRET_KEY = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
@@ -98,7 +99,8 @@ def api_for(
     clock = clock or Clock()
     given = {"region": "cn-north-4", "clusterId": CLUSTER, "projectId": PROJECT, "credentialsSecret": "key",
              "cceEndpoint": url, "ecsEndpoint": url, "iamEndpoint": url} | settings
-    means = Means(sleep=clock.sleep, chance=lambda: 0.5, pacer=pacer or Unpaced(), shelf=shelf or Bare())
+    means = Means(deployment=LOOPBACK, sleep=clock.sleep, chance=lambda: 0.5,
+                  pacer=pacer or Unpaced(), shelf=shelf or Bare())
     given = {name: value for name, value in given.items() if value}
     connection = Connection("prod", given, (), read_secret or Secrets(key=KEY), None, clock, means=means)
     return open_api(connection, read_settings(given), sessions=sessions or Sessions())

@@ -1,0 +1,81 @@
+"""What a deployment lets a policy name: no local files, no foreign hosts, no secrets of other clusters.
+
+The functions carry out what a policy says with rights that its writer does not have. So a document is checked when it
+is applied, and again whenever a function reads it: it may have been stored before a rule existed, or past this program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, auto
+
+import msgspec
+
+from chalicelib.model.deployment import Deployment
+from chalicelib.model.endpoints import FILE_PROBLEM, FILE_REMEDY, mistakes
+from chalicelib.policy.draft import SPEC, Draft
+from chalicelib.policy.report import Path, Report
+from chalicelib.policy.secret_names import named_in, never, problem, remedy
+
+
+class Purpose(Enum):
+    """STORED: it is applied, or read by a function. VALIDATED: a person asks whether it could be. PLANNED: a command
+    reads it together with files of the workstation."""
+
+    STORED = auto()
+    VALIDATED = auto()
+    PLANNED = auto()
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """cluster: the name that the document is stored under; empty for the one in it."""
+
+    deployment: Deployment
+    purpose: Purpose = Purpose.STORED
+    cluster: str = ""
+
+
+def check_admission(draft: Draft, name: str, admission: Admission, report: Report) -> None:
+    """Tell the report what the deployment does not permit. name: the cluster's, as the document has it."""
+    for check in _CHECKS:
+        check(draft, admission.cluster or name, admission, report)
+
+
+def _files(draft: Draft, _: str, admission: Admission, report: Report) -> None:
+    if "kubeconfig_file" in (draft.kubernetes or {}):
+        _file((*SPEC, "kubernetes", "kubeconfigFile"), admission, report)
+    for provider, settings in (draft.providers or {}).items():
+        for key in sorted(settings):
+            if key.endswith("File"):
+                _file((*SPEC, "providers", provider, key), admission, report)
+
+
+def _file(path: Path, admission: Admission, report: Report) -> None:
+    if admission.purpose is Purpose.STORED:
+        report.problem(path, FILE_PROBLEM, FILE_REMEDY)
+    elif admission.purpose is Purpose.VALIDATED:
+        report.warn(path, f"outscaler apply refuses this: it {FILE_PROBLEM}")
+
+
+def _hosts(draft: Draft, _: str, admission: Admission, report: Report) -> None:
+    deployment = msgspec.structs.replace(admission.deployment, files=True)      # files are told above
+    for provider, settings in (draft.providers or {}).items():
+        for key, what, instead in mistakes(provider, settings, deployment):
+            report.problem((*SPEC, "providers", provider, key), what, instead)
+
+
+def _secrets(draft: Draft, cluster: str, admission: Admission, report: Report) -> None:
+    if admission.purpose is Purpose.PLANNED:
+        return                                      # a command reads no secrets; files stand for them
+    deployment = admission.deployment
+    certain = admission.purpose is Purpose.STORED or deployment.prefix_known
+    for below, name, use in named_in(draft.kubernetes or {}, draft.providers or {}, draft.spec.get("webhook") or {}):
+        path, uses = (*SPEC, *below), (use,)
+        what, instead = problem(name, cluster, uses, deployment), remedy(cluster, uses, deployment)
+        if what and (certain or never(name, uses)):
+            report.problem(path, what, instead)
+        elif what:
+            report.warn(path, f"outscaler apply refuses this unless the deployment shares it: it {what}; {instead}")
+
+
+_CHECKS: tuple[Callable[[Draft, str, Admission, Report], None], ...] = (_files, _hosts, _secrets)

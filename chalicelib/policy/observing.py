@@ -1,0 +1,40 @@
+"""Which credentials a pass looks with: those of `observeSecret` where a provider has one, else the ones for changes.
+
+The function that plans looks at every cluster and needs to change nothing, so it should hold no key that could. The
+executors use the provider's other credentials as if `observeSecret` was not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from chalicelib.model.policy import Policy
+
+OBSERVE = "observeSecret"
+
+# Provider -> the key that takes the secret's place, and the keys that belong to the other credentials.
+_PLACES: Mapping[str, tuple[str, frozenset[str]]] = MappingProxyType({
+    "alicloud": ("credentialsSecret", frozenset({"roleArn", "oidcProviderArn", "oidcTokenSecret", "oidcTokenFile",
+                                                 "metadataEndpoint", "ramRole"})),
+    "cherryservers": ("credentialsSecret", frozenset()),
+    "clusterapi": ("kubeconfigSecret", frozenset()),
+    "exoscale": ("credentialsSecret", frozenset()),
+    "huaweicloud": ("credentialsSecret", frozenset({"agencyName", "agencyDomain", "agencyDuration"})),
+})
+
+
+def observing(policy: Policy) -> Policy:
+    """The same policy with each provider's credentials for looking in the place of those for changing."""
+    providers = {name: _observing(name, settings) for name, settings in policy.providers.items()}
+    return msgspec.structs.replace(policy, providers=providers)
+
+
+def _observing(name: str, settings: dict[str, str]) -> dict[str, str]:
+    secret = settings.get(OBSERVE, "")
+    if not secret or name not in _PLACES:
+        return settings
+    key, others = _PLACES[name]
+    return {each: text for each, text in settings.items() if each not in others and each != OBSERVE} | {key: secret}

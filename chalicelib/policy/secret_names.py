@@ -1,0 +1,96 @@
+"""Which secrets a cluster may use: those whose names begin with the deployment's prefix, the cluster, and the use.
+
+The functions may read every secret of the deployment, and a policy names the ones to read. So a secret belongs to a
+cluster by its name alone: `<prefix><cluster>/<use>`, where the use says which key of the policy may name it. A name may
+go on after the use with `-`, `.` or `/`. Secrets that several clusters share are listed by the deployment.
+
+Names only, no ARNs: an ARN may point at another region or account and ends in characters that the name does not have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from chalicelib.model.deployment import SECRET_PREFIX, SHARED_SECRETS, Deployment
+from chalicelib.model.errors import BadInput
+
+KUBECONFIG, WEBHOOK = "kubeconfig", "webhook"
+
+_CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")     # without a slash: no name reaches into another's
+_CHARACTERS = re.compile(r"[A-Za-z0-9/_+=.@-]{1,512}\Z")
+_FURTHER = ("-", ".", "/")      # what may follow the use
+
+
+def problem(name: str, cluster: str, uses: tuple[str, ...], deployment: Deployment) -> str:
+    """Why this cluster may not use the secret of that name for one of these uses; empty if it may."""
+    if why := never(name, uses):
+        return why
+    own = f"{deployment.secret_prefix}{cluster}/"
+    if _CLUSTER.match(cluster) and name.startswith(own) and _is_for(name.removeprefix(own), uses):
+        return ""
+    if name in deployment.shared_secrets:
+        return ""
+    return f"is no secret of cluster {cluster} for {' or '.join(uses)}, nor one that the deployment shares"
+
+
+def never(name: str, uses: tuple[str, ...]) -> str:
+    """Why no deployment would let any cluster use the secret of that name for one of these uses; empty if one may."""
+    if not _CHARACTERS.match(name) or ".." in name:
+        return "is no name of a secret that is a cluster's own: an ARN, or with characters that are not used here"
+    parts = name.split("/")
+    if not any(_is_for("/".join(parts[at:]), uses) for at in range(len(parts))):
+        return f"is no name of a secret for {' or '.join(uses)}"
+    return ""
+
+
+def remedy(cluster: str, uses: tuple[str, ...], deployment: Deployment) -> str:
+    """What the name would have to be."""
+    return (f"name it {deployment.secret_prefix}{cluster}/{uses[0]}, or have the deployment list it in "
+            f"{SHARED_SECRETS} ({SECRET_PREFIX} is {deployment.secret_prefix!r} here)")
+
+
+def _is_for(rest: str, uses: tuple[str, ...]) -> bool:
+    return any(rest == use or rest.startswith(tuple(use + further for further in _FURTHER)) for use in uses)
+
+
+class ClusterSecrets:
+    """Reads the secrets of one cluster for certain uses, and refuses every other name before anything is asked of AWS.
+
+    read: secret name -> text; if it also has `fresh(name)`, so it is used. Raises BadInput for a name that is not the
+    cluster's, else what `read` raises. Whatever the rest of the program was told, this is what reads for it.
+    """
+
+    def __init__(self, read: Callable[[str], str], cluster: str, uses: tuple[str, ...], deployment: Deployment) -> None:
+        self._read, self._cluster, self._uses, self._deployment = read, cluster, uses, deployment
+
+    def __call__(self, name: str) -> str:
+        """The secret's text, perhaps from a cache."""
+        self._check(name)
+        return self._read(name)
+
+    def fresh(self, name: str) -> str:
+        """The secret's text as it is now."""
+        self._check(name)
+        again: Callable[[str], str] = getattr(self._read, "fresh", self._read)
+        return again(name)
+
+    def _check(self, name: str) -> None:
+        if why := problem(name, self._cluster, self._uses, self._deployment):
+            raise BadInput(f"secret {name}", why, remedy(self._cluster, self._uses, self._deployment))
+
+
+def named_in(kubernetes: Mapping[str, Any], providers: Mapping[str, Mapping[str, str]],
+             webhook: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """(path below spec, name, use) of each secret that a policy names. kubernetes, webhook: attribute -> value."""
+    for attribute, key in (("kubeconfig_secret", "kubeconfigSecret"),
+                           ("in_cluster_kubeconfig_secret", "inClusterKubeconfigSecret")):
+        if name := kubernetes.get(attribute):
+            yield ("kubernetes", key), name, KUBECONFIG
+    for provider, settings in providers.items():
+        for key, name in settings.items():
+            if key.endswith("Secret") and name:
+                yield ("providers", provider, key), name, provider
+    if name := webhook.get("secret"):
+        yield ("webhook", "secret"), name, WEBHOOK

@@ -1,0 +1,180 @@
+"""An attacker who may write policies, and nothing else, gets no secret and no call: neither by apply nor by PutItem."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.dispatch.messages import ReconcileMessage, encode
+from chalicelib.handlers import query
+from chalicelib.handlers.runtime import install
+from chalicelib.model.deployment import STRICT
+from chalicelib.model.errors import BadInputs, OutscalerError
+from chalicelib.policy.load import digest, load
+from chalicelib.policy.observing import observing
+from infra.local.controllers.seed import machine_deployment
+from infra.local.http_script import HttpScript, Reply
+from infra.local.lambda_events import sqs_event, sqs_record
+from infra.local.services import QuickServices
+from infra.local.world import LocalWorld
+
+ALI = {"region": "cn-hangzhou", "nodes": "0:5:asg-bp18p2yfxow2dloq0001"}
+OIDC = ALI | {"oidcProviderArn": "acs:ram::1234567890123456:oidc-provider/x",
+              "roleArn": "acs:ram::1234567890123456:role/x"}
+CHERRY = {"nodes": "0:5:pool1", "clusterName": "evil", "cloudConfigSecret": "outscaler/evil/cherryservers-config"}
+HUAWEI = {"region": "cn-north-4", "clusterId": "2292498e-1111-11ee-8b5e-0255ac1001ba"}
+EXO = {"zone": "ch-gva-2"}
+
+# What the policy says of its providers, and the key that is refused. MINE: a server of the attacker; FILE: a file that
+# exists.
+THEFTS: dict[str, tuple[dict[str, Any], str]] = {
+    "the-functions-environment": ({"alicloud": OIDC | {"oidcTokenFile": "/proc/self/environ", "stsEndpoint": "MINE"}},
+                                  "oidcTokenFile"),
+    "a-file-at-the-vendors-host": ({"alicloud": OIDC | {"oidcTokenFile": "FILE"}}, "oidcTokenFile"),
+    "a-kubeconfig-file": ({"clusterapi": {"kubeconfigFile": "FILE"}}, "kubeconfigFile"),
+    "another-clusters-token": ({"cherryservers": CHERRY | {"credentialsSecret": "outscaler/shop/cherryservers",
+                                                           "endpoint": "MINE"}}, "credentialsSecret"),
+    "another-clusters-token-at-the-vendors-host":
+        ({"cherryservers": CHERRY | {"credentialsSecret": "outscaler/shop/cherryservers"}}, "credentialsSecret"),
+    "the-own-token-at-a-foreign-host": ({"cherryservers": CHERRY | {"credentialsSecret": "outscaler/evil/cherryservers",
+                                                                    "endpoint": "MINE"}}, "endpoint"),
+    "any-secret-as-an-oidc-token": ({"alicloud": OIDC | {"oidcTokenSecret": "outscaler/shop/webhook",
+                                                         "stsEndpoint": "MINE"}}, "oidcTokenSecret"),
+    "the-own-webhook-secret-as-an-oidc-token": ({"alicloud": OIDC | {"oidcTokenSecret": "outscaler/evil/webhook"}},
+                                                "oidcTokenSecret"),
+    "signed-calls-of-exoscale": ({"exoscale": EXO | {"credentialsSecret": "outscaler/evil/exoscale",
+                                                     "endpoint": "MINE"}}, "endpoint"),
+    "keys-that-another-cluster-looks-with":
+        ({"exoscale": EXO | {"credentialsSecret": "outscaler/evil/exoscale",
+                             "observeSecret": "outscaler/shop/exoscale-observe"}}, "observeSecret"),
+    "signed-calls-of-huawei": ({"huaweicloud": HUAWEI | {"credentialsSecret": "outscaler/evil/huaweicloud",
+                                                         "iamEndpoint": "MINE"}}, "iamEndpoint"),
+    "a-metadata-service": ({"alicloud": ALI | {"metadataEndpoint": "MINE"}}, "metadataEndpoint"),
+    "a-bucket-called-ess": ({"alicloud": ALI | {"region": "oss-cn-hangzhou",
+                                                "credentialsSecret": "outscaler/evil/alicloud"}}, "region"),
+    "a-management-cluster-of-others": ({"clusterapi": {"kubeconfigSecret": "outscaler/shop/clusterapi"}},
+                                       "kubeconfigSecret"),
+}
+GOOD = {"clusterapi": {"namespace": "default"}}
+
+
+class Scene:
+    """A deployment with an honest cluster `shop`, and a server that the attacker listens on."""
+
+    def __init__(self, world: LocalWorld, mine: HttpScript, file: Path) -> None:
+        self.world, self.mine, self.file = world, mine, file
+        assert isinstance(world.services, QuickServices)
+        self.secrets = world.services.secrets
+
+    def text(self, providers: dict[str, Any], **spec: Any) -> str:
+        """The attacker's policy for a cluster of his own, in mode shadow."""
+        document = {"apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": "evil"}, "spec": {
+            "mode": "shadow", "kubernetes": {"kubeconfigSecret": "outscaler/evil/kubeconfig"}, "providers": providers}
+            | spec}
+        return json.dumps(document).replace('"MINE"', json.dumps(self.mine.url)).replace("FILE", str(self.file))
+
+    def put_item(self, text: str) -> None:
+        """The row as PutItem writes it, whatever `outscaler apply` would say; and what a message then makes of it."""
+        self.world.store.policies.put("evil", text, digest(text), None)
+
+    def passes(self) -> None:
+        """Ticks and passes of all clusters, and one message for the attacker's cluster that nothing held up."""
+        self.world.step(130)
+        body = encode(ReconcileMessage("evil", "webhook", self.world.clock())).decode()
+        self.world.invoke("reconcile", sqs_event(sqs_record("reconcile", "m", "r", body, {})))
+
+    def stolen(self) -> tuple[list[str], list[str]]:
+        """(what reached the attacker's server, which secrets besides the honest cluster's own were read)."""
+        honest = {"outscaler/shop/kubeconfig", "outscaler/-/webhook"}       # the second is nobody's, and does not exist
+        return [seen.path for seen in self.mine.requests], [name for name in self.secrets.asked if name not in honest]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    file = tmp_path / "file"
+    file.write_text("eyJhbGciOi.example.token")
+    with HttpScript(lambda _: Reply(200, {})) as mine, LocalWorld(deployment=STRICT) as world:
+        made = Scene(world, mine, file)
+        world.seed(machine_deployment("workers", 1, 1, 4))
+        world.apply_policy(json.dumps(json.loads(made.text(GOOD).replace("evil", "shop"))))
+        for name in ("evil/kubeconfig", "shop/clusterapi"):
+            world.put_secret(f"outscaler/{name}", world.server.kubeconfig())
+        for name in ("shop/cherryservers", "evil/cherryservers", "shop/webhook", "evil/webhook"):
+            world.put_secret(f"outscaler/{name}", "example-token-of-sixteen-or-more")
+        world.put_secret("outscaler/evil/exoscale", '{"apiKey": "EXOx", "apiSecret": "x"}')
+        world.put_secret("outscaler/evil/huaweicloud", '{"accessKey": "x", "secretKey": "x"}')
+        world.put_secret("outscaler/evil/alicloud", '{"accessKeyId": "x", "accessKeySecret": "x"}')
+        yield made
+    install(None)
+
+
+@pytest.mark.parametrize(("providers", "word"), THEFTS.values(), ids=THEFTS)
+def test_a_policy_that_steals_is_not_applied(scene: Scene, providers: dict[str, Any], word: str) -> None:
+    with pytest.raises(BadInputs, match=word):
+        scene.world.apply_policy(scene.text(providers))
+
+
+@pytest.mark.parametrize(("providers", "word"), THEFTS.values(), ids=THEFTS)
+def test_a_stored_policy_that_steals_is_not_obeyed(
+    scene: Scene, log: io.StringIO, providers: dict[str, Any], word: str,
+) -> None:
+    scene.put_item(scene.text(providers))
+    scene.passes()
+    assert scene.stolen() == ([], [])
+    told = [line for line in log.getvalue().splitlines() if word in line]
+    assert told
+    assert all("policy evil, version 1" in line for line in told)
+    shown = {line["name"]: line["health"] for line in query.clusters(scene.world.new_runtime()).body["clusters"]}
+    assert shown == {"evil": "unreadable", "shop": "ok"}
+    assert "spec.providers." in query.cluster("evil", scene.world.new_runtime()).body["policy"]["error"]
+    assert scene.world.plan_ids()      # the honest cluster goes on
+
+
+@pytest.mark.parametrize(("providers", "_"), THEFTS.values(), ids=THEFTS)
+def test_a_check_that_was_passed_by_is_not_the_last(scene: Scene, providers: dict[str, Any], _: str) -> None:
+    """What is built for a function refuses it again, if a policy came to it unchecked: no foreign secret, no call."""
+    rt = scene.world.new_runtime()
+    policy, _warnings = load(scene.text(providers), place="unchecked")
+    own = {"outscaler/evil/alicloud", "outscaler/evil/cherryservers", "outscaler/evil/cherryservers-config",
+           "outscaler/evil/exoscale", "outscaler/evil/huaweicloud", "outscaler/evil/kubeconfig"}
+    for made in (policy, observing(policy)):
+        for provider in rt.providers(made, rt.connect(made), rt.read_secret):
+            with suppress(OutscalerError):
+                provider.observe(())
+    sent, read = scene.stolen()
+    assert sent == []
+    assert set(read) <= own
+
+
+@pytest.mark.parametrize("spec", [
+    {"kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"}},
+    {"kubernetes": {"kubeconfigSecret": "outscaler/shop/clusterapi"}},
+    {"kubernetes": {"inClusterKubeconfigSecret": "outscaler/shop/kubeconfig"}},
+    {"kubernetes": {"kubeconfigFile": "FILE"}},
+    {"webhook": {"secret": "outscaler/shop/webhook"}},
+    {"webhook": {"secret": "outscaler/evil/kubeconfig"}},
+])
+def test_the_ways_to_a_cluster_are_its_own(scene: Scene, spec: dict[str, Any]) -> None:
+    text = scene.text(GOOD, **spec)
+    with pytest.raises(BadInputs, match=r"spec\.(kubernetes|webhook)"):
+        scene.world.apply_policy(text)
+    scene.put_item(text)
+    scene.passes()
+    rt = scene.world.new_runtime()
+    assert rt.doors.at("evil").keys.hmac == ()
+    assert scene.stolen() == ([], [])
+
+
+def test_a_policy_of_its_own_secrets_is_obeyed(scene: Scene) -> None:
+    text = scene.text(GOOD, webhook={"secret": "outscaler/evil/webhook"})
+    scene.world.apply_policy(text)
+    scene.passes()
+    shown = {line["name"]: line["health"] for line in query.clusters(scene.world.new_runtime()).body["clusters"]}
+    assert shown == {"evil": "ok", "shop": "ok"}
+    assert scene.world.new_runtime().doors.at("evil").keys.hmac

@@ -1,0 +1,89 @@
+"""Whose secret it is, by its name alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.deployment import STRICT, Deployment
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.secret_names import ClusterSecrets, never, problem
+
+SHARED = Deployment(shared_secrets=frozenset({"outscaler/shared/exoscale", "elsewhere/exoscale-ro"}))
+
+
+@pytest.mark.parametrize("name", [
+    "outscaler/prod/exoscale", "outscaler/prod/exoscale-observe", "outscaler/prod/exoscale.old",
+    "outscaler/prod/exoscale/eu/1", "outscaler/prod/exoscale-a_b+c=d@e",
+])
+def test_a_cluster_uses_the_secrets_that_are_named_after_it(name: str) -> None:
+    assert problem(name, "prod", ("exoscale",), STRICT) == ""
+
+
+@pytest.mark.parametrize("name", [
+    "outscaler/other/exoscale", "outscaler/prod-eu/exoscale", "outscaler/pro/exoscale", "outscaler/prodexoscale",
+    "outscaler/prod/exoscaleother", "outscaler/prod/exoscale_x", "outscaler/prod/kubeconfig", "outscaler/prod",
+    "outscaler/prod/", "outscaler/prod//exoscale", "outscaler/prod/x/exoscale", "x/outscaler/prod/exoscale",
+    "outscaler/prod/exoscale/../../other/exoscale", "outscaler/prod/exoscale..", "Outscaler/prod/exoscale",
+    "outscaler/PROD/exoscale", "outscaler/prod/exoscale\n", "outscaler/prod/exoscale x", "", "exoscale",
+    "arn:aws:secretsmanager:eu-central-2:123456789012:secret:outscaler/prod/exoscale-Q1w2E3",
+    "outscaler/shared/exoscale-other", "outscaler/shared/exoscale/x",
+])
+def test_no_other_name_is_its_own(name: str) -> None:
+    assert problem(name, "prod", ("exoscale",), SHARED)
+
+
+@pytest.mark.parametrize("cluster", ["prod/exoscale", "", "-", "..", "PROD", "a" * 64, "prod/x", "*"])
+def test_what_is_no_cluster_has_no_secrets(cluster: str) -> None:
+    """A row may have been stored under any name."""
+    assert problem(f"outscaler/{cluster}/exoscale", cluster, ("exoscale",), STRICT)
+
+
+def test_names_of_clusters_that_begin_alike_are_kept_apart() -> None:
+    for mine, theirs in (("a", "a-b"), ("a-b", "a"), ("a", "ab")):
+        assert problem(f"outscaler/{theirs}/webhook", mine, ("webhook",), STRICT)
+
+
+def test_shared_secrets_are_for_every_cluster_and_keep_their_use() -> None:
+    for cluster in ("prod", "other", "shared"):
+        assert problem("outscaler/shared/exoscale", cluster, ("exoscale",), SHARED) == ""
+        assert problem("elsewhere/exoscale-ro", cluster, ("exoscale",), SHARED) == ""
+        assert problem("outscaler/shared/exoscale", cluster, ("kubeconfig",), SHARED)
+
+
+def test_a_cluster_called_shared_has_only_what_is_named_after_it() -> None:
+    assert problem("outscaler/shared/webhook", "shared", ("webhook",), SHARED) == ""
+    assert problem("outscaler/prod/webhook", "shared", ("webhook",), SHARED)
+
+
+def test_what_is_wrong_under_every_deployment_is_known_without_one() -> None:
+    assert never("outscaler/prod/exoscale", ("kubeconfig",))
+    assert never("arn:aws:secretsmanager:eu-central-2:123456789012:secret:a/exoscale", ("exoscale",))
+    assert not never("any/prefix/of/prod/exoscale-x", ("exoscale",))
+
+
+def test_another_prefix_is_the_deployments() -> None:
+    team = Deployment(secret_prefix="team-a/scaler-")
+    assert problem("team-a/scaler-prod/exoscale", "prod", ("exoscale",), team) == ""
+    assert problem("outscaler/prod/exoscale", "prod", ("exoscale",), team)
+
+
+def test_a_reader_asks_for_no_other_name_fresh_or_not() -> None:
+    asked: list[str] = []
+
+    class Reader:
+        def __call__(self, name: str) -> str:
+            asked.append(name)
+            return "cached"
+
+        def fresh(self, name: str) -> str:
+            asked.append(name)
+            return "fresh"
+
+    mine = ClusterSecrets(Reader(), "prod", ("exoscale",), STRICT)
+    assert (mine("outscaler/prod/exoscale"), mine.fresh("outscaler/prod/exoscale")) == ("cached", "fresh")
+    for read in (mine, mine.fresh):
+        with pytest.raises(BadInput, match="is no secret of cluster prod"):
+            read("outscaler/other/exoscale")
+    assert asked == ["outscaler/prod/exoscale"] * 2
+    plain = ClusterSecrets(lambda name: f"read {name}", "prod", ("exoscale",), STRICT)
+    assert plain.fresh("outscaler/prod/exoscale") == "read outscaler/prod/exoscale"
