@@ -20,6 +20,7 @@ from chalicelib.handlers.showing import brake, cooldowns, exact, group, instant,
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.times import parse_time
+from chalicelib.store.moving import not_used
 
 if TYPE_CHECKING:
     from chalicelib.store import JournalEntry, StoredPolicy
@@ -38,14 +39,18 @@ def healthz() -> Answer:
 
 
 def clusters(rt: Runtime) -> Answer:
-    """GET /clusters: {"clusters": [{name, mode, version, lastPass, health, openOperations}]}, by name."""
-    return Answer(200, {"clusters": [_line(stored, rt) for stored in rt.store.policies.all_current()]})
+    """GET /clusters: {"clusters": [{name, mode, version, lastPass, health, openOperations}]}, by name. Where policies
+    lie in a place that is not used also "problems": a line each."""
+    known = rt.store.policies.all_current()
+    left = rt.store.moving.not_moved(known)
+    problems = {"problems": [f"{not_used(left)}; run outscaler migrate"]} if left else {}
+    return Answer(200, {"clusters": [_line(stored, rt) for stored in known], **problems})
 
 
 def cluster(name: str, rt: Runtime) -> Answer:
     """GET /clusters/{name}: its line and policy, groups, open operations, cooldowns, the brake, nodes with timers."""
     stored = _stored(name, rt)
-    memory = rt.store.memory.load(name)
+    memory = rt.store.memory.look(name)
     policy, problem = _readable(stored, rt.clock())
     return Answer(200, {
         **_line(stored, rt),
@@ -98,7 +103,7 @@ def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
         "version": stored.version,
         "lastPass": instant(last_pass),
         "health": _health(policy, last_pass, rt.clock()),
-        "openOperations": len(rt.store.operations.list_open(stored.name)),
+        "openOperations": len(rt.store.operations.look(stored.name)),
     }
 
 

@@ -15,7 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from chalicelib.dispatch.send import Sender, SqsSender
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from chalicelib.providers.base import Provider
     from chalicelib.store import Store
 
-TABLE = "OUTSCALER_TABLE"
+TABLE, POLICY_TABLE = "OUTSCALER_TABLE", "OUTSCALER_POLICY_TABLE"
+
+#: What the deployment sets where the event source has ReportBatchItemFailures (entry.py).
+BATCH_FAILURES, REPORTED = "OUTSCALER_BATCH_FAILURES", "reported"
 
 #: How long a secret that was read is used; a rotated one is in force after that at the latest.
 SECRET_KEPT_FOR = 60.0
@@ -55,6 +58,7 @@ class Runtime:
     """clock: epoch seconds. connect: the cluster's API by its policy. providers: the policy's clouds, for one pass.
 
     owner: a new name for whoever takes a lease or a claim. doors: the webhook's cache of policies and keys.
+    batch_failures_reported: whether the function's event source has ReportBatchItemFailures.
     checkpoint: called between a change and its record, so that a test can die there. emit: one line of metrics.
     """
 
@@ -66,6 +70,7 @@ class Runtime:
     providers: Build
     owner: Callable[[], str]
     doors: Doors
+    batch_failures_reported: bool = False
     checkpoint: Callable[[str], None] = _nobody_stops
     emit: Callable[[str], None] = _to_stdout
 
@@ -104,7 +109,7 @@ def build(
         return for_policy(policy, cluster, secret, clock, means)
 
     def current(name: str) -> Document | None:
-        stored = store.policies.current(name)
+        stored = store.policies.current(name, consistent=False)
         return Document(stored.text, stored.version) if stored else None
 
     return Runtime(
@@ -115,7 +120,8 @@ def build(
         connect=connect or (lambda policy: to(policy.kubernetes)),
         providers=providers or registered,
         owner=owner or _new_owner,
-        doors=Doors(current=current, load=read, read_secret=read_secret, clock=clock),
+        doors=Doors(webhooks=lambda: store.policies.webhooks(), current=current, load=read, read_secret=read_secret,
+                    clock=clock),
     )
 
 
@@ -129,7 +135,9 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
         raise BadInput("environment", f"{TABLE} is not set", "set it to the name of Outscaler's DynamoDB table")
     sender = SqsSender.from_environment(environment)
     secrets = Secrets(SecretReader(), clock)
-    return build(clock=clock, store=Store(table, clock=clock), sender=sender, read_secret=secrets)
+    store = Store(table, clock=clock, policy_table=environment.get(POLICY_TABLE, ""))
+    made = build(clock=clock, store=store, sender=sender, read_secret=secrets)
+    return replace(made, batch_failures_reported=environment.get(BATCH_FAILURES, "") == REPORTED)
 
 
 class Secrets:

@@ -60,7 +60,7 @@ class Account:
         store = self._store(Mortal(self.faults.wrap(services.dynamodb), life))
         made = build(clock=self._clock, store=store, sender=Mortal(sender, life), read_secret=secrets,
                      reach=reached, owner=owner, sleep=self._clock.advance, chance=_even)
-        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=emit)
+        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=emit, batch_failures_reported=True)
 
     def _store(self, client: Any) -> Store:
         return Store(self._services.table, clock=self._clock, client=client, region=REGION,

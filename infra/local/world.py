@@ -165,7 +165,8 @@ class LocalWorld:
         """Check the document and put it in force, as `outscaler apply` does; its version. Raises BadInputs."""
         policy, _ = load(text, place="policy")
         current = self.store.policies.current(policy.name)
-        return self.store.policies.put(policy.name, text, digest(text), current.version if current else None)
+        return self.store.policies.put(policy.name, text, digest(text), current.version if current else None,
+                                       webhook=policy.webhook.secret)
 
     def seed(self, *objects: KubeObject) -> list[KubeObject]:
         """Put objects (infra/local/controllers/seed.py) into the cluster and let its controllers come to rest."""
