@@ -21,16 +21,20 @@ from chalicelib.store import Store
 from infra.local.aws import REGION
 from infra.local.aws_faults import Faults
 from infra.local.controllers.clock import ManualClock
+from infra.local.iam import Judge, Judged, JudgedSender, of_dynamodb, of_secrets
 from infra.local.mortality import Life, Mortal
 from infra.local.services import Services
 
 
 class Account:
-    """dial: how the functions' lines to a cluster are opened. faults: what goes wrong between them and the table.
+    """dial: how the functions' lines to a cluster are opened. judge: who refuses what a function's policy does not
+    allow. faults: what goes wrong between them and the table.
     Waiting anywhere in here lets the clock pass instead."""
 
-    def __init__(self, services: Services, clock: ManualClock, dial: Dial = open_line) -> None:
+    def __init__(self, services: Services, clock: ManualClock, dial: Dial = open_line,
+                 judge: Judge | None = None) -> None:
         self._services, self._clock, self._dial, self.faults = services, clock, dial, Faults()
+        self._judge = judge
 
     def create(self) -> None:
         """Make the table."""
@@ -51,13 +55,17 @@ class Account:
     def runtime(self, sender: Sender, life: Life, owner: Callable[[], str], emit: Callable[[str], None]) -> Runtime:
         """As a new process builds it; what it reaches the world through ends with its life."""
         services = self._services
-        secrets = Secrets(SecretReader(Mortal(services.secrets, life)), self._clock)
+        read, rows = services.secrets, self.faults.wrap(services.dynamodb)
+        if self._judge is not None:
+            read, rows = Judged(read, self._judge, of_secrets), Judged(rows, self._judge, of_dynamodb)
+            sender = JudgedSender(sender, self._judge)
+        secrets = Secrets(SecretReader(Mortal(read, life)), self._clock)
 
         def reached(access: KubernetesAccess) -> Cluster:
             life.check()
             return connect(access, secrets, clock=self._clock, sleep=self._clock.advance, jitter=_even, dial=self._dial)
 
-        store = self._store(Mortal(self.faults.wrap(services.dynamodb), life))
+        store = self._store(Mortal(rows, life))
         made = build(clock=self._clock, store=store, sender=Mortal(sender, life), read_secret=secrets,
                      reach=reached, owner=owner, sleep=self._clock.advance, chance=_even)
         return dataclasses.replace(made, checkpoint=life.checkpoint, emit=emit, batch_failures_reported=True)
