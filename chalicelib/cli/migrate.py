@@ -53,12 +53,14 @@ def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str,
     secret = _webhook(old)
     if args.dry_run:
         known = store.policies.current(old.name)
-        return told | {"result": "would be copied" if known is None else f"version {known.version} is there"}
+        return told | {"result": "would be copied" if known is None else f"left alone, version {known.version} is there"}
     moved = store.moving.copy(old.name, lambda _: secret)
     if moved.conflict:
         return told | {"result": moved.conflict, "copied": moved.copied, "conflict": True}
     deleted = store.moving.delete_old(old.name) if args.delete_old else 0
-    result = "copied" if moved.copied or moved.version == old.version else f"version {moved.version} is there"
+    result = "is there" if moved.version == old.version else f"version {moved.version} is there, which is newer"
+    if moved.copied:
+        result = "copied"
     return told | {"result": result, "copied": moved.copied, "deleted": deleted}
 
 

@@ -62,16 +62,19 @@ class Moving:
                 and self._old.get(PolicyRow, POLICIES, name) is not None)
 
     def copy(self, name: str, webhook: Callable[[str], str | None]) -> Moved:
-        """Copy one cluster's policies. webhook: a document's text -> StoredWebhook.secret. Raises StoreError."""
-        old = self._old.get(PolicyRow, POLICIES, name)
-        if old is None:
-            return Moved(name, self._version(name))
+        """Copy one cluster's policies, unless it has one in force. webhook: a document's text -> StoredWebhook.secret.
+        Raises StoreError."""
+        old, there = self._old.get(PolicyRow, POLICIES, name), self._new.get(PolicyRow, POLICIES, name)
+        if old is None or there is not None:
+            return _left_alone(name, old, there)
         copied = 0
         for raw in self._old.query(name, POLICY):
             row = PolicyRow.from_raw_data(raw)
+            if int(row.version) > int(old.version):
+                continue
             is_new = self._put_once(row)
             if is_new is None:
-                return Moved(name, self._version(name), copied, _differs(int(row.version)))
+                return Moved(name, 0, copied, _differs(int(row.version)))
             copied += is_new
         return self._put_in_force(old, webhook(old.text), copied)
 
@@ -111,14 +114,16 @@ class Moving:
             ])
         except Cancelled as cancelled:
             there = next((PolicyRow.from_raw_data(row) for row in cancelled.refused.values() if row), None)
-            in_force = stored(there) if there is not None else None
-            conflict = "" if _is_superseded(stored(old), in_force) else _differs(version)
-            return Moved(name, in_force.version if in_force else 0, copied, conflict)
+            return msgspec.structs.replace(_left_alone(name, old, there), copied=copied)
         return Moved(name, version, copied)
 
-    def _version(self, name: str) -> int:
-        row = self._new.get(PolicyRow, POLICIES, name)
-        return int(row.version) if row else 0
+
+def _left_alone(name: str, old: PolicyRow | None, there: PolicyRow | None) -> Moved:
+    """What is in force stays; a conflict, unless it is what the old place has, or newer."""
+    in_force = stored(there) if there is not None else None
+    fine = old is None or _is_superseded(stored(old), in_force)
+    conflict = "" if fine or old is None else _differs(int(old.version))
+    return Moved(name, in_force.version if in_force else 0, 0, conflict)
 
 
 def _is_superseded(old: StoredPolicy, in_force: StoredPolicy | None) -> bool:
