@@ -53,7 +53,7 @@ def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str,
     secret = _webhook(old)
     if args.dry_run:
         known = store.policies.current(old.name)
-        return told | {"result": "would be copied" if known is None else f"left alone, version {known.version} is there"}
+        return told | {"result": f"left alone, version {known.version} is there" if known else "would be copied"}
     moved = store.moving.copy(old.name, lambda _: secret)
     if moved.conflict:
         return told | {"result": moved.conflict, "copied": moved.copied, "conflict": True}

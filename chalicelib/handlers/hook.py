@@ -43,8 +43,8 @@ MAX_GAPS = 20
 _NOT_KNOWN = "not known; store its policy first (outscaler apply)"
 _USED = "signature was used before"
 _NOT_ACCEPTED = (
-    "Authorization: not accepted; sign the path, timestamp and body into X-Outscaler-Signature: v2=… with the cluster's "
-    "webhook secret, send a fresh X-Outscaler-Timestamp with it, or send Authorization: Bearer"
+    "Authorization: not accepted; sign the path, timestamp and body into X-Outscaler-Signature: v2=… with the "
+    "cluster's webhook secret, send a fresh X-Outscaler-Timestamp with it, or send Authorization: Bearer"
 )
 
 

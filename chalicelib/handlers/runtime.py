@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from chalicelib.kube.secrets import SecretReader
     from chalicelib.providers.base import Provider
     from chalicelib.store import Store
+    from chalicelib.store.policies import StoredWebhook
 
 TABLE, POLICY_TABLE = "OUTSCALER_TABLE", "OUTSCALER_POLICY_TABLE"
 
@@ -108,6 +109,9 @@ def build(
         means = Means(connect=to, sleep=sleep, chance=chance, pacer=store.paces, shelf=store.shelf)
         return for_policy(policy, cluster, secret, clock, means)
 
+    def webhooks() -> Mapping[str, StoredWebhook]:
+        return store.policies.webhooks()
+
     def current(name: str) -> Document | None:
         stored = store.policies.current(name, consistent=False)
         return Document(stored.text, stored.version) if stored else None
@@ -120,7 +124,7 @@ def build(
         connect=connect or (lambda policy: to(policy.kubernetes)),
         providers=providers or registered,
         owner=owner or _new_owner,
-        doors=Doors(webhooks=lambda: store.policies.webhooks(), current=current, load=read, read_secret=read_secret,
+        doors=Doors(webhooks=webhooks, current=current, load=read, read_secret=read_secret,
                     clock=clock),
     )
 

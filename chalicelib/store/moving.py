@@ -20,7 +20,6 @@ from chalicelib.store.client import Cancelled, Refused, Table
 from chalicelib.store.policies import StoredPolicy, stored
 from chalicelib.store.tables import POLICIES, POLICY, WEBHOOKS, PolicyRow, WebhookRow
 
-
 SHOWN = 10      # names in a sentence
 
 

@@ -79,7 +79,8 @@ class Staging:
         for _ in range(TRIES):
             before = self._table.get(HeadRow, cluster, HEAD)
             rows = tuple(self._table.query(cluster, prefix))
-            staged = self._read(cluster, before.pending, int(before.parts or 0)) if is_closed(before) else NOTHING
+            pending = before.pending if before is not None else None
+            staged = self._read(cluster, pending, int(before.parts or 0)) if before is not None and pending else NOTHING
             over = self._over(cluster, staged) if staged else frozenset()
             after = self._table.get(HeadRow, cluster, HEAD)
             if staged is not None and _gate(before) == _gate(after):

@@ -2,8 +2,9 @@
 
 The state table holds what functions write. The policy table holds what people write and functions only read, so that a
 function that is taken over cannot change what the others obey. Both have the same shape, stated once, here. Tests and
-the local emulation create the tables from `definition`, and the deployment template is compared with it. The rows are PynamoDB models without a connection of their own: they serialize, parse and
-give names to conditions; sending is client.py's business.
+the local emulation create the tables from `definition`, and the deployment template is compared with it. The rows are
+PynamoDB models without a connection of their own: they serialize, parse and give names to conditions; sending is
+client.py's business.
 
 The state table:
 

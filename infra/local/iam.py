@@ -28,7 +28,8 @@ SUFFIX = "-a1B2c3"
 LEADING_KEYS = "dynamodb:LeadingKeys"
 
 _ONLY_THESE = {"ForAllValues:StringEquals", "Null"}
-_TRANSACTION = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem", "ConditionCheck": "ConditionCheckItem"}
+_TRANSACTION = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem",
+                "ConditionCheck": "ConditionCheckItem"}
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -181,7 +182,8 @@ def of_dynamodb(method: str, arguments: Mapping[str, Any]) -> Iterator[Asked]:
 
 
 def _on_table(action: str, table: str, keys: Sequence[Mapping[str, Any]]) -> Asked:
-    return Asked(f"dynamodb:{action}", arn("dynamodb", f"table/{table}"), frozenset(key["cluster"]["S"] for key in keys))
+    partitions = frozenset(key["cluster"]["S"] for key in keys)
+    return Asked(f"dynamodb:{action}", arn("dynamodb", f"table/{table}"), partitions)
 
 
 def of_secrets(method: str, arguments: Mapping[str, Any]) -> Iterator[Asked]:

@@ -38,8 +38,8 @@ from infra.local.controllers import seed
 from infra.local.controllers.clock import ManualClock
 from infra.local.controllers.manager import ClusterSimulation, Pace
 from infra.local.exporter import Exporter, Heard
-from infra.local.inline import inline
 from infra.local.iam import Judge, roles
+from infra.local.inline import inline
 from infra.local.invoke import Invocation, Invoker
 from infra.local.kube.direct import DirectLine
 from infra.local.kube.objects import KubeObject

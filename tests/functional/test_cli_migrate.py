@@ -164,7 +164,8 @@ def test_get_clusters_warns_of_policies_that_are_not_used(store: Store, capsys: 
     assert capsys.readouterr().err == ""
 
 
-def test_the_policy_table_may_have_a_name_of_its_own(store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_policy_table_may_have_a_name_of_its_own(
+        store: Store, capsys: Said, monkeypatch: pytest.MonkeyPatch) -> None:
     create_table(boto3.client("dynamodb"), "elsewhere")
     assert main(["migrate", "--table", TABLE, "--policy-table", "elsewhere"]) == 0
     assert store.policies.current(NAME) is None

@@ -80,7 +80,8 @@ def _wrong(desk: Desk, name: str) -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("what", [
     "nothing", "another key", "signature of another body", "no timestamp", "another timestamp",
     "timestamp is no number", "too old", "from the future", "another algorithm", "not hexadecimal", "not ASCII",
-    "another token", "empty token", "another scheme", "the hmac key as token", "wrong signature beside a right token", "for another cluster", "of the body only",
+    "another token", "empty token", "another scheme", "the hmac key as token", "wrong signature beside a right token",
+    "for another cluster", "of the body only",
 ])
 def test_401_tells_every_wrong_caller_the_same(desk: Desk, what: str) -> None:
     name = desk.cluster()

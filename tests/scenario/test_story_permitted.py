@@ -63,9 +63,10 @@ def _operations_of_every_provider(world: LocalWorld, word: str, due_in: float = 
     """Planned and never sent, as by a pass that died: the sweeper sends them, and executors carry them out."""
     lease = world.store.leases.acquire("shop", "a-pass", 1.0)
     memory = world.store.memory.load("shop")
-    planned = [Operation(id=f"grow-{word}-{name}", cluster="shop", provider=name, group=f"no-group-of-{name}", kind=Kind.GROW,
-                         plan="plan-1", created_at=world.clock(), from_size=0, to_size=1,
-                         due_at=world.clock() + due_in) for name in PROVIDERS]
+    now = world.clock()
+    planned = [Operation(id=f"grow-{word}-{name}", cluster="shop", provider=name, group=f"no-group-of-{name}",
+                         kind=Kind.GROW, plan="plan-1", created_at=now, from_size=0, to_size=1, due_at=now + due_in)
+               for name in PROVIDERS]
     world.store.memory.save("shop", memory, memory, planned, lease)
     world.store.leases.release(lease)
 
@@ -88,7 +89,8 @@ def _policy_that_cannot_be_read(world: LocalWorld) -> None:
     """Operations are then rolled back with the last version that can be."""
     current = world.store.policies.current("shop")
     assert current is not None
-    world.store.policies.put("shop", "apiVersion: outscaler.dev/v9", "digest", current.version, webhook=WEBHOOK["secret"])
+    world.store.policies.put("shop", "apiVersion: outscaler.dev/v9", "digest", current.version,
+                             webhook=WEBHOOK["secret"])
 
 
 def _message_for_an_operation_that_is_not_there(world: LocalWorld, function: str) -> None:

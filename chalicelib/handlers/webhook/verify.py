@@ -62,7 +62,8 @@ def sign_body(key: bytes, timestamp: str, body: bytes) -> str:
 
 
 def verify(cluster: str, headers: Mapping[str, str], body: bytes, keys: Keys, decoy: bytes, now: float) -> Knock:
-    """cluster: whose events the path names. headers: lower-case names. decoy: a random key that stands in for missing ones, so that all calls cost the same.
+    """cluster: whose events the path names. headers: lower-case names. decoy: a random key that stands in for missing
+    ones, so that all calls cost the same.
 
     A signature, where there is one, decides alone; a token beside it cannot mend it.
     """

@@ -85,7 +85,7 @@ def test_a_policy_is_read_once_a_minute_for_callers_that_are_let_in() -> None:
     world = World()
     policy = world.doors.policy("shop")
     assert policy is not None
-    assert policy.webhook.secret == "outscaler/shop/webhook"  # noqa: S105 - a secret's name
+    assert policy.webhook.secret == "outscaler/shop/webhook"
     assert world.asked == ["webhooks", "policy"]
     assert world.doors.policy("shop") is policy
     assert world.doors.policy("nobody") is None
@@ -175,7 +175,9 @@ _OPEN = '{"hmac": "key-value-for-tests", "bodySignatures": true}'
 _SHUT = '{"hmac": "key-value-for-tests"}'
 
 
-@pytest.mark.parametrize(("secret", "verdict"), [(_OPEN, Verdict.ACCEPTED), (_SHUT, Verdict.OLDER), (KEY, Verdict.OLDER)])
+@pytest.mark.parametrize(("secret", "verdict"), [
+    (_OPEN, Verdict.ACCEPTED), (_SHUT, Verdict.OLDER), (KEY, Verdict.OLDER),
+])
 def test_a_signature_of_the_body_only_counts_where_the_secret_says_so(secret: str, verdict: Verdict) -> None:
     keys = read_keys(secret, "secret")
     headers = {"x-outscaler-timestamp": "100", "x-outscaler-signature": sign_body(KEY.encode(), "100", b"body")}
