@@ -19,7 +19,7 @@ from infra.local.cherryservers.account import CherryAccount
 from infra.local.controllers import seed
 from infra.local.exoscale.account import ExoscaleAccount
 from infra.local.huaweicloud.account import HuaweiAccount
-from infra.local.iam import Judge, policy_files
+from infra.local.iam import SUFFIX, Judge, policy_files
 from infra.local.lambda_events import sqs_event, sqs_record
 from infra.local.world import LocalWorld
 from tests.scenario.policies import WEBHOOK, document
@@ -27,6 +27,8 @@ from tests.scenario.policies import WEBHOOK, document
 VENDORS = {"alicloud": AlicloudAccount, "exoscale": ExoscaleAccount, "cherryservers": CherryAccount,
            "huaweicloud": HuaweiAccount}
 PROVIDERS = ("clusterapi", *VENDORS)
+TAGS = "k8s.io/cluster-autoscaler/node-template/"
+BURST = [{"key": "dedicated", "operator": "Equal", "value": "burst", "effect": "NoSchedule"}]
 EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "involvedObject": {}}
 
 #: Granted for what the emulation does not play: Lambda's own calls for an event source, and EKS clusters.
@@ -47,8 +49,11 @@ def world() -> Iterator[LocalWorld]:
                 text = text.replace(f'"{secret}"', f'"{proper}"')
             sections[name] = json.loads(text)
         del sections["cherryservers"]["cloudConfig"]
-        made.apply_policy(document(providers=sections, webhook=WEBHOOK, options={
-            "scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
+        tags = {f"{TAGS}label/tier": "burst", f"{TAGS}taint/dedicated": "burst:NoSchedule"}
+        bursts = clouds["alicloud"].cloud.add_group("bursts", most=5, machine_tags=tags)
+        made.apply_policy(document(
+            providers=sections, webhook=WEBHOOK, nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
+            options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
         made.seed(seed.machine_deployment("workers", 1, 1, 4), seed.deployment("web", replicas=3, cpu="1"))
         made.step(120)
         yield made
@@ -113,6 +118,9 @@ def _everything(world: LocalWorld) -> None:
         found["spec"]["replicas"] = replicas
         world.kube.update("deployments", found, "apps")
         world.step(600)
+    world.seed(seed.deployment("reports", replicas=1, cpu="3", nodeSelector={"tier": "burst"}, tolerations=BURST))
+    world.step(300)
+    assert not world.pending()
     world.queues.refusing.add("reconcile")
     assert world.post([EVENT])["statusCode"] == 503
     world.queues.refusing.clear()
@@ -143,3 +151,8 @@ def test_every_function_works_with_its_deployed_policy_and_needs_all_of_it(world
     assert {function for function, _, _ in used} == set(policy_files())
     assert used <= granted
     assert sorted(granted - used) == []
+    read = {(function, asked.resource.partition("secret:")[2]) for function, sid, asked in judge.used
+            if sid == "ReadSecrets"}
+    assert {("api_handler", f"outscaler/shop/webhook{SUFFIX}"), ("reconcile", f"outscaler/shop/kubeconfig{SUFFIX}"),
+            ("reconcile", f"outscaler/shop/alicloud-0{SUFFIX}"), ("act_alicloud", f"outscaler/shop/alicloud-0{SUFFIX}"),
+            ("act_alicloud", f"outscaler/shop/kubeconfig{SUFFIX}")} <= read
