@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
         diff = _difference(current.text if current else "", text, policy.name, before)
         return _say(args, policy.name, "would change" if current else "would create", (before or 0) + 1, diff)
     try:
-        version = store.policies.put(policy.name, text, digest(text), before)
+        version = store.policies.put(policy.name, text, digest(text), before, webhook=policy.webhook.secret)
     except PolicyChanged as error:
         raise BadInput(policy.name, f"somebody else has just stored another version ({error})",
                        "look at it with outscaler get policy, then apply again") from None

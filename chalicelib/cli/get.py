@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.cli.brake import brake_data, brake_line
-from chalicelib.cli.output import emit
-from chalicelib.cli.remote import add_table_argument, open_store, stored_policy
+from chalicelib.cli.output import emit, warn
+from chalicelib.cli.remote import add_table_argument, not_moved, open_store, stored_policy
 from chalicelib.cli.tables import Table
 from chalicelib.dispatch.guard import permitted
 from chalicelib.model.errors import BadInput
@@ -64,6 +64,8 @@ def ago(at: float, now: float) -> str:
 
 def _clusters(store: Store, args: argparse.Namespace) -> None:
     policies = store.policies.all_current()
+    if left := not_moved(store):
+        warn(left)
     now = time.time()
     passes = [store.schedule.due(each.name) for each in policies]
     data = [{"name": each.name, "version": each.version, "storedAt": instant(each.stored_at), "digest": each.digest,
@@ -98,7 +100,7 @@ def _policy(store: Store, args: argparse.Namespace) -> None:
 
 def _operations(store: Store, args: argparse.Namespace) -> None:
     stored_policy(store, args.name)
-    operations = store.operations.list_open(args.name)
+    operations = store.operations.look(args.name)
     now = time.time()
     emit(args.output, [_operation_data(each) for each in operations], lambda: [Table(
         ("operation", "kind", "group", "change", "state", "step", "attempt", "planned", "next"),
@@ -125,7 +127,7 @@ def _operation_data(each: Operation) -> dict[str, Any]:
 
 def _groups(store: Store, args: argparse.Namespace) -> None:
     stored_policy(store, args.name)
-    groups = sorted(store.memory.load(args.name).groups.items())
+    groups = sorted(store.memory.look(args.name).groups.items())
     now = time.time()
     emit(args.output, [_group_data(name, group) for name, group in groups], lambda: [Table(
         ("group", "target", "waiting for", "back-off", "last add", "last delete", "last failure"),
@@ -160,7 +162,7 @@ def _group_data(name: str, group: GroupMemory) -> dict[str, Any]:
 
 def _brake(store: Store, args: argparse.Namespace) -> None:
     stored_policy(store, args.name)
-    data = {"name": args.name, **brake_data(store.memory.load(args.name), time.time())}
+    data = {"name": args.name, **brake_data(store.memory.look(args.name), time.time())}
     emit(args.output, data, lambda: [f"{args.name}: {brake_line(data)}"])
 
 

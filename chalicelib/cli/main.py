@@ -44,6 +44,7 @@ COMMANDS = (
     Command("validate", "chalicelib.cli.validate", "check policy documents"),
     Command("import", "chalicelib.cli.import_policy", "make a policy document of CCE's settings and rules"),
     Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),
+    Command("migrate", "chalicelib.cli.migrate", "copy policies that an older release has stored to the policy table"),
     Command("get", "chalicelib.cli.get", "clusters, a policy, open operations, remembered groups"),
     Command("release", "chalicelib.cli.release", "let go of the brake for a while, once you have looked"),
     Command("history", "chalicelib.cli.history", "versions of a policy, and what happened"),

@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if args.claim:
         return _give_back(store, args)
     stored_policy(store, args.name)
-    memory, now = store.memory.load(args.name), time.time()
+    memory, now = store.memory.look(args.name), time.time()
     until = now + args.lasts
     store.releases.release(args.name, until)
     was_on = brake_data(memory, now)["on"]

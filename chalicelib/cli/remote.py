@@ -1,4 +1,4 @@
-"""The table that a command talks to, and the clusters in it. Imported store and all only when a command needs AWS."""
+"""The tables that a command talks to, and the clusters in it. Imported store and all only when a command needs AWS."""
 
 from __future__ import annotations
 
@@ -15,19 +15,34 @@ if TYPE_CHECKING:
 
 
 def add_table_argument(parser: argparse.ArgumentParser) -> None:
-    """--table NAME, for the commands that need AWS."""
+    """--table NAME and --policy-table NAME, for the commands that need AWS."""
     parser.add_argument("--table", default="", metavar="NAME", help="DynamoDB table (default: $OUTSCALER_TABLE)")
+    parser.add_argument("--policy-table", default="", metavar="NAME", help="DynamoDB table of the policies "
+                        "(default: $OUTSCALER_POLICY_TABLE, else the name of the other table and -policies)")
 
 
 def open_store(args: argparse.Namespace) -> Store:
-    """The store on --table or $OUTSCALER_TABLE; raises BadInput if neither is there."""
+    """The store on --table and --policy-table, or on what the environment names; raises BadInput if nothing does.
+
+    A --table that is given does not go with the environment's policy table, which is that of another one."""
     table = args.table or os.environ.get("OUTSCALER_TABLE", "")
     if not table:
         raise BadInput("--table", "is not given, and OUTSCALER_TABLE is not set",
                        "name the deployment's DynamoDB table")
     from chalicelib.store import Store
 
-    return Store(table, clock=time.time)
+    policy_table = args.policy_table or ("" if args.table else os.environ.get("OUTSCALER_POLICY_TABLE", ""))
+    return Store(table, clock=time.time, policy_table=policy_table)
+
+
+def not_moved(store: Store) -> str:
+    """A sentence about policies that lie in the old place and are not used; "" where there are none."""
+    from chalicelib.store.moving import not_used
+
+    names = store.moving.not_moved(store.policies.all_current())
+    if not names:
+        return ""
+    return f"{not_used(names)}; run outscaler migrate"
 
 
 def stored_policy(store: Store, name: str) -> StoredPolicy:

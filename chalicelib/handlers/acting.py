@@ -36,7 +36,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Operation, State
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.model.policy import Policy
-from chalicelib.store.errors import NotDue, Over, Stale, Taken
+from chalicelib.store.errors import NotDue, NotMoved, Over, Stale, Taken
 
 CLAIM = 90.0
 """Seconds an executor has before another may take over: longer than an invocation can last (60, .chalice/config)."""
@@ -127,9 +127,11 @@ def _too_early(message: _FollowUp, due_at: float, rt: Runtime) -> None:
 
 
 def _task(operation: Operation, rt: Runtime) -> _Task:
-    """The policy in force, or the last one that can be read, and whether it lets us act."""
+    """The policy in force, or the last one that can be read, and whether it lets us act. Raises NotMoved."""
     try:
         policy = policies.current(operation.cluster, rt)
+        if policy is None and rt.store.moving.waits_for_move(operation.cluster):
+            raise NotMoved(operation.cluster)
         why_not = "" if policy else "the cluster's policy is gone"
     except BadInput as error:
         policy, why_not = None, f"the cluster's policy cannot be read: {error}".splitlines()[0]

@@ -43,8 +43,8 @@ MAX_GAPS = 20
 _NOT_KNOWN = "not known; store its policy first (outscaler apply)"
 _USED = "signature was used before"
 _NOT_ACCEPTED = (
-    "Authorization: not accepted; sign timestamp.body into X-Outscaler-Timestamp and X-Outscaler-Signature: sha256=…, "
-    "each with the cluster's webhook secret and a fresh timestamp, or send Authorization: Bearer"
+    "Authorization: not accepted; sign the path, timestamp and body into X-Outscaler-Signature: v2=… with the "
+    "cluster's webhook secret, send a fresh X-Outscaler-Timestamp with it, or send Authorization: Bearer"
 )
 
 
@@ -58,7 +58,7 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
     lower = {name.lower(): value for name, value in headers.items()}
     _check_size(lower, body)
     door = rt.doors.at(cluster)
-    knock = verify(lower, body, door.keys, rt.doors.decoy, rt.clock())
+    knock = verify(cluster, lower, body, door.keys, rt.doors.decoy, rt.clock())
     policy = _admitted(cluster, door, knock, rt)
     try:
         heard = parse(body)
@@ -87,14 +87,23 @@ def _declared(headers: Mapping[str, str]) -> int:
 
 def _admitted(cluster: str, door: Door, knock: Knock, rt: Runtime) -> Policy:
     """The policy of the cluster whose door was opened; Refused says 404 or 401, and only the log says why."""
-    policy = door.policy
     if not door.known:
         raise _refused(cluster, "no such cluster", 404, f"clusters/{_shown(cluster)}: {_NOT_KNOWN}")
-    if knock.verdict is not Verdict.ACCEPTED or policy is None:
+    if knock.verdict is not Verdict.ACCEPTED:
         raise _refused(cluster, knock.verdict.value)
-    if knock.signature and rt.store.debounce.used(cluster, knock.signature):
+    if knock.signature and _is_used(cluster, knock, rt):
         raise _refused(cluster, _USED)
+    policy = rt.doors.policy(cluster)
+    if policy is None:
+        raise _refused(cluster, "the stored policy cannot be used")
     return policy
+
+
+def _is_used(cluster: str, knock: Knock, rt: Runtime) -> bool:
+    """Whether this signature was noted. Releases that knew the older form only noted it in another place: an upgrade
+    must not make a signature good for a second time."""
+    debounce = rt.store.debounce
+    return debounce.used(cluster, knock.signature) or (knock.older and debounce.used_before(cluster, knock.signature))
 
 
 def _refused(cluster: str, cause: str, status: int = 401, line: str = _NOT_ACCEPTED) -> Refused:

@@ -22,6 +22,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.model.times import parse_time
 from chalicelib.record.cluster_health import health, results
+from chalicelib.store.moving import not_used
 
 if TYPE_CHECKING:
     from chalicelib.store import JournalEntry, StoredPolicy
@@ -38,15 +39,18 @@ def healthz() -> Answer:
 
 def clusters(rt: Runtime) -> Answer:
     """GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health, openOperations}]},
-    by name."""
-    rows = [without_secrets(_line(stored, rt), stored.text) for stored in rt.store.policies.all_current()]
-    return Answer(200, {"clusters": rows})
+    by name. Where policies lie in a place that is not used also "problems": a line each."""
+    known = rt.store.policies.all_current()
+    left = rt.store.moving.not_moved(known)
+    problems = {"problems": [f"{not_used(left)}; run outscaler migrate"]} if left else {}
+    rows = [without_secrets(_line(stored, rt), stored.text) for stored in known]
+    return Answer(200, {"clusters": rows, **problems})
 
 
 def cluster(name: str, rt: Runtime) -> Answer:
     """GET /clusters/{name}: its line and policy, groups, open operations, cooldowns, the brake, nodes with timers."""
     stored = _stored(name, rt)
-    memory = rt.store.memory.load(name)
+    memory = rt.store.memory.look(name)
     policy, problem = _readable(stored, rt)
     return Answer(200, without_secrets({
         **_line(stored, rt),
@@ -102,7 +106,7 @@ def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
         **results(pace),
         "health": health(policy.scan_interval if policy else None, pace, now,
                          planned=policy is not None and permitted(policy).plan),
-        "openOperations": len(rt.store.operations.list_open(stored.name)),
+        "openOperations": len(rt.store.operations.look(stored.name)),
     }
 
 

@@ -15,7 +15,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,10 +33,14 @@ if TYPE_CHECKING:
     from chalicelib.kube.secrets import SecretReader
     from chalicelib.providers.base import Provider
     from chalicelib.store import Store
+    from chalicelib.store.policies import StoredWebhook
 
-TABLE = "OUTSCALER_TABLE"
 #: What Lambda sets in every function's environment, and nothing else does.
 LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
+TABLE, POLICY_TABLE = "OUTSCALER_TABLE", "OUTSCALER_POLICY_TABLE"
+
+#: What the deployment sets where the event source has ReportBatchItemFailures (entry.py).
+BATCH_FAILURES, REPORTED = "OUTSCALER_BATCH_FAILURES", "reported"
 
 #: How long a secret that was read is used; a rotated one is in force after that at the latest.
 SECRET_KEPT_FOR = 60.0
@@ -60,6 +64,7 @@ class Runtime:
     """clock: epoch seconds. connect: the cluster's API by its policy. providers: the policy's clouds, for one pass.
 
     owner: a new name for whoever takes a lease or a claim. doors: the webhook's cache of policies and keys.
+    batch_failures_reported: whether the function's event source has ReportBatchItemFailures.
     checkpoint: called between a change and its record, so that a test can die there. emit: one line of metrics.
     deployment: what policies may name.
     """
@@ -72,6 +77,7 @@ class Runtime:
     providers: Build
     owner: Callable[[], str]
     doors: Doors
+    batch_failures_reported: bool = False
     checkpoint: Callable[[str], None] = _nobody_stops
     emit: Callable[[str], None] = _to_stdout
     deployment: Deployment = STRICT
@@ -128,8 +134,11 @@ def build(
     def loaded(text: str, name: str, version: int) -> Policy:
         return read(text, name, version, deployment)
 
+    def webhooks() -> Mapping[str, StoredWebhook]:
+        return store.policies.webhooks()
+
     def current(name: str) -> Document | None:
-        stored = store.policies.current(name)
+        stored = store.policies.current(name, consistent=False)
         return Document(stored.text, stored.version) if stored else None
 
     return Runtime(
@@ -140,7 +149,8 @@ def build(
         connect=connect or connected,
         providers=providers or registered,
         owner=owner or _new_owner,
-        doors=Doors(current=current, load=loaded, read_secret=read_secret, clock=clock, deployment=deployment),
+        doors=Doors(webhooks=webhooks, current=current, load=loaded, read_secret=read_secret, clock=clock,
+                    deployment=deployment),
         deployment=deployment,
     )
 
@@ -155,8 +165,10 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
         raise BadInput("environment", f"{TABLE} is not set", "set it to the name of Outscaler's DynamoDB table")
     sender = SqsSender.from_environment(environment)
     secrets = Secrets(SecretReader(), clock)
-    return build(clock=clock, store=Store(table, clock=clock), sender=sender, read_secret=secrets,
+    store = Store(table, clock=clock, policy_table=environment.get(POLICY_TABLE, ""))
+    made = build(clock=clock, store=store, sender=sender, read_secret=secrets,
                  deployment=deployment_of(environment), hosted=bool(environment.get(LAMBDA)))
+    return replace(made, batch_failures_reported=environment.get(BATCH_FAILURES, "") == REPORTED)
 
 
 class Secrets:

@@ -16,8 +16,9 @@ Clusters are strangers to each other here: whatever goes wrong for one is logged
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,6 +33,11 @@ from chalicelib.handlers.runtime import Runtime
 from chalicelib.handlers.sweeping import left_lying
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
+from chalicelib.store.errors import StoreError
+from chalicelib.store.moving import not_used
+
+if TYPE_CHECKING:
+    from chalicelib.store import StoredPolicy
 
 #: Seconds after which a message that nobody picked up counts as lost. Longer than a pass, shorter than a redelivery.
 LOST_AFTER = 180.0
@@ -54,6 +60,7 @@ class Report(msgspec.Struct, frozen=True):
 def run(rt: Runtime) -> Report:
     """One tick over all clusters; raises StoreError only if not even the list of clusters can be read."""
     documents = rt.store.policies.all_current()
+    _notice_old_place(documents, rt)
     policies: list[Policy] = []
     queued: list[str] = []
     swept: list[str] = []
@@ -73,6 +80,17 @@ def run(rt: Runtime) -> Report:
     report = Report(len(documents), tuple(queued), tuple(swept), tuple(sorted(failed)))
     logger.info("tick", clusters=report.clusters, queued=len(queued), swept=swept, failed=report.failed)
     return report
+
+
+def _notice_old_place(known: Sequence[StoredPolicy], rt: Runtime) -> None:
+    """Log what an upgrade has left behind, once per tick. It is never used, and no reason to fail."""
+    try:
+        left = rt.store.moving.not_moved(known)
+    except StoreError as error:
+        logger.warning("the old place of policies cannot be read", detail=str(error))
+        return
+    if left:
+        logger.error("policies are not used", detail=not_used(left), clusters=len(left), remedy="run outscaler migrate")
 
 
 def queue_scans(policy: Policy, rt: Runtime) -> bool:
@@ -103,7 +121,7 @@ def sweep(cluster: str, rt: Runtime) -> tuple[str, ...]:
     """Send again what was saved but never sent, or was sent and not heard of since; the ids of those operations."""
     now = rt.clock()
     swept = []
-    for operation in rt.store.operations.list_open(cluster):
+    for operation in rt.store.operations.look(cluster):
         why = left_lying(operation, now)
         if why:
             rt.sender.send(act_queue(operation.provider), encode(ActMessage(cluster, operation.id)), 0)

@@ -16,12 +16,15 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
 from chalicelib.store.errors import StoreError
 
+SHORTEST_WINDOW = 1.0
+"""Seconds of a window however short the policy asks for it: without one every event would be a message and a pass."""
+
 
 def wake(policy: Policy, cause: Cause, rt: Runtime) -> bool:
     """Whether this is the first of its window, and so sent the message that ends it. Raises StoreError, NotSent."""
-    window, debounce, by = policy.webhook.debounce, rt.store.debounce, rt.owner()
+    window, debounce, by = max(policy.webhook.debounce, SHORTEST_WINDOW), rt.store.debounce, rt.owner()
     try:
-        if window > 0 and not debounce.wake(policy.name, window, by=by):
+        if not debounce.wake(policy.name, window, by=by):
             return False
         message = ReconcileMessage(cluster=policy.name, reason=cause.value, at=rt.clock() + window)
         rt.sender.send(RECONCILE, encode(message), whole_delay(window))

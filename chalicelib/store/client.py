@@ -93,12 +93,12 @@ class Table:
             raise StoreUnavailable(str(error)) from error
         self._client, self._sleep, self._chance = wrap(self.client), sleep, chance
 
-    # --- reading, always strongly consistent
+    # --- reading, strongly consistent unless a caller asks for less
 
-    def get(self, model: type[R], cluster: str, item: str) -> R | None:
+    def get(self, model: type[R], cluster: str, item: str, *, consistent: bool = True) -> R | None:
         """One row, or None."""
         key = {PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}}
-        found = self._send("get_item", {"TableName": self.name, "Key": key, "ConsistentRead": True}).get("Item")
+        found = self._send("get_item", {"TableName": self.name, "Key": key, "ConsistentRead": consistent}).get("Item")
         return model.from_raw_data(found) if found else None
 
     def get_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Raw]:
@@ -121,14 +121,15 @@ class Table:
         return found
 
     def query(
-        self, cluster: str, prefix: str, *, newest_first: bool = False, limit: int | None = None, below: str = ""
+        self, cluster: str, prefix: str, *, newest_first: bool = False, limit: int | None = None, below: str = "",
+        consistent: bool = True,
     ) -> Iterator[Raw]:
         """Rows of the cluster whose item begins with prefix, in the order of items.
 
         below: begins with prefix too; what comes after it is neither read nor paid for.
         """
         request: dict[str, Any] = {
-            "TableName": self.name, "ConsistentRead": True, "ScanIndexForward": not newest_first,
+            "TableName": self.name, "ConsistentRead": consistent, "ScanIndexForward": not newest_first,
             **_key_condition(cluster, prefix, below),
         }
         while True:

@@ -10,6 +10,7 @@
         ├── Over(state)                     the operation has ended (or is not known any more); stop
         ├── IllegalStep(before, after)      an arrow that the state machine does not have; a bug of the caller
         ├── PolicyChanged(expected, actual) somebody stored another version meanwhile; read it first
+        ├── NotMoved(cluster)               its policy lies in the old place only; a person has to move it
         ├── StoreThrottled                  too busy after all retries; nothing is known to be wrong, come back later
         └── StoreUnavailable                no answer, no table or no permission; whether a write happened is not known
 
@@ -113,6 +114,18 @@ class PolicyChanged(StoreError):
         expected = "no policy" if self.expected is None else f"version {self.expected}"
         actual = "there is none" if self.actual is None else f"version {self.actual} is in force"
         return f"expected {expected}, but {actual}"
+
+
+class NotMoved(StoreError):
+    """The cluster's policy lies where it is not used (moving.py). Its operations wait: they are not to be called off
+    because an upgrade is half done."""
+
+    def __init__(self, cluster: str) -> None:
+        super().__init__(cluster)
+        self.cluster = cluster
+
+    def __str__(self) -> str:
+        return f"{self.cluster}: its policy lies in the state table, where it is not used; run outscaler migrate"
 
 
 class StoreThrottled(StoreError):

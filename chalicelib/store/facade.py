@@ -1,4 +1,4 @@
-"""One door to the table: what handlers, executors and the command line hold."""
+"""One door to the tables: what handlers, executors and the command line hold."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from chalicelib.store.debounce import Debounce
 from chalicelib.store.journal import KEPT, Journal
 from chalicelib.store.leases import Leases
 from chalicelib.store.memory import Memories
+from chalicelib.store.moving import Moving
 from chalicelib.store.operations import Operations
 from chalicelib.store.paces import Paces
 from chalicelib.store.policies import Policies
@@ -20,11 +21,13 @@ from chalicelib.store.release import Releases
 from chalicelib.store.schedule import Schedule
 from chalicelib.store.shelf import Shelf
 from chalicelib.store.staging import Staging
+from chalicelib.store.tables import policy_table_of
 
 
 class Store:
-    """Everything that outlives a process, in one DynamoDB table.
+    """Everything that outlives a process, in two DynamoDB tables.
 
+    table_name: the state table. policy_table: where policies lie; policy_table_of(table_name) unless given.
     clock: epoch seconds. region, endpoint: as botocore finds them (AWS_DEFAULT_REGION, AWS_ENDPOINT_URL) unless given.
     sleep, chance: how retries wait and what spreads them. client: a botocore client to be used instead of a new one.
     wrap: put between the store and that client, for injecting faults. journal_kept: seconds.
@@ -33,19 +36,25 @@ class Store:
     """
 
     def __init__(
-        self, table_name: str, *, clock: Callable[[], float], region: str | None = None, endpoint: str | None = None,
-        sleep: Callable[[float], None] = time.sleep, chance: Callable[[], float] = random.random,
-        client: Any = None, wrap: Callable[[Any], Any] = lambda client: client, journal_kept: float = KEPT,
+        self, table_name: str, *, clock: Callable[[], float], policy_table: str = "", region: str | None = None,
+        endpoint: str | None = None, sleep: Callable[[float], None] = time.sleep,
+        chance: Callable[[], float] = random.random, client: Any = None,
+        wrap: Callable[[Any], Any] = lambda client: client, journal_kept: float = KEPT,
     ) -> None:
         self.table = Table(
             table_name, region=region, endpoint=endpoint, sleep=sleep, chance=chance, client=client, wrap=wrap
+        )
+        self.policy_table = Table(
+            policy_table or policy_table_of(table_name), region=region, endpoint=endpoint, sleep=sleep, chance=chance,
+            client=self.table.client, wrap=wrap,
         )
         staging = Staging(self.table)
         self.leases = Leases(self.table, clock)
         self.memory = Memories(self.table, staging, clock)
         self.operations = Operations(self.table, staging, clock)
         self.journal = Journal(self.table, clock, journal_kept)
-        self.policies = Policies(self.table, clock)
+        self.policies = Policies(self.policy_table, clock)
+        self.moving = Moving(self.table, self.policy_table)
         self.releases = Releases(self.table)
         self.claims = Claims(self.table, clock, staging)
         self.schedule = Schedule(self.table, clock)

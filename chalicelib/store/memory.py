@@ -40,11 +40,21 @@ class Memories:
             except Torn:
                 continue
             except (ValueError, zlib.error) as error:
-                raise StoreError(f"{cluster}: what is remembered cannot be read ({error}); run the release that wrote "
-                                 "it, or delete the cluster's rows of memory and start anew") from error
+                raise _unreadable(cluster, error) from error
             for adoption in adoptions:
                 adopt(self._table, cluster, adoption)
             return memory
+        raise StoreError(f"{cluster}: memory changes faster than it can be read")
+
+    def look(self, cluster: str) -> Memory:
+        """The same as `load`, for those who only show it: nothing is written. Raises StoreError."""
+        for _ in range(TRIES):
+            try:
+                return to_memory(self._staging.look(cluster, MEMORY))[0]
+            except Torn:
+                continue
+            except (ValueError, zlib.error) as error:
+                raise _unreadable(cluster, error) from error
         raise StoreError(f"{cluster}: memory changes faster than it can be read")
 
     def save(
@@ -94,6 +104,11 @@ class Memories:
             operation for name, operation in by_id.items()
             if (cluster, OPEN + name) not in known and (cluster, OVER + name) not in known
         )
+
+
+def _unreadable(cluster: str, error: Exception) -> StoreError:
+    return StoreError(f"{cluster}: what is remembered cannot be read ({error}); run the release that wrote it, or "
+                      "delete the cluster's rows of memory and start anew")
 
 
 def _untouched_groups(before: Memory, fresh: Sequence[Operation], todo: Sequence[Change]) -> dict[str, str]:

@@ -52,6 +52,10 @@ class Operations:
         """Planned, running and waiting ones, the oldest first."""
         return to_operations(self._staging.view(cluster, OPEN))
 
+    def look(self, cluster: str) -> tuple[Operation, ...]:
+        """The same as `list_open`, for those who only show them: nothing is written."""
+        return to_operations(self._staging.look(cluster, OPEN))
+
     # --- changing
 
     def claim(self, cluster: str, operation: str, owner: str, ttl: float) -> Operation:

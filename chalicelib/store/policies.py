@@ -1,6 +1,9 @@
 """Policy documents, every version kept. The text is the user's own; what it means is chalicelib/policy's business.
 
 Two people who apply at the same time must not overwrite each other unseen, so storing names the version it replaces.
+
+With each version in force lies a small row for the webhook, in the same transaction. Anybody on the Internet can make
+the webhook look for a cluster, so what it reads for that must not grow with the size of the policies.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.store.client import Cancelled, Table
 from chalicelib.store.errors import PolicyChanged
-from chalicelib.store.tables import POLICIES, POLICY, PolicyRow
+from chalicelib.store.tables import POLICIES, POLICY, WEBHOOKS, PolicyRow, WebhookRow
 
 
 class StoredPolicy(msgspec.Struct, frozen=True):
@@ -26,14 +29,23 @@ class StoredPolicy(msgspec.Struct, frozen=True):
     stored_at: float
 
 
+class StoredWebhook(msgspec.Struct, frozen=True):
+    """The webhook's part of a policy in force. secret: the name of its secret, "" where the policy has none, None where
+    whoever stored the policy did not say: its text does."""
+
+    version: int
+    secret: str | None
+
+
 class Policies:
     """One document per cluster; those in force lie in a common partition, so that one query finds all clusters."""
 
     def __init__(self, table: Table, clock: Callable[[], float]) -> None:
         self._table, self._clock = table, clock
 
-    def put(self, name: str, text: str, digest: str, expected_version: int | None) -> int:
-        """Store the next version and put it in force; its number.
+    def put(self, name: str, text: str, digest: str, expected_version: int | None, *,
+            webhook: str | None = None) -> int:
+        """Store the next version and put it in force; its number. webhook: see StoredWebhook.secret.
 
         expected_version: the one in force, None: there is none. Raises PolicyChanged, and stores nothing, if that is
         not so; BadInput for a name that no cluster can have.
@@ -52,20 +64,26 @@ class Policies:
                 self._table.put(PolicyRow(POLICIES, name, **values),
                                 none_is_in_force if expected_version is None else the_expected_is_in_force),
                 self._table.put(PolicyRow(name, _item(version), **values), version_is_new),
+                self._table.put(WebhookRow(WEBHOOKS, name, version=version, secret=webhook)),
             ])
         except Cancelled as cancelled:
             in_force = next((row for row in cancelled.refused.values() if row), None)
-            raise PolicyChanged(expected_version, _stored(in_force).version if in_force else None) from None
+            raise PolicyChanged(expected_version, stored(in_force).version if in_force else None) from None
         return version
 
-    def current(self, name: str) -> StoredPolicy | None:
-        """The version in force."""
-        row = self._table.get(PolicyRow, POLICIES, name)
-        return _stored(row) if row else None
+    def current(self, name: str, *, consistent: bool = True) -> StoredPolicy | None:
+        """The version in force. consistent=False: perhaps the one before, for half the price."""
+        row = self._table.get(PolicyRow, POLICIES, name, consistent=consistent)
+        return stored(row) if row else None
 
     def all_current(self) -> tuple[StoredPolicy, ...]:
         """Every cluster's version in force, by name; one query, for the tick."""
-        return tuple(_stored(raw) for raw in self._table.query(POLICIES, ""))
+        return tuple(stored(raw) for raw in self._table.query(POLICIES, ""))
+
+    def webhooks(self) -> dict[str, StoredWebhook]:
+        """The webhook's part of every policy in force, by cluster; one eventually consistent query over small rows."""
+        rows = (WebhookRow.from_raw_data(raw) for raw in self._table.query(WEBHOOKS, "", consistent=False))
+        return {row.item: StoredWebhook(int(row.version), row.secret) for row in rows}
 
     def names(self) -> tuple[str, ...]:
         """Every cluster with a policy."""
@@ -74,18 +92,19 @@ class Policies:
     def version(self, name: str, number: int) -> StoredPolicy | None:
         """One version, in force or not."""
         row = self._table.get(PolicyRow, name, _item(number))
-        return _stored(row) if row else None
+        return stored(row) if row else None
 
     def history(self, name: str, limit: int = 50) -> tuple[StoredPolicy, ...]:
         """The versions, newest first."""
-        return tuple(_stored(raw) for raw in self._table.query(name, POLICY, newest_first=True, limit=limit))
+        return tuple(stored(raw) for raw in self._table.query(name, POLICY, newest_first=True, limit=limit))
 
 
 def _item(version: int) -> str:
     return f"{POLICY}{version:010d}"
 
 
-def _stored(row: PolicyRow | dict[str, Any]) -> StoredPolicy:
+def stored(row: PolicyRow | dict[str, Any]) -> StoredPolicy:
+    """The policy that a row holds."""
     if isinstance(row, dict):
         row = PolicyRow.from_raw_data(row)
     return StoredPolicy(row.name, int(row.version), row.text, row.digest, row.stored_at)

@@ -75,12 +75,14 @@ def change_write(table: Table, cluster: str, change: Change) -> Write:
         return table.update(cluster, HEAD, head_actions(change), is_version(change.expected))
     if change.version == ABSENT:
         return table.delete(cluster, change.item, is_version(change.expected))
-    row: MemoryRow | BlobRow
+    return table.put(change_row(cluster, change), is_version(change.expected))
+
+
+def change_row(cluster: str, change: Change) -> MemoryRow | BlobRow:
+    """The row that a change leaves, which is neither the head nor none."""
     if change.blob:
-        row = BlobRow(cluster, change.item, blob=change.blob, version=change.version, parts=change.parts)
-    else:
-        row = MemoryRow(cluster, change.item, text=change.text, version=change.version)
-    return table.put(row, is_version(change.expected))
+        return BlobRow(cluster, change.item, blob=change.blob, version=change.version, parts=change.parts)
+    return MemoryRow(cluster, change.item, text=change.text, version=change.version)
 
 
 def head_actions(change: Change) -> list[Action]:

@@ -27,7 +27,7 @@ from chalicelib.store.delta import ABSENT, ANY, Change
 from chalicelib.store.errors import Fenced, Stale, StoreError
 from chalicelib.store.leases import Lease, fence
 from chalicelib.store.operation_rows import to_row
-from chalicelib.store.rows import change_write, head_actions, is_version
+from chalicelib.store.rows import change_row, change_write, head_actions, is_version
 from chalicelib.store.tables import HEAD, MEMORY, OPEN, OVER, STAGED, BlobRow, HeadRow, OperationRow
 
 TRIES = 12
@@ -40,6 +40,9 @@ class Staged(msgspec.Struct, frozen=True):
 
     changes: tuple[Change, ...]
     operations: tuple[Operation, ...]
+
+
+NOTHING = Staged((), ())
 
 
 class Staging:
@@ -69,6 +72,25 @@ class Staging:
             elif _generation(before) == _generation(after):
                 return rows
         raise StoreError(f"{cluster}: large saves follow each other faster than they can be read")
+
+    def look(self, cluster: str, prefix: str) -> tuple[Raw, ...]:
+        """The same rows as `view`, for those who may only read: a save that is decided and not carried out is laid over
+        the rows in memory, and nothing is written."""
+        for _ in range(TRIES):
+            before = self._table.get(HeadRow, cluster, HEAD)
+            rows = tuple(self._table.query(cluster, prefix))
+            pending = before.pending if before is not None else None
+            staged = self._read(cluster, pending, int(before.parts or 0)) if before is not None and pending else NOTHING
+            over = self._over(cluster, staged) if staged else frozenset()
+            after = self._table.get(HeadRow, cluster, HEAD)
+            if staged is not None and _gate(before) == _gate(after):
+                return overlaid(rows, staged, over, prefix)
+        raise StoreError(f"{cluster}: large saves follow each other faster than they can be read")
+
+    def _over(self, cluster: str, staged: Staged) -> frozenset[str]:
+        """Operations of a save that have come and gone already."""
+        found = self._table.get_many([(cluster, OVER + operation.id) for operation in staged.operations])
+        return frozenset(item.removeprefix(OVER) for _, item in found)
 
     # --- saving
 
@@ -211,9 +233,33 @@ def create(table: Table, operation: Operation, *, check_over: bool) -> list[Writ
     return writes
 
 
+def overlaid(rows: Sequence[Raw], staged: Staged, over: frozenset[str], prefix: str) -> tuple[Raw, ...]:
+    """The rows as carry_out would leave them, in the order of their keys. over: operations that have ended."""
+    if not staged.changes and not staged.operations:
+        return tuple(rows)
+    by_item = {raw["item"]["S"]: raw for raw in rows}
+    for change in staged.changes:
+        version = by_item.get(change.item, {}).get("version", {}).get("S", ABSENT)
+        if not change.item.startswith(prefix) or version == change.version or change.expected not in (ANY, version):
+            continue
+        if change.version == ABSENT:
+            by_item.pop(change.item, None)
+        else:
+            by_item[change.item] = change_row("", change).serialize()
+    for operation in staged.operations:
+        item = OPEN + operation.id
+        if item.startswith(prefix) and item not in by_item and operation.id not in over:
+            by_item[item] = to_row(operation).serialize()
+    return tuple(by_item[item] for item in sorted(by_item))
+
+
 def is_closed(head: HeadRow | None) -> bool:
     """A save is decided and not carried out."""
     return head is not None and bool(head.pending)
+
+
+def _gate(head: HeadRow | None) -> tuple[int, str]:
+    return _generation(head), (head.pending or "") if head else ""
 
 
 def _generation(head: HeadRow | None) -> int:

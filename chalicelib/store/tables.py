@@ -1,8 +1,12 @@
-"""The one table: its shape, its rows, and how their keys are made.
+"""The two tables: their shape, their rows, and how their keys are made.
 
-The shape is stated once, here. Tests and the local emulation create the table from `definition`, and the deployment
-template is compared with it. The rows are PynamoDB models without a connection of their own: they serialize, parse and
-give names to conditions; sending is client.py's business.
+The state table holds what functions write. The policy table holds what people write and functions only read, so that a
+function that is taken over cannot change what the others obey. Both have the same shape, stated once, here. Tests and
+the local emulation create the tables from `definition`, and the deployment template is compared with it. The rows are
+PynamoDB models without a connection of their own: they serialize, parse and give names to conditions; sending is
+client.py's business.
+
+The state table:
 
     cluster (partition)   item (sort)                  row
     <cluster>             lease                        LeaseRow: who reconciles, fencing token, queued marker, last
@@ -21,12 +25,20 @@ give names to conditions; sending is client.py's business.
                           operation#<id>               OperationRow: one that is over
                           staged#<save>#<n>            BlobRow: part of a large save, not visible by itself
                           journal#<instant>#<digest>   JournalRow
-                          policy#<version>             PolicyRow
-                          seen#<kind>#<digest>         SeenRow: debounce, first use of a signature
-    !policies             <cluster>                    PolicyRow: the version in force
+                          seen#<kind>#<digest>         SeenRow: something that counts once
+    !web                  seen#<kind>#<cluster>#<digest>  SeenRow: wake-ups and signatures; the only rows that the
+                                                       function behind the HTTP API may write
     !claims               <provider>#<group>           ClaimRow: the one cluster that a node group belongs to
     !paces                <account and API>            PaceRow: how often a vendor was called lately
     !shelf                <what it is>                 ShelfRow: a vendor's answer that seldom changes, compressed
+
+The policy table:
+
+    <cluster>             policy#<version>             PolicyRow
+    !policies             <cluster>                    PolicyRow: the version in force
+    !webhooks             <cluster>                    WebhookRow: the webhook's part of it
+
+Releases before the policy table kept PolicyRows in the state table under the same keys (moving.py).
 
 All that a pass must know begins with `memory`: one strongly consistent query reads it, and the head comes first.
 `!` cannot begin a cluster's name, so the common partitions meet no cluster's own.
@@ -43,6 +55,7 @@ from pynamodb.models import Model
 PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE = "cluster", "item", "expires_at"
 
 POLICIES, CLAIMS, PACES, SHELF = "!policies", "!claims", "!paces", "!shelf"
+WEBHOOKS, WEB = "!webhooks", "!web"
 LEASE, HEAD, MEMORY = "lease", "memory", "memory"
 GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
     "memory#group#", "memory#nodes#", "memory#operation#", "memory#template#", "memory#unregistered#"
@@ -51,6 +64,11 @@ RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
 BRAKE, RELEASE = "memory#brake", "memory#release"
 OVER, STAGED, JOURNAL, POLICY, SEEN = "operation#", "staged#", "journal#", "policy#", "seen#"
 LEDGER = "ledger"
+
+
+def policy_table_of(table_name: str) -> str:
+    """What the policy table of a state table is called unless it is named."""
+    return f"{table_name}-policies"
 
 
 def definition(table_name: str) -> dict[str, Any]:
@@ -191,6 +209,14 @@ class PolicyRow(Row):
     text = UnicodeAttribute()
     digest = UnicodeAttribute()
     stored_at = InstantAttribute()
+
+
+class WebhookRow(Row):
+    """What the webhook asks before it knows who calls. secret: the name of the webhook's secret, "" where the policy
+    has none; no such attribute: the policy's text says it. version: the policy's."""
+
+    version = NumberAttribute()
+    secret = UnicodeAttribute(null=True)
 
 
 class ClaimRow(Row):

@@ -64,6 +64,7 @@ def template(stage: str, out: Path, project: Path) -> dict[str, Any]:
 def merge_template(stage: dict[str, Any]) -> dict[str, Any]:
     """What is laid over Chalice's template; stages whose readers use an API key get one."""
     merged: dict[str, Any] = json.loads((HERE / "template.json").read_text())
+    merged["Resources"]["ApiAccessLog"]["Properties"]["RetentionInDays"] = stage["log_retention_in_days"]
     if stage["environment_variables"].get("OUTSCALER_READ_AUTH") == "api-key":
         with_key = json.loads((HERE / "api-key.json").read_text())
         for section, values in with_key.items():

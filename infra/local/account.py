@@ -22,19 +22,22 @@ from chalicelib.store import Store
 from infra.local.aws import REGION
 from infra.local.aws_faults import Faults
 from infra.local.controllers.clock import ManualClock
+from infra.local.iam import Judge, Judged, JudgedSender, of_dynamodb, of_secrets
 from infra.local.mortality import Life, Mortal
 from infra.local.permitted import LOOPBACK
 from infra.local.services import Services
 
 
 class Account:
-    """dial: how the functions' lines to a cluster are opened. faults: what goes wrong between them and the table.
-    Waiting anywhere in here lets the clock pass instead. deployment: what policies may name."""
+    """dial: how the functions' lines to a cluster are opened. judge: who refuses what a function's policy does not
+    allow. faults: what goes wrong between them and the table. deployment: what policies may name.
+    Waiting anywhere in here lets the clock pass instead."""
 
     def __init__(self, services: Services, clock: ManualClock, dial: Dial = open_line,
-                 deployment: Deployment = LOOPBACK) -> None:
+                 deployment: Deployment = LOOPBACK, judge: Judge | None = None) -> None:
         self.deployment = deployment
         self._services, self._clock, self._dial, self.faults = services, clock, dial, Faults()
+        self._judge = judge
 
     def create(self) -> None:
         """Make the table."""
@@ -55,16 +58,20 @@ class Account:
     def runtime(self, sender: Sender, life: Life, owner: Callable[[], str], emit: Callable[[str], None]) -> Runtime:
         """As a new process builds it; what it reaches the world through ends with its life."""
         services = self._services
-        secrets = Secrets(SecretReader(Mortal(services.secrets, life)), self._clock)
+        read, rows = services.secrets, self.faults.wrap(services.dynamodb)
+        if self._judge is not None:
+            read, rows = Judged(read, self._judge, of_secrets), Judged(rows, self._judge, of_dynamodb)
+            sender = JudgedSender(sender, self._judge)
+        secrets = Secrets(SecretReader(Mortal(read, life)), self._clock)
 
         def reached(access: KubernetesAccess, secret: ReadSecret) -> Cluster:
             life.check()
             return connect(access, secret, clock=self._clock, sleep=self._clock.advance, jitter=_even, dial=self._dial)
 
-        store = self._store(Mortal(self.faults.wrap(services.dynamodb), life))
+        store = self._store(Mortal(rows, life))
         made = build(clock=self._clock, store=store, sender=Mortal(sender, life), read_secret=secrets,
                      reach=reached, deployment=self.deployment, owner=owner, sleep=self._clock.advance, chance=_even)
-        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=emit)
+        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=emit, batch_failures_reported=True)
 
     def _store(self, client: Any) -> Store:
         return Store(self._services.table, clock=self._clock, client=client, region=REGION,

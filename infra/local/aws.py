@@ -14,7 +14,7 @@ from urllib.request import Request, urlopen
 
 from botocore.session import Session, get_session
 
-from chalicelib.store.tables import definition, time_to_live
+from chalicelib.store.tables import definition, policy_table_of, time_to_live
 
 if TYPE_CHECKING:
     from infra.local.aws_server import Server
@@ -58,10 +58,18 @@ def _session() -> tuple[Session, threading.Lock]:
 
 
 def create_table(dynamodb: Any, name: str) -> None:
-    """The table of store/tables.py, as the deployment template has it."""
-    dynamodb.create_table(**definition(name))
-    dynamodb.get_waiter("table_exists").wait(TableName=name, WaiterConfig={"Delay": 1})
+    """The two tables of store/tables.py, as the deployment template has them: the state table of this name, and its
+    policy table."""
+    for table in (name, policy_table_of(name)):
+        dynamodb.create_table(**definition(table))
+        dynamodb.get_waiter("table_exists").wait(TableName=table, WaiterConfig={"Delay": 1})
     dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=time_to_live())
+
+
+def drop_table(dynamodb: Any, name: str) -> None:
+    """Delete both."""
+    for table in (name, policy_table_of(name)):
+        dynamodb.delete_table(TableName=table)
 
 
 class LocalAws:
@@ -105,7 +113,7 @@ class LocalAws:
             answer.read()
 
     def create_table(self, name: str) -> None:
-        """The store's table."""
+        """The store's tables."""
         create_table(self.client("dynamodb"), name)
 
     def create_queues(self, queues: Mapping[str, Queue]) -> dict[str, str]:

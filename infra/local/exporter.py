@@ -47,7 +47,8 @@ class Exporter:
         self.posted += len(events) if isinstance(events, list) else 1
         body = json.dumps(events).encode()
         timestamp = str(int(self._clock()))
-        signature = hmac.new(self._key, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+        signed = f"v2\nPOST\n{self._path}\n{timestamp}\n".encode() + body
+        signature = hmac.new(self._key, signed, hashlib.sha256).hexdigest()
         headers = {"Content-Type": "application/json", "X-Outscaler-Timestamp": timestamp,
-                   "X-Outscaler-Signature": f"sha256={signature}"}
+                   "X-Outscaler-Signature": f"v2={signature}"}
         return self._send(self._path, headers, body)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 
-from infra.local.aws import LocalAws, create_table
+from infra.local.aws import LocalAws, create_table, drop_table
 from infra.local.aws_direct import DirectWay
 from infra.local.dynamodb.client import MemoryClient
 from infra.local.dynamodb.tables import Tables
@@ -50,7 +50,7 @@ class FullServices:
 
     def drop(self) -> None:
         """See Services. moto copies all tables there are for every transaction, so none is left behind."""
-        self.dynamodb.delete_table(TableName=self.table)
+        drop_table(self.dynamodb, self.table)
 
     def put_secret(self, name: str, text: str) -> None:
         """See Services."""
@@ -83,7 +83,7 @@ class QuickServices:
 
     def drop(self) -> None:
         """See Services."""
-        self.dynamodb.delete_table(TableName=self.table)
+        drop_table(self.dynamodb, self.table)
 
     def put_secret(self, name: str, text: str) -> None:
         """See Services."""

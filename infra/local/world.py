@@ -41,6 +41,7 @@ from infra.local.controllers.clock import ManualClock
 from infra.local.controllers.manager import ClusterSimulation, Pace
 from infra.local.controllers.seed import apply_shipped
 from infra.local.exporter import Exporter, Heard
+from infra.local.iam import Judge, roles
 from infra.local.inline import inline
 from infra.local.invoke import Invocation, Invoker
 from infra.local.kube.direct import DirectLine
@@ -56,6 +57,7 @@ from infra.local.services import FullServices, QuickServices
 START = 1_795_245_660.0
 """When a world begins, epoch seconds: a whole minute."""
 MINUTE = 60.0
+API = "api_handler"
 WEBHOOK_KEY = "local-webhook-key-of-the-emulation"
 _NEVER = (-1, 0.0)
 _MOST_PLAYED = 10_000       # deliveries in one step; more is a loop
@@ -78,6 +80,7 @@ class LocalWorld:
     grain: virtual seconds between two looks of the controllers while nothing else happens.
     webhook: whether an emulated exporter posts the cluster's events to the webhook.
     forgetful: every invocation starts cold, as if the last process had died.
+    judged: each function may do only what its deployed policy allows (`judge`); forgetful, for processes share nothing.
     clouds: vendors' accounts beside the cluster, served on loopback while the world lives.
     deployment: what policies may name; by default this machine's hosts, and the clouds' secrets.
 
@@ -89,8 +92,9 @@ class LocalWorld:
     def __init__(self, aws: LocalAws | None = None, *, quick: bool = False, name: str = "shop", start: float = START,
                  pace: Pace | None = None, seed: int = 0, grain: float = 5.0, webhook: bool = False,
                  forgetful: bool = False, clouds: Sequence[CloudBeside] = (),
-                 deployment: Deployment | None = None) -> None:
-        self.name, self.clock, self._grain, self.forgetful = name, ManualClock(start), grain, forgetful
+                 deployment: Deployment | None = None, judged: bool = False) -> None:
+        self.name, self.clock, self._grain = name, ManualClock(start), grain
+        self.forgetful = forgetful or judged
         self.kube = ObjectStore(self.clock, seed=seed)
         apply_shipped(self.kube)
         self.services: FullServices | QuickServices = (
@@ -103,8 +107,10 @@ class LocalWorld:
         self.cluster = ClusterSimulation(self.kube, self.clock, pace, more=more)
         self.queues = VirtualQueues(self.clock, deployed.queues())
         self.metrics: list[Json] = []
+        self.judge = Judge(roles(self.services.table, deployed.queues()),
+                           lambda: self._invoker.current or API) if judged else None
         self._account = Account(self.services, self.clock, self.line.dial if self._quick else open_line,
-                                deployment or permitted(self._clouds))
+                                deployment or permitted(self._clouds), self.judge)
         self._functions = {function.queue: function for function in deployed.functions()}
         self._next_tick, self._owners = start, itertools.count(1)
         self._deaths: list[Death] = []
@@ -173,7 +179,8 @@ class LocalWorld:
         """Check the document and put it in force, as `outscaler apply` does; its version. Raises BadInputs."""
         policy, _ = load(text, place="policy", admission=Admission(self._account.deployment))
         current = self.store.policies.current(policy.name)
-        return self.store.policies.put(policy.name, text, digest(text), current.version if current else None)
+        return self.store.policies.put(policy.name, text, digest(text), current.version if current else None,
+                                       webhook=policy.webhook.secret)
 
     def seed(self, *objects: KubeObject) -> list[KubeObject]:
         """Put objects (infra/local/controllers/seed.py) into the cluster and let its controllers come to rest."""
@@ -275,6 +282,11 @@ class LocalWorld:
     def _post(self, path: str, headers: dict[str, str], body: bytes) -> Json:
         self._awake()
         return self._invoker.request("POST", path, headers, body)
+
+    def get(self, target: str) -> Json:
+        """A reader's request to the routes; API Gateway's answer."""
+        self._awake()
+        return self._invoker.request("GET", target, {"x-api-key": "reader"}, b"", api_key="reader")
 
     def kill_at(self, place: str, *, function: str = "", times: int = 1) -> None:
         """The next `times` invocations that reach that checkpoint (`act:stepped`, `grow:called`, …) die there.

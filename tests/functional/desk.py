@@ -121,14 +121,14 @@ class Desk:
         current = self.store.policies.current(name)
         self.store.policies.put(name, text, digest(text), current.version if current else None)
 
-    def signed(self, body: bytes, *, key: str = HMAC, at: float | None = None) -> dict[str, str]:
-        """Headers with a signature made now, or at that instant."""
+    def signed(self, name: str, body: bytes, *, key: str = HMAC, at: float | None = None) -> dict[str, str]:
+        """Headers with a signature for this cluster made now, or at that instant."""
         timestamp = str(int(self.clock() if at is None else at))
-        return {"X-Outscaler-Timestamp": timestamp, "X-Outscaler-Signature": sign(key.encode(), timestamp, body)}
+        return {"X-Outscaler-Timestamp": timestamp, "X-Outscaler-Signature": sign(key.encode(), name, timestamp, body)}
 
     def post(self, name: str, body: bytes, headers: Mapping[str, str] | None = None) -> HTTPResponse:
         """POST /clusters/{name}/events, signed unless headers are given."""
-        given = {"Content-Type": "application/json", **(self.signed(body) if headers is None else headers)}
+        given = {"Content-Type": "application/json", **(self.signed(name, body) if headers is None else headers)}
         return self.client.http.post(f"/clusters/{name}/events", headers=given, body=body)
 
     def get(self, path: str) -> HTTPResponse:

@@ -14,7 +14,7 @@ from chalicelib.cli.main import main
 from chalicelib.model.memory import Brake, Memory
 from chalicelib.model.times import format_time
 from chalicelib.store import Store
-from chalicelib.store.tables import definition
+from infra.local.aws import create_table
 from tests.unit.policy.paper import GOOD
 
 Said = pytest.CaptureFixture[str]
@@ -30,7 +30,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("time.time", lambda: NOW)
     with mock_aws():
-        boto3.client("dynamodb").create_table(**definition(TABLE))
+        create_table(boto3.client("dynamodb"), TABLE)
         store = Store(TABLE, clock=lambda: NOW)
         store.policies.put(NAME, GOOD, "d", None)
         yield store

@@ -16,7 +16,7 @@ from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
-from chalicelib.store.tables import definition
+from infra.local.aws import create_table
 from tests.unit.policy.paper import ARCHITECTURE, GOOD
 
 Said = pytest.CaptureFixture[str]
@@ -31,7 +31,7 @@ def store(monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
                         "OUTSCALER_TABLE": TABLE}.items():
         monkeypatch.setenv(name, value)
     with mock_aws():
-        boto3.client("dynamodb").create_table(**definition(TABLE))
+        create_table(boto3.client("dynamodb"), TABLE)
         yield Store(TABLE, clock=lambda: NOW)
 
 

@@ -103,7 +103,7 @@ def test_the_tick_queues_the_cluster_and_not_twice(stack: Stack) -> None:
 
 def _posted(body: bytes, timestamp: int, key: str = HMAC) -> dict[str, object]:
     event: dict[str, object] = json.loads(sample("api-gateway-post"))
-    signature = sign(key.encode(), str(timestamp), body)
+    signature = sign(key.encode(), "shop", str(timestamp), body)
     return event | {
         "body": body.decode(),
         "headers": {"X-Outscaler-Timestamp": str(timestamp), "X-Outscaler-Signature": signature},

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chalicelib.store.tables import definition, time_to_live
+from chalicelib.handlers.runtime import BATCH_FAILURES, REPORTED
+from chalicelib.store.tables import definition, policy_table_of, time_to_live
 from infra.aws.check import lint, translate
 from infra.aws.package import ROOT, PackagingFailed, package
+from infra.local.iam import policy_files
 from tests.functional.artifact import artifact
 from tests.functional.stack import ACT, HANDLERS, QUEUED
 
@@ -47,8 +48,9 @@ def test_every_function_is_there_with_its_handler(stage: str) -> None:
 
 
 @STAGES
-def test_every_function_knows_the_table_and_the_queues(stage: str) -> None:
-    wanted = {"OUTSCALER_TABLE": {"Ref": "StateTable"}, "OUTSCALER_QUEUE_RECONCILE": {"Ref": "ReconcileQueue"}} | {
+def test_every_function_knows_the_tables_and_the_queues(stage: str) -> None:
+    wanted = {"OUTSCALER_TABLE": {"Ref": "StateTable"}, "OUTSCALER_POLICY_TABLE": {"Ref": "PolicyTable"},
+              "OUTSCALER_QUEUE_RECONCILE": {"Ref": "ReconcileQueue"}} | {
         f"OUTSCALER_QUEUE_{name.upper()}": {"Ref": f"{logical}Queue"} for logical, name in ACT.items()}
     translated = translate(artifact().sam(stage))
     for function in HANDLERS:
@@ -66,6 +68,7 @@ def test_a_queue_function_has_its_own_queue_and_a_dead_letter_queue(stage: str, 
     queue = f"{function}Queue"
     assert source["EventSourceArn"] == {"Fn::GetAtt": [queue, "Arn"]}
     assert (source["BatchSize"], source["FunctionResponseTypes"]) == (1, ["ReportBatchItemFailures"])
+    assert _properties(template, function)["Environment"]["Variables"][BATCH_FAILURES] == REPORTED
     properties = _properties(template, queue)
     assert properties["VisibilityTimeout"] >= 6 * _properties(template, function)["Timeout"]
     assert properties["RedrivePolicy"]["deadLetterTargetArn"] == {"Fn::GetAtt": [f"{function}DeadLetters", "Arn"]}
@@ -88,59 +91,48 @@ def test_the_tick_is_never_repeated(stage: str) -> None:
 @STAGES
 def test_logs_are_kept_for_a_while_and_under_the_functions_names(stage: str) -> None:
     groups = _of_type(artifact().sam(stage), "AWS::Logs::LogGroup")
+    kept = {7 if stage == "dev" else 30}
+    assert {groups.pop("ApiAccessLog")["Properties"]["RetentionInDays"]} == kept
     names = sorted(one["Properties"]["LogGroupName"]["Fn::Sub"] for one in groups.values())
     assert names == sorted(f"/aws/lambda/${{{function}}}" for function in HANDLERS)
-    assert {one["Properties"]["RetentionInDays"] for one in groups.values()} == {7 if stage == "dev" else 30}
+    assert {one["Properties"]["RetentionInDays"] for one in groups.values()} == kept
 
 
 @STAGES
-def test_the_table_is_the_stores_and_is_not_lost(stage: str) -> None:
-    resource = artifact().sam(stage)["Resources"]["StateTable"]
-    properties = dict(resource["Properties"])
-    assert properties.pop("PointInTimeRecoverySpecification") == {"PointInTimeRecoveryEnabled": True}
-    assert properties.pop("TimeToLiveSpecification") == time_to_live()
+@pytest.mark.parametrize(("table", "more"), [
+    ("StateTable", {"TimeToLiveSpecification": time_to_live()}),
+    ("PolicyTable", {"TableName": {"Fn::Sub": policy_table_of("${StateTable}")}}),
+])
+def test_the_tables_are_the_stores_and_are_not_lost(stage: str, table: str, more: Template) -> None:
+    resource = artifact().sam(stage)["Resources"][table]
     shape = definition("any")
     del shape["TableName"]
-    assert properties == shape
+    assert resource["Properties"] == shape | more | {
+        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}, "DeletionProtectionEnabled": True}
     assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
 
 
 @STAGES
-def test_every_function_has_a_role_of_its_own_with_the_least_it_needs(stage: str) -> None:
+def test_the_outputs_name_both_tables(stage: str) -> None:
+    outputs = artifact().sam(stage)["Outputs"]
+    assert {name: outputs[name]["Value"] for name in ("TableName", "PolicyTableName")} == {
+        "TableName": {"Ref": "StateTable"}, "PolicyTableName": {"Ref": "PolicyTable"}}
+
+
+@STAGES
+def test_every_function_has_a_role_of_its_own_and_its_policy_file(stage: str) -> None:
     template = artifact().sam(stage)
     roles = [_properties(template, function)["Role"]["Fn::GetAtt"][0] for function in HANDLERS]
     assert len(set(roles)) == len(HANDLERS)
-    for role in roles:
+    files = policy_files(stage)
+    for function, role in zip(HANDLERS, roles, strict=True):
+        file = files["api_handler" if function == "APIHandler" else QUEUED.get(function, "tick")]
+        assert [one for one in _statements(template, role) if one["Sid"] != "WriteOwnLog"] == json.loads(
+            file.read_text("utf-8"))["Statement"]
         for statement in _statements(template, role):
-            actions, resources = statement["Action"], statement["Resource"]
-            assert not [action for action in actions if "*" in action], role
+            resources = statement["Resource"]
             for resource in resources if isinstance(resources, list) else [resources]:
                 assert isinstance(resource, dict), f"{role}: ARNs are made from the stack's own resources"
-                assert _wide(resource, statement["Sid"]) == [], f"{role} {statement['Sid']}"
-
-
-def _wide(resource: Template, sid: str) -> list[str]:
-    """Parts of an ARN that a wildcard makes too wide: any but the end of a name, and the region of EKS clusters."""
-    if "Fn::Sub" not in resource:
-        return []
-    arn = re.sub(r"\$\{[^}]*\}", "given", resource["Fn::Sub"])
-    parts = dict(zip(("arn", "partition", "service", "region", "account", "name"), arn.split(":", 5), strict=True))
-    if sid == "FindEksClusters":
-        parts["region"] = parts["region"].replace("*", "given")
-    parts["name"] = re.sub(r"(?<=given)\*\Z|(?<=given-[A-Z])\w*-\*\Z", "", parts["name"])
-    return [name for name, part in parts.items() if "*" in part or not part]
-
-
-@pytest.mark.parametrize(("arn", "wide"), [
-    ("arn:aws:eks:*:${AWS::AccountId}:cluster/${EksClusters}", ["region"]),
-    ("arn:*:eks:${AWS::Region}:*:cluster/${EksClusters}", ["partition", "account"]),
-    ("arn:aws:secretsmanager:${AWS::Region}:${AWS::AccountId}:secret:*", ["name"]),
-    ("arn:aws:secretsmanager:${AWS::Region}:${AWS::AccountId}:*", ["name"]),
-    ("arn:aws:logs:${AWS::Region}:${AWS::AccountId}:log-group:/aws/lambda/*", ["name"]),
-    ("arn:aws:logs:${AWS::Region}:${AWS::AccountId}:log-group:/aws/lambda/${AWS::StackName}-Tick-*", []),
-])
-def test_the_rule_about_wildcards_knows_a_wide_arn(arn: str, wide: list[str]) -> None:
-    assert _wide({"Fn::Sub": arn}, "Any") == wide
 
 
 @pytest.mark.parametrize("function", ["Reconcile", *ACT])
@@ -190,7 +182,10 @@ def test_the_configuration_says_everything_of_every_function() -> None:
 
 
 def _statements(template: Template, role: str) -> list[Template]:
-    return [statement for policy in _properties(template, role)["Policies"]
+    """Of the role's own policies, and of those that name it."""
+    beside = [one["Properties"] for one in _of_type(template, "AWS::IAM::Policy").values()
+              if one["Properties"]["Roles"] == [{"Ref": role}]]
+    return [statement for policy in [*_properties(template, role)["Policies"], *beside]
             for statement in policy["PolicyDocument"]["Statement"]]
 
 
@@ -206,8 +201,9 @@ def test_a_function_takes_from_its_own_queue_only_and_sends_where_it_must(functi
     assert sent == {"APIHandler": {"ReconcileQueue"}, "Tick": every, "Reconcile": every}.get(
         function, {"ReconcileQueue", f"{function}Queue"})
     assert ("ReadSecrets" in statements) is (function != "Tick")
-    log = statements["WriteOwnLog"]["Resource"]["Fn::Sub"]
-    assert log.endswith(f"log-group:/aws/lambda/${{AWS::StackName}}-{function}-*")
+    log, attribute = statements["WriteOwnLog"]["Resource"]["Fn::GetAtt"]
+    assert attribute == "Arn"
+    assert _properties(template, log)["LogGroupName"] == {"Fn::Sub": f"/aws/lambda/${{{function}}}"}
 
 
 def _security(stage: str) -> dict[str, list[Any]]:

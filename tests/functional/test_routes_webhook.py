@@ -10,6 +10,7 @@ import pytest
 
 from app import app
 from chalicelib.handlers import hook
+from chalicelib.handlers.webhook.verify import sign_body
 from tests.functional.desk import BEARER, HMAC, Desk, line, sample
 
 BODY = sample("core-v1-failed-scheduling")
@@ -30,45 +31,48 @@ def test_a_bearer_token_does_as_well(desk: Desk) -> None:
 
 def test_plain_text_is_good_for_both_forms(desk: Desk) -> None:
     name = desk.cluster(secret="one-value-for-both-forms\n")
-    assert desk.post(name, BODY, desk.signed(BODY, key="one-value-for-both-forms")).status_code == 202
+    assert desk.post(name, BODY, desk.signed(name, BODY, key="one-value-for-both-forms")).status_code == 202
     assert desk.post(name, BODY, {"Authorization": "bearer one-value-for-both-forms"}).status_code == 202
 
 
 @pytest.mark.parametrize("key", ["the-new-value-here", "the-old-value-here"])
 def test_both_values_count_while_a_secret_is_rotated(desk: Desk, key: str) -> None:
     name = desk.cluster(secret={"hmac": ["the-new-value-here", "the-old-value-here"]})
-    assert desk.post(name, BODY, desk.signed(BODY, key=key)).status_code == 202
+    assert desk.post(name, BODY, desk.signed(name, BODY, key=key)).status_code == 202
 
 
 def test_a_rotated_secret_is_in_force_after_a_minute(desk: Desk) -> None:
     name = desk.cluster(secret={"hmac": "the-old-value-here"})
-    assert desk.post(name, BODY, desk.signed(BODY, key="the-old-value-here")).status_code == 202
+    assert desk.post(name, BODY, desk.signed(name, BODY, key="the-old-value-here")).status_code == 202
     desk.put_secret(f"outscaler/{name}/webhook", {"hmac": "the-new-value-here"})
     desk.clock.advance(61)
-    assert desk.post(name, BODY, desk.signed(BODY, key="the-new-value-here")).status_code == 202
-    assert desk.post(name, BODY, desk.signed(BODY, key="the-old-value-here")).status_code == 401
+    assert desk.post(name, BODY, desk.signed(name, BODY, key="the-new-value-here")).status_code == 202
+    assert desk.post(name, BODY, desk.signed(name, BODY, key="the-old-value-here")).status_code == 401
 
 
-def _wrong(desk: Desk) -> dict[str, dict[str, str]]:
-    right = desk.signed(BODY)
+def _wrong(desk: Desk, name: str) -> dict[str, dict[str, str]]:
+    right = desk.signed(name, BODY)
     return {
         "nothing": {},
-        "another key": desk.signed(BODY, key="not-the-right-value"),
-        "signature of another body": desk.signed(BODY + b" "),
+        "another key": desk.signed(name, BODY, key="not-the-right-value"),
+        "signature of another body": desk.signed(name, BODY + b" "),
         "no timestamp": {"X-Outscaler-Signature": right["X-Outscaler-Signature"]},
         "another timestamp": {**right, "X-Outscaler-Timestamp": str(int(desk.clock()) + 1)},
         "timestamp is no number": {**right, "X-Outscaler-Timestamp": "now"},
-        "too old": desk.signed(BODY, at=desk.clock() - 301),
-        "from the future": desk.signed(BODY, at=desk.clock() + 301),
-        "another algorithm": {name: value.replace("sha256", "sha1") for name, value in right.items()},
-        "not hexadecimal": {**right, "X-Outscaler-Signature": "sha256=zz"},
-        "not ASCII": {**right, "X-Outscaler-Signature": "sha256=\u00e9"},
+        "too old": desk.signed(name, BODY, at=desk.clock() - 301),
+        "from the future": desk.signed(name, BODY, at=desk.clock() + 301),
+        "another algorithm": {name: value.replace("v2", "v1") for name, value in right.items()},
+        "not hexadecimal": {**right, "X-Outscaler-Signature": "v2=zz"},
+        "not ASCII": {**right, "X-Outscaler-Signature": "v2=\u00e9"},
+        "for another cluster": desk.signed("shop-of-another-name", BODY),
+        "of the body only": {**right, "X-Outscaler-Signature": sign_body(
+            HMAC.encode(), right["X-Outscaler-Timestamp"], BODY)},
         "another token": {"Authorization": "Bearer not-the-right-token"},
         "empty token": {"Authorization": "Bearer "},
         "another scheme": {"Authorization": f"Basic {BEARER}"},
         "the hmac key as token": {"Authorization": f"Bearer {HMAC}"},
         "wrong signature beside a right token": {
-            "Authorization": f"Bearer {BEARER}", **desk.signed(BODY, key="not-the-right-value")},
+            "Authorization": f"Bearer {BEARER}", **desk.signed(name, BODY, key="not-the-right-value")},
     }
 
 
@@ -76,24 +80,28 @@ def _wrong(desk: Desk) -> dict[str, dict[str, str]]:
     "nothing", "another key", "signature of another body", "no timestamp", "another timestamp",
     "timestamp is no number", "too old", "from the future", "another algorithm", "not hexadecimal", "not ASCII",
     "another token", "empty token", "another scheme", "the hmac key as token", "wrong signature beside a right token",
+    "for another cluster", "of the body only",
 ])
 def test_401_tells_every_wrong_caller_the_same(desk: Desk, what: str) -> None:
-    answer = desk.post(desk.cluster(), BODY, _wrong(desk)[what])
+    name = desk.cluster()
+    answer = desk.post(name, BODY, _wrong(desk, name)[what])
     assert answer.status_code == 401
-    assert line(answer).startswith("Authorization: not accepted; sign timestamp.body")
+    assert line(answer).startswith("Authorization: not accepted; sign the path, timestamp and body")
     assert desk.outbox.sent == []
 
 
 @pytest.mark.parametrize("seconds", [-300, 300])
 def test_five_minutes_of_skew_are_allowed(desk: Desk, seconds: int) -> None:
-    assert desk.post(desk.cluster(), BODY, desk.signed(BODY, at=desk.clock() + seconds)).status_code == 202
+    name = desk.cluster()
+    assert desk.post(name, BODY, desk.signed(name, BODY, at=desk.clock() + seconds)).status_code == 202
 
 
 def test_a_signature_counts_once(desk: Desk) -> None:
-    name, headers = desk.cluster(), desk.signed(BODY)
+    name = desk.cluster()
+    headers = desk.signed(name, BODY)
     assert desk.post(name, BODY, headers).status_code == 202
     assert desk.post(name, BODY, headers).status_code == 401
-    shouted = {key: value.upper().replace("SHA256", "sha256") for key, value in headers.items()}
+    shouted = {key: value.upper().replace("V2", "v2") for key, value in headers.items()}
     assert desk.post(name, BODY, shouted).status_code == 401
     desk.clock.advance(599)     # as late as its timestamp can possibly still be fresh
     assert desk.post(name, BODY, headers).status_code == 401
@@ -102,7 +110,7 @@ def test_a_signature_counts_once(desk: Desk) -> None:
 @pytest.mark.parametrize("secret", ["", "short", '{"hmac": ""}', '{"hmac": "short"}', '{"bearer": ', '{"token": "x"}'])
 def test_an_unusable_secret_lets_nobody_in(desk: Desk, secret: str, log: io.StringIO) -> None:
     name = desk.cluster(secret=secret or " ")
-    assert desk.post(name, BODY, desk.signed(BODY, key="")).status_code == 401
+    assert desk.post(name, BODY, desk.signed(name, BODY, key="")).status_code == 401
     assert desk.post(name, BODY, {"Authorization": "Bearer"}).status_code == 401
     assert desk.post(name, BODY, {"Authorization": "Bearer short"}).status_code == 401
     assert "webhook secret cannot be used" in log.getvalue()
@@ -169,15 +177,16 @@ def test_exactly_256_kib_is_read(desk: Desk) -> None:
     "application/json", "text/plain", "application/octet-stream", "application/x-ndjson",
 ])
 def test_any_content_type_is_read_as_bytes(desk: Desk, content_type: str) -> None:
-    headers = {**desk.signed(BODY), "Content-Type": content_type}
-    assert desk.client.http.post(f"/clusters/{desk.cluster()}/events", headers=headers, body=BODY).status_code == 202
+    name = desk.cluster()
+    headers = {**desk.signed(name, BODY), "Content-Type": content_type}
+    assert desk.client.http.post(f"/clusters/{name}/events", headers=headers, body=BODY).status_code == 202
 
 
 def test_a_body_that_the_gateway_encoded_is_decoded(desk: Desk) -> None:
     name = desk.cluster()
     event = {
         "requestContext": {"resourcePath": "/clusters/{name}/events", "httpMethod": "POST", "requestId": "r-1"},
-        "pathParameters": {"name": name}, "headers": desk.signed(BODY), "multiValueQueryStringParameters": None,
+        "pathParameters": {"name": name}, "headers": desk.signed(name, BODY), "multiValueQueryStringParameters": None,
         "stageVariables": None, "body": base64.b64encode(BODY).decode(), "isBase64Encoded": True,
     }
     assert app(event, None)["statusCode"] == 202
@@ -252,14 +261,14 @@ def test_503_when_the_queue_refuses_and_nothing_about_why(desk: Desk) -> None:
 
 def test_nothing_secret_is_ever_logged(desk: Desk, log: io.StringIO) -> None:
     name = desk.cluster()
-    right = desk.signed(BODY)
-    for headers in (right, right, desk.signed(BODY, key="a-guess-at-the-value"), {"Authorization": f"Bearer {BEARER}"},
-                    {"Authorization": "Bearer a-guess-at-the-token"}):
+    right = desk.signed(name, BODY)
+    for headers in (right, right, desk.signed(name, BODY, key="a-guess-at-the-value"),
+                    {"Authorization": f"Bearer {BEARER}"}, {"Authorization": "Bearer a-guess-at-the-token"}):
         desk.post(name, BODY, headers)
-    desk.post(name, b"{", desk.signed(b"{"))
+    desk.post(name, b"{", desk.signed(name, b"{"))
     desk.post("no-such-cluster", BODY, right)
     said = log.getvalue()
     assert said.count("\n") >= 5
-    for secret in (HMAC, BEARER, right["X-Outscaler-Signature"].removeprefix("sha256="), "a-guess-at"):
+    for secret in (HMAC, BEARER, right["X-Outscaler-Signature"].removeprefix("v2="), "a-guess-at"):
         assert secret not in said
     assert all(secret not in repr(desk.runtime.doors.at(name)) for secret in (HMAC, BEARER))

@@ -76,7 +76,7 @@ def test_a_webhook_wakes_nobody_while_a_schedule_has_the_cluster_off(desk: Desk)
     woken, body = [], sample("core-v1-failed-scheduling")
     for step in (0, 15, 1800):      # the door of the first call is still open at the second
         desk.clock.advance(step)
-        woken.append(hook.handle(name, desk.signed(body), body, desk.runtime).body["woken"])
+        woken.append(hook.handle(name, desk.signed(name, body), body, desk.runtime).body["woken"])
     assert woken == [True, False, True]
 
 

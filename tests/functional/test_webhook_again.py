@@ -29,7 +29,8 @@ def faults(desk: Desk) -> Faults:
 
 
 def test_what_the_queue_refused_may_be_sent_again_and_then_counts_once(desk: Desk) -> None:
-    name, headers = desk.cluster(), desk.signed(BODY)
+    name = desk.cluster()
+    headers = desk.signed(name, BODY)
     desk.outbox.full.add("reconcile")
     assert desk.post(name, BODY, headers).status_code == 503
     desk.outbox.full.clear()
@@ -40,7 +41,8 @@ def test_what_the_queue_refused_may_be_sent_again_and_then_counts_once(desk: Des
 
 
 def test_a_window_whose_row_was_written_but_not_confirmed_swallows_no_event(desk: Desk, faults: Faults) -> None:
-    name, headers = desk.cluster(), desk.signed(BODY)
+    name = desk.cluster()
+    headers = desk.signed(name, BODY)
     faults.after("put_item", lost_answer())
     assert desk.post(name, BODY, headers).status_code == 503
     again = desk.post(name, BODY, headers)
@@ -49,7 +51,8 @@ def test_a_window_whose_row_was_written_but_not_confirmed_swallows_no_event(desk
 
 
 def test_a_signature_that_was_written_but_not_confirmed_may_be_used_again(desk: Desk, faults: Faults) -> None:
-    name, headers = desk.cluster(), desk.signed(UNINTERESTING)
+    name = desk.cluster()
+    headers = desk.signed(name, UNINTERESTING)
     faults.after("put_item", lost_answer())
     assert desk.post(name, UNINTERESTING, headers).status_code == 503
     assert desk.post(name, UNINTERESTING, headers).status_code == 202
@@ -59,7 +62,8 @@ def test_a_signature_that_was_written_but_not_confirmed_may_be_used_again(desk: 
 def test_a_table_that_refuses_everything_after_the_first_look_leaves_nothing_behind(
     desk: Desk, faults: Faults
 ) -> None:
-    name, headers = desk.cluster(), desk.signed(BODY)
+    name = desk.cluster()
+    headers = desk.signed(name, BODY)
     faults.instead("put_item", lost_answer())
     faults.instead("delete_item", lost_answer())
     assert desk.post(name, BODY, headers).status_code == 503
@@ -68,7 +72,8 @@ def test_a_table_that_refuses_everything_after_the_first_look_leaves_nothing_beh
 
 
 def test_the_same_request_many_times_at_once_is_served_once(desk: Desk) -> None:
-    name, headers = desk.cluster(), desk.signed(BODY)
+    name = desk.cluster()
+    headers = desk.signed(name, BODY)
 
     def status(_: int) -> int:
         try:

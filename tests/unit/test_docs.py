@@ -309,8 +309,8 @@ def test_the_recipe_for_a_signature() -> None:
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
     now, signature, body = done.stdout.split("\n", 2)
     key = b'the value of "hmac"'
-    headers = {"x-outscaler-timestamp": now, "x-outscaler-signature": f"sha256={signature}"}
-    knock = verify(headers, body.encode(), Keys(hmac=(key,)), b"decoy", float(now))
+    headers = {"x-outscaler-timestamp": now, "x-outscaler-signature": f"v2={signature}"}
+    knock = verify("prod", headers, body.encode(), Keys(hmac=(key,)), b"decoy", float(now))
     assert knock.verdict is Verdict.ACCEPTED
     [signal] = parse(body.encode()).signals
     assert matters(signal, ())

@@ -1,21 +1,28 @@
-"""Whose door it is: the cluster's policy in force and the keys that open it.
+"""The webhook's cache: which clusters there are, the keys that their callers must have, and their policies.
 
-A cluster that is not known gets a door too, one that never opens: the same lookups, the same parsing, the same digests
-against a random key. So the time until the answer does not tell which clusters exist. Known or not, a name's first
-knock in a process reads a policy and asks for a secret, and later ones do so again once a minute: that is also how soon
-a rotated secret is in force everywhere.
+Anybody on the Internet can call the webhook, with any name and any proof. So a call that proves nothing must cost no
+call to AWS. One query a minute brings the webhook's part of all policies: the names and the webhooks' secrets, small
+rows whatever the policies' size. It answers for known and unknown names alike, so what a process remembers is bounded
+by the clusters of the deployment and not by what callers ask for. A known cluster's secret is read once a minute, and
+its policy only for callers that have proved who they are.
+
+What is new is therefore in force after a minute at the latest: a cluster, a policy, a rotated secret.
+
+A name that is not known gets empty keys: the same digests are made against a random key. The status 404 says that
+there is no such cluster.
 """
 
 from __future__ import annotations
 
 import secrets
+import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
-from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.handlers.log import logger
 from chalicelib.handlers.webhook.keys import Keys, read_keys
 from chalicelib.model.deployment import STRICT, Deployment
@@ -25,103 +32,141 @@ from chalicelib.policy.secret_names import WEBHOOK, ClusterSecrets
 
 KEPT_FOR = 60.0
 MAX_DOORS = 512
+MAX_POLICIES = 128
 
-#: Looked up where a name is none at all; no cluster can be called so.
-_NOBODY = "-"
-_DECOY_SECRET = "outscaler/-/webhook"  # noqa: S105 - the name of a secret that does not exist, not a secret
-_DECOY_TEXT = """\
-apiVersion: outscaler.dev/v1
-kind: Cluster
-metadata: {name: nobody}
-spec:
-  mode: shadow
-  kubernetes: {eksCluster: nobody}
-  providers: {clusterapi: {namespace: nobody}}
-"""
+T = TypeVar("T")
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A stored policy as the door needs it: its text, and what tells whether it has changed."""
+    """A stored policy as the webhook needs it: its text, and what tells whether it has changed."""
 
     text: str
     version: int
 
 
-_DECOY = Document(_DECOY_TEXT, 0)
+class Webhook(Protocol):
+    """The webhook's part of a policy (store.policies.StoredWebhook). secret: None where only the text says it."""
+
+    @property
+    def version(self) -> int:
+        """The policy's."""
+
+    @property
+    def secret(self) -> str | None:
+        """The name of the webhook's secret, "" for none."""
 
 
 @dataclass(frozen=True)
 class Door:
-    """known: whether there is such a cluster. policy: None where there is none, or none that can be read."""
+    """known: whether there is such a cluster. keys: what opens the webhook to its callers."""
 
     known: bool
-    policy: Policy | None
     keys: Keys
 
 
 @dataclass(frozen=True)
-class _Kept:
-    door: Door
+class _Kept(Generic[T]):
+    """A value for a version of a policy, until an instant."""
+
+    value: T
     version: int
     until: float
 
 
-class Doors:
-    """The doors of this process, at most MAX_DOORS of them.
+class _Shelf(Generic[T]):
+    """Values by cluster, at most so many; the one that was not asked for the longest goes first."""
 
-    current: cluster name -> its stored policy, None if there is none. load: text, name, version -> Policy.
+    def __init__(self, most: int) -> None:
+        self._kept: OrderedDict[str, _Kept[T]] = OrderedDict()
+        self._most = most
+
+    def get(self, name: str, version: int, now: float, make: Callable[[], T]) -> T:
+        """What is kept for this version, or else what `make` returns."""
+        kept = self._kept.get(name)
+        if kept is None or kept.version != version or _is_over(kept.until, now):
+            kept = _Kept(make(), version, now + KEPT_FOR)
+            self._kept[name] = kept
+        self._kept.move_to_end(name)
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+        return kept.value
+
+
+def _is_over(until: float, now: float) -> bool:
+    """Whether the time is up. A clock that was put back must not make it longer."""
+    return not now < until <= now + KEPT_FOR
+
+
+class Doors:
+    """The cache of this process. Threads wait for each other, so that many of them ask AWS once.
+
+    webhooks: the webhook's part of every policy in force, by cluster. current: cluster -> its stored policy, None if
+    there is none. load: text, name, version -> Policy. deployment: which secrets a cluster may name.
     """
 
     def __init__(
         self,
         *,
+        webhooks: Callable[[], Mapping[str, Webhook]],
         current: Callable[[str], Document | None],
         load: Callable[[str, str, int], Policy],
         read_secret: Callable[[str], str],
         clock: Callable[[], float],
         deployment: Deployment = STRICT,
     ) -> None:
-        self._current, self._load, self._read_secret, self._clock = current, load, read_secret, clock
-        self._deployment = deployment
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._webhooks, self._current, self._load = webhooks, current, load
+        self._read_secret, self._clock, self._deployment = read_secret, clock, deployment
+        self._lock = threading.RLock()
+        self._known: Mapping[str, Webhook] = {}
+        self._known_until = 0.0
+        self._keys: _Shelf[Keys] = _Shelf(MAX_DOORS)
+        self._policies: _Shelf[Policy | None] = _Shelf(MAX_POLICIES)
         self.decoy = secrets.token_bytes(32)
 
     def at(self, name: str) -> Door:
         """The door of this name; raises StoreError if the table cannot be read, and nothing else."""
-        lookup = name if cluster_name_ok(name) else _NOBODY
-        stored = self._current(lookup)
-        version = stored.version if stored else 0
-        kept = self._kept.get(lookup)
-        if kept is None or kept.version != version or kept.until <= self._clock():
-            kept = _Kept(self._made(lookup, stored), version, self._clock() + KEPT_FOR)
-            self._kept[lookup] = kept
-        self._kept.move_to_end(lookup)
-        while len(self._kept) > MAX_DOORS:
-            self._kept.popitem(last=False)
-        return kept.door
+        with self._lock:
+            webhook = self._webhook(name)
+            if webhook is None:
+                return Door(known=False, keys=Keys())
+            keys = self._keys.get(name, webhook.version, self._clock(), lambda: self._read_keys(name, webhook))
+            return Door(known=True, keys=keys)
 
-    def _made(self, name: str, stored: Document | None) -> Door:
-        policy = self._policy(name, stored or _DECOY)
-        secret = policy.webhook.secret if policy else ""
-        keys = self._keys(name, secret or _DECOY_SECRET, quiet=stored is None)
+    def policy(self, name: str) -> Policy | None:
+        """The cluster's policy without its schedules, at most a minute old; None where there is none, or none that can
+        be read. For callers that have proved who they are. Raises StoreError."""
+        with self._lock:
+            webhook = self._webhook(name)
+            if webhook is None:
+                return None
+            return self._policies.get(name, webhook.version, self._clock(), lambda: self._read_policy(name))
+
+    def _webhook(self, name: str) -> Webhook | None:
+        now = self._clock()
+        if _is_over(self._known_until, now):
+            self._known, self._known_until = self._webhooks(), now + KEPT_FOR
+        return self._known.get(name)
+
+    def _read_keys(self, name: str, webhook: Webhook) -> Keys:
+        secret = webhook.secret
+        if secret is None:
+            policy = self.policy(name)
+            secret = policy.webhook.secret if policy else ""
+        if not secret:
+            return Keys()
+        try:
+            read = ClusterSecrets(self._read_secret, name, (WEBHOOK,), self._deployment)
+            return read_keys(read(secret), secret)
+        except OutscalerError as error:
+            logger.error("webhook secret cannot be used", cluster=name, secret_name=secret, detail=str(error))
+            return Keys()
+
+    def _read_policy(self, name: str) -> Policy | None:
+        stored = self._current(name)
         if stored is None:
-            return Door(known=False, policy=None, keys=Keys())
-        return Door(known=True, policy=policy, keys=keys if secret else Keys())
-
-    def _policy(self, name: str, stored: Document) -> Policy | None:
+            return None
         try:
             return self._load(stored.text, name, stored.version)
         except OutscalerError as error:
             logger.error("stored policy cannot be used", cluster=name, detail=str(error))
             return None
-
-    def _keys(self, name: str, secret: str, *, quiet: bool) -> Keys:
-        # A cluster that is not known has no secret of its own; the one that is asked for in its place does not exist.
-        read = self._read_secret if secret == _DECOY_SECRET else ClusterSecrets(
-            self._read_secret, name, (WEBHOOK,), self._deployment)
-        try:
-            return read_keys(read(secret), secret)
-        except OutscalerError as error:
-            if not quiet and secret != _DECOY_SECRET:
-                logger.error("webhook secret cannot be used", cluster=name, secret_name=secret, detail=str(error))
-            return Keys()

@@ -5,6 +5,9 @@ key that is left out is a way in that is closed. Plain text is one value that is
 type as little as possible. Each value may be a list of two, the new one and the old one, so that a secret can be
 rotated without losing an event: put in [new, old], move the exporters, put in [new].
 
+`"bodySignatures": true` in the JSON also accepts signatures of the older form, which do not say what cluster they are
+for (verify.py). It is for the time in which exporters are changed.
+
 Values under 16 characters are refused: a webhook that guesses can open is worse than none.
 """
 
@@ -28,14 +31,16 @@ class Keys:
 
     hmac: tuple[bytes, ...] = ()
     bearer: tuple[bytes, ...] = ()
+    body_signatures: bool = False
 
     def __repr__(self) -> str:
         return "Keys(***)"
 
 
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     hmac: str | list[str] = ""
     bearer: str | list[str] = ""
+    body_signatures: bool = False
 
 
 def read_keys(text: str, place: str) -> Keys:
@@ -47,7 +52,8 @@ def read_keys(text: str, place: str) -> Keys:
         document = msgspec.json.decode(text, type=_Document)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise BadInput(place, "the webhook secret is JSON that cannot be read", _EXAMPLE) from None
-    keys = Keys(hmac=_values(document.hmac, f"{place}: hmac"), bearer=_values(document.bearer, f"{place}: bearer"))
+    keys = Keys(hmac=_values(document.hmac, f"{place}: hmac"), bearer=_values(document.bearer, f"{place}: bearer"),
+                body_signatures=document.body_signatures)
     if not keys.hmac and not keys.bearer:
         raise BadInput(place, "the webhook secret holds neither hmac nor bearer", _EXAMPLE)
     return keys

@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from chalicelib.handlers.runtime import BATCH_FAILURES, REPORTED
 from chalicelib.model.deployment import SHARED_SECRETS
 from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import digest, load
@@ -154,6 +155,7 @@ class Emulation:
         urls = {f"OUTSCALER_QUEUE_{name.upper()}": url for name, url in self.queue_urls.items()}
         return {**os.environ, **self.aws.env, **urls, "OUTSCALER_TABLE": TABLE, "OUTSCALER_READ_AUTH": "api-key",
                 SHARED_SECRETS: ",".join(sorted(self.deployment.shared_secrets)),
+                BATCH_FAILURES: REPORTED,
                 "POWERTOOLS_SERVICE_NAME": "outscaler", "POWERTOOLS_LOG_LEVEL": "INFO", CLOCK: self._pact.text(),
                 LOG: str(self.log_path), "PYTHONPATH": str(ROOT)}
 
@@ -199,7 +201,8 @@ class Emulation:
         """As `outscaler apply`; the version."""
         policy, _ = load(text, place="policy", admission=Admission(self.deployment))
         current = self.store.policies.current(policy.name)
-        return self.store.policies.put(policy.name, text, digest(text), current.version if current else None)
+        return self.store.policies.put(policy.name, text, digest(text), current.version if current else None,
+                                       webhook=policy.webhook.secret)
 
     def scale(self, deployment_name: str, replicas: int, namespace: str = "default") -> None:
         """As `kubectl scale deployment`."""

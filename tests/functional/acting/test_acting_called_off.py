@@ -109,7 +109,7 @@ def test_a_policy_that_is_deleted_in_the_middle_leaves_no_mark(stage: Stage) -> 
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
-    table = stage.store.table
+    table = stage.store.policy_table
     client: Any = table.client
     client.delete_item(TableName=table.name, Key={"cluster": {"S": POLICIES}, "item": {"S": stage.name}})
     assert stage.store.policies.current(stage.name) is None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import pytest
 
-from chalicelib.handlers.entry import each_record
-from chalicelib.handlers.runtime import Runtime, build, install, runtime
+from chalicelib.handlers.entry import BatchFailed, each_record
+from chalicelib.handlers.runtime import Runtime, build, from_environment, install, runtime
 from chalicelib.model.errors import BadInput
+from infra.local.aws import environment
 from infra.local.controllers.clock import ManualClock
 
 
@@ -29,7 +31,40 @@ def _event(*bodies: str) -> dict[str, object]:
     return {"Records": [{"messageId": f"m-{number}", "body": body} for number, body in enumerate(bodies)]}
 
 
-def test_only_what_failed_goes_back(rt: Runtime) -> None:
+@pytest.fixture
+def reported(rt: Runtime) -> Runtime:
+    """The event source reports batch failures."""
+    made = dataclasses.replace(rt, batch_failures_reported=True)
+    install(made)
+    return made
+
+
+def test_a_failed_record_raises_where_the_event_source_reports_no_failures(rt: Runtime) -> None:
+    done: list[str] = []
+
+    def work(body: str, here: Runtime) -> None:
+        if body == "bad":
+            raise BadInput("message", "is bad")
+        done.append(body)
+
+    with pytest.raises(BatchFailed, match="1 of the batch's messages failed"):
+        each_record(_event("a", "bad", "b"), work)
+    assert done == ["a", "b"]
+    assert each_record(_event("a"), work) == {"batchItemFailures": []}
+    assert not rt.batch_failures_reported
+
+
+@pytest.mark.parametrize(("value", "reported"), [("reported", True), ("", False), ("yes", False), (None, False)])
+def test_only_the_deployments_own_word_says_that_failures_are_reported(value: str | None, reported: bool) -> None:
+    given = {"OUTSCALER_TABLE": "t", "OUTSCALER_QUEUE_RECONCILE": "https://sqs.example/q"}
+    given |= {} if value is None else {"OUTSCALER_BATCH_FAILURES": value}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, text in environment("http://127.0.0.1:9").items():
+            patch.setenv(name, text)
+        assert from_environment(given).batch_failures_reported is reported
+
+
+def test_only_what_failed_goes_back(reported: Runtime) -> None:
     done: list[tuple[str, Runtime]] = []
 
     def work(body: str, here: Runtime) -> None:
@@ -41,7 +76,7 @@ def test_only_what_failed_goes_back(rt: Runtime) -> None:
 
     answer = each_record(_event("a", "bad", "b", "worse"), work)
     assert answer == {"batchItemFailures": [{"itemIdentifier": "m-1"}, {"itemIdentifier": "m-3"}]}
-    assert done == [("a", rt), ("b", rt)]
+    assert done == [("a", reported), ("b", reported)]
 
 
 def test_an_empty_batch_is_done(rt: Runtime) -> None:

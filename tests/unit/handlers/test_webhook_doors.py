@@ -1,18 +1,20 @@
-"""Known or not, a door costs the same: the same lookups, in the same order, as often."""
+"""What the webhook's cache asks AWS for, and how much of it a process remembers."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from chalicelib.handlers.policies import read
-from chalicelib.handlers.webhook.doors import MAX_DOORS, Document, Doors
-from chalicelib.handlers.webhook.keys import Keys
-from chalicelib.handlers.webhook.verify import Verdict, sign, verify
+from chalicelib.handlers.webhook.doors import MAX_DOORS, MAX_POLICIES, Document, Doors
+from chalicelib.handlers.webhook.keys import Keys, read_keys
+from chalicelib.handlers.webhook.verify import Verdict, sign, sign_body, verify
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Policy
+from chalicelib.store.policies import StoredWebhook
 from infra.local.controllers.clock import ManualClock
 
 KEY = "key-value-for-tests"
@@ -28,22 +30,25 @@ spec:
 
 
 class World:
-    """A table and a secrets store that write down what they are asked."""
+    """Tables and a secrets store that write down what they are asked."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(1_795_245_654.0)
+        self.webhooks = {"shop": StoredWebhook(1, "outscaler/shop/webhook")}
         self.policies = {"shop": Document(TEXT, 1)}
         self.secrets = {"outscaler/shop/webhook": KEY}
         self.asked: list[str] = []
-        self.doors = Doors(current=self._current, load=self._load, read_secret=self._secret, clock=self.clock)
+        self.put_back = 0.0
+        self.doors = Doors(webhooks=self._webhooks, current=self._current, load=read, read_secret=self._secret,
+                           clock=lambda: self.clock() - self.put_back)
+
+    def _webhooks(self) -> dict[str, StoredWebhook]:
+        self.asked.append("webhooks")
+        return dict(self.webhooks)
 
     def _current(self, name: str) -> Document | None:
-        self.asked.append("table")
-        return self.policies.get(name)
-
-    def _load(self, text: str, name: str, version: int) -> Policy:
         self.asked.append("policy")
-        return read(text, name, version)
+        return self.policies.get(name)
 
     def _secret(self, name: str) -> str:
         self.asked.append("secret")
@@ -52,45 +57,102 @@ class World:
         return self.secrets[name]
 
     def asked_for(self, name: str) -> list[str]:
-        """What one knock at that name costs."""
+        """What one call for that name costs."""
         self.asked.clear()
         self.doors.at(name)
         return list(self.asked)
 
 
-def test_an_unknown_name_costs_what_a_known_one_costs() -> None:
+def test_names_cost_one_query_a_minute_and_a_known_one_its_secret() -> None:
     world = World()
-    assert world.asked_for("shop") == world.asked_for("nobody") == ["table", "policy", "secret"]
-    assert world.asked_for("NOT A NAME") == ["table", "policy", "secret"]
-    assert world.asked_for("shop") == world.asked_for("nobody") == world.asked_for("x" * 9999) == ["table"]
+    assert world.asked_for("nobody") == ["webhooks"]
+    assert world.asked_for("shop") == ["secret"]
+    assert world.asked_for("shop") == world.asked_for("nobody") == world.asked_for("x" * 9999) == []
     world.clock.advance(60)
-    assert world.asked_for("shop") == world.asked_for("nobody") == ["table", "policy", "secret"]
-    assert world.asked_for("shop") == world.asked_for("nobody") == ["table"]
+    assert world.asked_for("NOT A NAME") == ["webhooks"]
+    assert world.asked_for("shop") == ["secret"]
+    assert world.asked_for("shop") == world.asked_for("nobody") == []
 
 
-def test_only_the_known_door_has_keys() -> None:
+def test_a_clock_that_is_put_back_does_not_keep_the_cache_for_longer() -> None:
+    world = World()
+    world.doors.at("shop")
+    world.put_back = 3600.0
+    assert world.asked_for("shop") == ["webhooks", "secret"]
+
+
+def test_a_policy_is_read_once_a_minute_for_callers_that_are_let_in() -> None:
+    world = World()
+    policy = world.doors.policy("shop")
+    assert policy is not None
+    assert policy.webhook.secret == "outscaler/shop/webhook"
+    assert world.asked == ["webhooks", "policy"]
+    assert world.doors.policy("shop") is policy
+    assert world.doors.policy("nobody") is None
+    assert world.asked == ["webhooks", "policy"]
+    world.clock.advance(60)
+    world.doors.policy("shop")
+    assert world.asked == ["webhooks", "policy"] * 2
+
+
+def test_a_secret_that_cannot_be_read_is_asked_for_once_a_minute() -> None:
+    world = World()
+    world.secrets.clear()
+    assert world.asked_for("shop") == ["webhooks", "secret"]
+    assert world.asked_for("shop") == []
+    assert world.doors.at("shop").keys == Keys()
+
+
+def test_where_only_the_text_says_the_secret_the_text_is_read() -> None:
+    world = World()
+    world.webhooks["shop"] = StoredWebhook(1, None)
+    assert world.asked_for("shop") == ["webhooks", "policy", "secret"]
+    assert world.doors.at("shop").keys.hmac == (KEY.encode(),)
+    assert world.asked_for("shop") == []
+
+
+def test_only_a_known_name_has_keys() -> None:
     world = World()
     assert world.doors.at("shop").keys == Keys((KEY.encode(),), (KEY.encode(),))
     stranger = world.doors.at("nobody")
-    assert (stranger.known, stranger.policy, stranger.keys) == (False, None, Keys())
+    assert (stranger.known, stranger.keys) == (False, Keys())
 
 
-def test_a_new_version_of_the_policy_counts_at_once() -> None:
+def test_a_new_version_of_the_policy_counts_within_a_minute() -> None:
     world = World()
     world.doors.at("shop")
     world.policies["shop"] = Document(TEXT.replace("shop/webhook", "shop/webhook-moved"), 2)
     world.secrets["outscaler/shop/webhook-moved"] = "another-value-for-tests"
     assert world.doors.at("shop").keys.hmac == (b"another-value-for-tests",)
-    del world.policies["shop"]
+    del world.webhooks["shop"]
+    world.clock.advance(60)
     assert not world.doors.at("shop").known
 
 
-def test_a_flood_of_names_is_not_remembered_for_ever() -> None:
+def _remembered(doors: Doors) -> int:
+    """How many values of a name each the cache holds."""
+    return len(doors._known) + len(doors._keys._kept) + len(doors._policies._kept)
+
+
+def test_a_flood_of_unknown_names_leaves_nothing_in_memory() -> None:
     world = World()
-    for number in range(MAX_DOORS + 50):
-        world.doors.at(f"name-{number}")
-    assert world.asked_for("name-0") == ["table", "policy", "secret"]
-    assert world.asked_for(f"name-{MAX_DOORS + 49}") == ["table"]
+    world.doors.at("shop")
+    before = _remembered(world.doors)
+    with ThreadPoolExecutor(8) as callers:
+        list(callers.map(lambda number: world.doors.at(f"name-{number}"), range(5_000)))
+    assert _remembered(world.doors) == before
+    assert Counter(world.asked) == {"webhooks": 1, "secret": 1}
+
+
+def test_many_clusters_do_not_fill_the_memory_with_their_keys_and_policies() -> None:
+    world = World()
+    names = [f"shop-{number}" for number in range(MAX_DOORS + 20)]
+    for name in names:
+        world.webhooks[name], world.policies[name] = StoredWebhook(1, "outscaler/shop/webhook"), Document(TEXT, 1)
+    with ThreadPoolExecutor(8) as callers:
+        list(callers.map(lambda name: (world.doors.at(name), world.doors.policy(name)), names))
+    assert _remembered(world.doors) == len(names) + 1 + MAX_DOORS + MAX_POLICIES
+    assert world.asked.count("webhooks") == 1
 
 
 def test_no_repr_shows_a_key() -> None:
@@ -99,10 +161,38 @@ def test_no_repr_shows_a_key() -> None:
     assert repr(Keys((KEY.encode(),))) == "Keys(***)"
 
 
-def test_the_signature_is_hmac_sha256_over_timestamp_dot_body() -> None:
-    """Computed here by hand, as an exporter would."""
-    expected = hmac.new(KEY.encode(), b"1795245654." + b'{"kind":"Event"}', hashlib.sha256).hexdigest()
-    assert sign(KEY.encode(), "1795245654", b'{"kind":"Event"}') == f"sha256={expected}"
+def test_the_signature_covers_the_method_the_path_the_timestamp_and_the_body() -> None:
+    """Computed here as an exporter would."""
+    signed = b'v2\nPOST\n/clusters/shop/events\n1795245654\n{"kind":"Event"}'
+    expected = hmac.new(KEY.encode(), signed, hashlib.sha256).hexdigest()
+    assert sign(KEY.encode(), "shop", "1795245654", b'{"kind":"Event"}') == f"v2={expected}"
+    expected = hmac.new(KEY.encode(), b'1795245654.{"kind":"Event"}', hashlib.sha256).hexdigest()
+    assert sign_body(KEY.encode(), "1795245654", b'{"kind":"Event"}') == f"sha256={expected}"
+
+
+_OPEN = '{"hmac": "key-value-for-tests", "bodySignatures": true}'
+_SHUT = '{"hmac": "key-value-for-tests"}'
+
+
+@pytest.mark.parametrize(("secret", "verdict"), [
+    (_OPEN, Verdict.ACCEPTED), (_SHUT, Verdict.OLDER), (KEY, Verdict.OLDER),
+])
+def test_a_signature_of_the_body_only_counts_where_the_secret_says_so(secret: str, verdict: Verdict) -> None:
+    keys = read_keys(secret, "secret")
+    headers = {"x-outscaler-timestamp": "100", "x-outscaler-signature": sign_body(KEY.encode(), "100", b"body")}
+    assert verify("shop", headers, b"body", keys, b"decoy", 100.0).verdict is verdict
+    newer = {"x-outscaler-timestamp": "100", "x-outscaler-signature": sign(KEY.encode(), "shop", "100", b"body")}
+    assert verify("shop", newer, b"body", keys, b"decoy", 100.0).verdict is Verdict.ACCEPTED
+    assert verify("other", newer, b"body", keys, b"decoy", 100.0).verdict is Verdict.WRONG
+
+
+@pytest.mark.parametrize("relabelled", ["v2", "sha256"])
+def test_a_digest_of_one_form_is_not_taken_for_the_other(relabelled: str) -> None:
+    keys = read_keys(_OPEN, "secret")
+    digests = {"sha256": sign(KEY.encode(), "shop", "100", b"body"), "v2": sign_body(KEY.encode(), "100", b"body")}
+    given = f"{relabelled}={digests[relabelled].partition('=')[2]}"
+    headers = {"x-outscaler-timestamp": "100", "x-outscaler-signature": given}
+    assert verify("shop", headers, b"body", keys, b"decoy", 100.0).verdict is Verdict.WRONG
 
 
 @pytest.mark.parametrize("keys", [
@@ -111,7 +201,8 @@ def test_the_signature_is_hmac_sha256_over_timestamp_dot_body() -> None:
 def test_the_decoy_key_opens_nothing(keys: Keys) -> None:
     """What stands in for missing keys is compared with, but never accepted."""
     decoy = b"decoy-that-was-guessed"
-    signed = {"x-outscaler-timestamp": "100", "x-outscaler-signature": sign(decoy, "100", b"body")}
-    assert verify(signed, b"body", keys, decoy, 100.0).verdict is Verdict.WRONG
+    for signature in (sign(decoy, "shop", "100", b"body"), sign_body(decoy, "100", b"body")):
+        signed = {"x-outscaler-timestamp": "100", "x-outscaler-signature": signature}
+        assert verify("shop", signed, b"body", keys, decoy, 100.0).verdict is Verdict.WRONG
     borne = {"authorization": f"Bearer {decoy.decode()}"}
-    assert verify(borne, b"body", keys, decoy, 100.0).verdict is Verdict.WRONG
+    assert verify("shop", borne, b"body", keys, decoy, 100.0).verdict is Verdict.WRONG

@@ -13,7 +13,7 @@ from botocore.exceptions import ClientError
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.test import Client
 
-from infra.local.aws import LocalAws, create_table
+from infra.local.aws import LocalAws, create_table, drop_table
 from infra.local.aws_direct import DirectWay
 
 ROW = {"cluster": {"S": "shop"}, "item": {"S": "one"}, "count": {"N": "7"}, "data": {"B": b"\x00\xff bytes"},
@@ -59,7 +59,7 @@ def tables(ways: dict[str, Any]) -> Iterator[dict[str, str]]:
         create_table(ways[way], name)
     yield names
     for way, name in names.items():
-        ways[way].delete_table(TableName=name)
+        drop_table(ways[way], name)
 
 
 def _seen(ways: dict[str, Any], tables: dict[str, str], method: str, **given: Any) -> list[Any]:

@@ -1,0 +1,74 @@
+"""`outscaler migrate`: copy the policies that releases before the policy table have stored in the state table.
+
+Functions do not use policies in the state table, because every function writes there. Nor does this command use them
+unseen: it says what it copies, and `--dry-run` says it before. It may be stopped anywhere and run again. What the
+policy table holds already stays as it is, and nothing is deleted without `--delete-old`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from chalicelib.cli.documents import load_document
+from chalicelib.cli.output import emit, warn
+from chalicelib.cli.remote import add_table_argument, open_store
+from chalicelib.cli.tables import Table
+from chalicelib.model.errors import BadInput, BadInputs
+
+if TYPE_CHECKING:
+    from chalicelib.store import Store, StoredPolicy
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """--dry-run, --delete-old, --table, --policy-table."""
+    parser.add_argument("--dry-run", action="store_true", help="show what would be copied, copy nothing")
+    parser.add_argument("--delete-old", action="store_true",
+                        help="also delete from the state table what the policy table holds")
+    add_table_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 if every policy in force lies in the policy table now. Raises BadInputs with those that do not."""
+    store = open_store(args)
+    data = [_one(store, old, args) for old in store.moving.in_old_place()]
+    emit(args.output, data, lambda: [Table(
+        ("cluster", "version", "digest", "result", "versions copied", "old rows deleted"),
+        tuple((one["name"], str(one["version"]), str(one["digest"])[:12], one["result"], str(one["copied"]),
+               str(one["deleted"])) for one in data),
+        right=frozenset({1, 4, 5}), empty="the state table holds no policies",
+    )])
+    conflicts = tuple(
+        BadInput(str(one["name"]), f"is left as it is: {one['result']}", "look at outscaler get policy, and put the "
+                 "document that is right in force with outscaler apply") for one in data if one["conflict"])
+    if conflicts:
+        raise BadInputs(conflicts)
+    return 0
+
+
+def _one(store: Store, old: StoredPolicy, args: argparse.Namespace) -> dict[str, Any]:
+    """What became of one cluster, or would."""
+    told = {"name": old.name, "version": old.version, "digest": old.digest, "copied": 0, "deleted": 0,
+            "conflict": False}
+    secret = _webhook(old)
+    if args.dry_run:
+        known = store.policies.current(old.name)
+        return told | {"result": f"left alone, version {known.version} is there" if known else "would be copied"}
+    moved = store.moving.copy(old.name, lambda _: secret)
+    if moved.conflict:
+        return told | {"result": moved.conflict, "copied": moved.copied, "conflict": True}
+    deleted = store.moving.delete_old(old.name) if args.delete_old else 0
+    result = "is there" if moved.version == old.version else f"version {moved.version} is there, which is newer"
+    if moved.copied:
+        result = "copied"
+    return told | {"result": result, "copied": moved.copied, "deleted": deleted}
+
+
+def _webhook(old: StoredPolicy) -> str | None:
+    """The name of its webhook's secret; None, and a warning, where this release cannot use the document."""
+    try:
+        policy, _ = load_document(old.text, f"{old.name}, version {old.version}")
+    except BadInput as bad:
+        warn(f"this release cannot use it, apply a corrected document: {str(bad).splitlines()[0]}")
+        return None
+    return policy.webhook.secret

@@ -1,0 +1,126 @@
+"""Policies in the state table, where older releases kept them: never used, and never quietly passed over."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+
+from chalicelib.handlers import ticking
+from chalicelib.handlers.acting import handle
+from chalicelib.handlers.runtime import install
+from chalicelib.model.memory import Memory
+from chalicelib.model.operation import Kind, Operation, State
+from chalicelib.policy.load import digest
+from chalicelib.store.errors import NotMoved
+from tests.functional.desk import Desk, Premises, sample
+from tests.functional.old_place import store_as_before
+
+pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
+BODY = sample("core-v1-failed-scheduling")
+TEXT = """\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: shop}
+spec:
+  mode: active
+  kubernetes: {kubeconfigSecret: outscaler/shop/kubeconfig}
+  providers: {clusterapi: {namespace: capi}}
+  webhook: {secret: outscaler/shop/webhook}
+"""
+
+
+@pytest.fixture
+def desk(premises: Premises) -> Desk:
+    """A desk over tables of the test's own, with a policy in the old place."""
+    made = Premises(premises.aws, premises.clock).desk()
+    store_as_before(made.store, "shop", TEXT)
+    return made
+
+
+def _errors(log: io.StringIO) -> list[dict[str, object]]:
+    return [line for line in map(json.loads, log.getvalue().splitlines()) if line["level"] == "ERROR"]
+
+
+def test_the_tick_says_once_what_is_not_used_and_what_to_run(desk: Desk, log: io.StringIO) -> None:
+    report = ticking.run(desk.runtime)
+    assert (report.clusters, report.queued, report.failed) == (0, (), ())
+    [line] = _errors(log)
+    assert line["message"] == "policies are not used"
+    assert line["detail"] == "policies in the state table are not used, clusters shop"
+    assert line["remedy"] == "run outscaler migrate"
+
+
+def test_the_tick_is_quiet_once_they_were_copied(desk: Desk, log: io.StringIO) -> None:
+    desk.store.moving.copy("shop", lambda _: None)
+    assert ticking.run(desk.runtime).queued == ("shop",)
+    assert _errors(log) == []
+
+
+def test_names_that_somebody_planted_do_not_fill_the_log(desk: Desk, log: io.StringIO) -> None:
+    for number in range(30):
+        store_as_before(desk.store, f"x{number}-" + "\u00e9\n" * 200, "text")
+    ticking.run(desk.runtime)
+    [line] = _errors(log)
+    assert len(str(line["detail"])) < 3_000
+    assert "and 21 more" in str(line["detail"])
+    assert str(line["detail"]).isascii()
+
+
+def test_the_list_of_clusters_says_it_too(desk: Desk) -> None:
+    install(desk.runtime)
+    try:
+        said = desk.get("/clusters").json_body
+        assert said == {"clusters": [], "problems": [
+            "policies in the state table are not used, clusters shop; run outscaler migrate"]}
+        assert desk.post("shop", BODY).status_code == 404
+        desk.store.moving.copy("shop", lambda _: None)
+        assert set(desk.get("/clusters").json_body) == {"clusters"}
+    finally:
+        install(None)
+
+
+def _planned(desk: Desk) -> Operation:
+    operation = Operation("grow-1", "shop", "clusterapi", "workers", Kind.GROW, "p1", desk.clock())
+    lease = desk.store.leases.acquire("shop", "planner", 60)
+    desk.store.memory.save("shop", Memory(), Memory(), (operation,), lease)
+    desk.store.leases.release(lease, passed_at=desk.clock())
+    return operation
+
+
+def test_operations_wait_for_the_policy_to_be_moved_and_are_not_called_off(desk: Desk) -> None:
+    operation = _planned(desk)
+    body = json.dumps({"cluster": "shop", "operation": operation.id})
+    with pytest.raises(NotMoved, match="run outscaler migrate"):
+        handle(body, desk.runtime)
+    still = desk.store.operations.get("shop", operation.id)
+    assert still is not None
+    assert still.is_open
+    desk.store.moving.copy("shop", lambda _: None)
+    desk.clock.advance(600)
+    assert ticking.run(desk.runtime).swept == (operation.id,)
+
+
+def test_an_operation_of_a_cluster_whose_policy_is_gone_everywhere_is_called_off(desk: Desk) -> None:
+    operation = _planned(desk)
+    desk.store.moving.copy("shop", lambda _: None)
+    desk.store.moving.delete_old("shop")
+    for table, items in ((desk.store.policy_table, [("!policies", "shop"), ("shop", "policy#0000000001")]),):
+        for key in items:
+            table.write(table.delete(*key))
+    handle(json.dumps({"cluster": "shop", "operation": operation.id}), desk.runtime)
+    over = desk.store.operations.get("shop", operation.id)
+    assert over is not None
+    assert over.state is State.FAILED or over.state is State.ABANDONED
+
+
+def test_a_policy_that_a_function_could_write_is_never_in_force(desk: Desk) -> None:
+    """Whoever takes a function over can write every row of the state table."""
+    for version in range(1, 4):
+        store_as_before(desk.store, "shop", *[TEXT.replace("outscaler/shop", "outscaler/other")] * version)
+    assert desk.store.policies.current("shop") is None
+    desk.store.policies.put("shop", TEXT, digest(TEXT), None)
+    current = desk.store.policies.current("shop")
+    assert current is not None
+    assert current.text == TEXT

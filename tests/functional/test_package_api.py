@@ -1,0 +1,101 @@
+"""The REST API that is deployed: one public stage, throttled by route, with a log that holds nothing of a caller's."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from infra.aws.check import translate
+from infra.aws.package import ROOT
+from tests.functional.artifact import artifact
+from tests.functional.stack import HANDLERS, QUEUED
+
+Template = dict[str, Any]
+STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])
+INLINE = 51_200         # bytes of a template that CloudFormation takes in a request; more must lie in S3
+LARGEST = 1_000_000     # bytes of a template in S3
+DEPLOY = ROOT / "docs" / "deploy.md"
+
+
+def _of_type(template: Template, kind: str) -> list[Template]:
+    return [one["Properties"] for one in template["Resources"].values() if one["Type"] == kind]
+
+
+@STAGES
+def test_there_is_exactly_one_public_stage(stage: str) -> None:
+    """SAM adds one called Stage, without a throttle, unless it is told the version of OpenAPI."""
+    template = translate(artifact().sam(stage))
+    [found] = _of_type(template, "AWS::ApiGateway::Stage")
+    assert found["StageName"] == "api"
+    deployments = _of_type(template, "AWS::ApiGateway::Deployment")
+    assert deployments
+    assert all("StageName" not in one and "StageDescription" not in one for one in deployments)
+
+
+@STAGES
+def test_every_route_is_throttled_and_the_open_ones_lower_than_the_others(stage: str) -> None:
+    template = translate(artifact().sam(stage))
+    [found] = _of_type(template, "AWS::ApiGateway::Stage")
+    numbers = {name: given["Default"] for name, given in template["Parameters"].items() if given["Type"] == "Number"}
+
+    def number(value: int | dict[str, str]) -> int:
+        return numbers[value["Ref"]] if isinstance(value, dict) else value
+
+    limits = {f"{one['HttpMethod']} {one['ResourcePath']}":
+              (number(one["ThrottlingRateLimit"]), number(one["ThrottlingBurstLimit"]))
+              for one in found["MethodSettings"]}
+    assert limits == {"* /*": (100, 200), "POST /~1clusters~1{name}~1events": (50, 100), "GET /~1healthz": (5, 10)}
+    paths = template["Resources"]["RestAPI"]["Properties"]["Body"]["paths"]
+    open_routes = {f"{verb.upper()} /{path.replace('/', '~1')}" for path, verbs in paths.items()
+                   for verb, one in verbs.items() if not one.get("security")}
+    assert open_routes == limits.keys() - {"* /*"}
+
+
+@STAGES
+def test_the_access_log_holds_no_query_no_header_and_no_body(stage: str) -> None:
+    template = translate(artifact().sam(stage))
+    [found] = _of_type(template, "AWS::ApiGateway::Stage")
+    condition, setting, nothing = found["AccessLogSetting"]["Fn::If"]
+    assert (condition, nothing) == ("WithAccessLog", {"Ref": "AWS::NoValue"})
+    assert setting["DestinationArn"] == {"Fn::GetAtt": ["ApiAccessLog", "Arn"]}
+    fields = json.loads(setting["Format"])
+    assert set(fields.values()) == {
+        "$context.requestId", "$context.requestTime", "$context.identity.sourceIp", "$context.identity.userArn",
+        "$context.httpMethod", "$context.resourcePath", "$context.status", "$context.responseLength",
+        "$context.responseLatency"}, "paths as templates: nothing that a caller chose but his address"
+
+
+@pytest.mark.parametrize("function", HANDLERS)
+def test_only_functions_whose_event_source_reports_failures_are_told_so(function: str) -> None:
+    template = translate(artifact().sam("prod"))
+    reporting = {one["FunctionName"]["Ref"] for one in _of_type(template, "AWS::Lambda::EventSourceMapping")
+                 if one.get("FunctionResponseTypes") == ["ReportBatchItemFailures"]}
+    variables = template["Resources"][function]["Properties"]["Environment"]["Variables"]
+    assert (variables.get("OUTSCALER_BATCH_FAILURES") == "reported") is (function in reporting)
+    assert (function in QUEUED) is (function in reporting)
+
+
+def _commands(name: str) -> list[str]:
+    text = DEPLOY.read_text("utf-8").replace("\\\n", " ")
+    return re.findall(rf"^aws cloudformation {name} .*$", text, re.MULTILINE)
+
+
+@STAGES
+def test_the_documented_command_deploys_a_template_of_this_size(stage: str) -> None:
+    """`aws cloudformation package` writes it with four blanks and the code's place in S3."""
+    packaged = artifact().sam(stage)
+    for resource in packaged["Resources"].values():
+        if resource["Type"] == "AWS::Serverless::Function":
+            resource["Properties"]["CodeUri"] = f"s3://{'bucket' * 10}/{'0' * 32}"
+    size = len(json.dumps(packaged, indent=4).encode())
+    assert INLINE < size < LARGEST
+    [package], [deploy] = _commands("package"), _commands("deploy")
+    assert "--s3-bucket BUCKET" in deploy, f"{size} bytes are more than a request takes"
+    assert "--s3-bucket BUCKET" in package
+    written = re.search(r"--output-template-file (\S+)", package)
+    assert written is not None
+    assert f"--template-file {written[1]} " in deploy
+    assert "--capabilities CAPABILITY_IAM" in deploy

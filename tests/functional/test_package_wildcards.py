@@ -1,0 +1,73 @@
+"""Every wildcard that a role is deployed with stands in docs/security.md with its reason, and no other does."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import Any
+
+import pytest
+
+from infra.aws.package import ROOT
+from tests.functional.artifact import artifact
+from tests.functional.stack import ACT
+
+SECURITY = ROOT / "docs" / "security.md"
+ROLES = {"ApiHandlerRole": "API", "TickRole": "tick", "ReconcileRole": "reconcile",
+         **{f"{logical}Role": name for logical, name in ACT.items()}}
+
+
+def _documents(template: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """(role, policy document) of every role and every policy in the template."""
+    found = []
+    for logical, one in template["Resources"].items():
+        if one["Type"] == "AWS::IAM::Role":
+            assert not one["Properties"].get("ManagedPolicyArns"), "a managed policy has wildcards of its own"
+            found += [(logical, policy["PolicyDocument"]) for policy in one["Properties"]["Policies"]]
+        elif one["Type"] == "AWS::IAM::Policy":
+            found += [(role["Ref"], one["Properties"]["PolicyDocument"]) for role in one["Properties"]["Roles"]]
+    return found
+
+
+def _texts(value: object) -> list[str]:
+    """Every text in a piece of a policy."""
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for part in parts for text in _texts(part)]
+
+
+def _deployed(stage: str) -> dict[str, set[str]]:
+    """Wildcard -> the roles that have it. What every ARN of this account and region begins with is left out."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for role, document in _documents(artifact().sam(stage)):
+        for statement in document["Statement"]:
+            assert statement["Effect"] == "Allow"
+            assert not statement.keys() & {"NotAction", "NotResource"}
+            assert not [text for text in _texts(statement["Action"]) if "*" in text], role
+            for text in _texts(statement["Resource"]):
+                if "*" in text:
+                    short = text.removeprefix("arn:${AWS::Partition}:")
+                    found[short.removeprefix("secretsmanager:${AWS::Region}:${AWS::AccountId}:")].add(ROLES[role])
+    return dict(found)
+
+
+def _documented() -> dict[str, set[str]]:
+    section = SECURITY.read_text("utf-8").partition("\n## IAM\n")[2].partition("\n## ")[0]
+    table = section.partition("| Resource | Roles | Reason |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    assert rows
+    assert all(len(reason) > 5 for _, _, reason in rows)
+    everyone = ", ".join(ACT.values())
+    return {resource.strip("`"): set(roles.replace("act (each)", everyone).split(", ")) for resource, roles, _ in rows}
+
+
+@pytest.mark.parametrize("stage", ["dev", "prod"])
+def test_every_wildcard_of_a_role_is_documented_with_its_reason_and_no_other(stage: str) -> None:
+    assert _deployed(stage) == _documented()
+
+
+def test_the_deployed_policies_are_short_enough_for_a_role() -> None:
+    """Inline policies of a role may have 10,240 characters together, blanks not counted."""
+    for role, document in _documents(artifact().sam("prod")):
+        assert len(re.sub(r"\s", "", str(document))) < 6_000, role

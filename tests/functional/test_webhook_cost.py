@@ -1,0 +1,186 @@
+"""What a caller who proves nothing can make AWS do: next to nothing, whatever he sends and however often."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from chalicelib.handlers.runtime import install
+from chalicelib.handlers.webhook.verify import sign_body
+from chalicelib.policy.load import digest
+from chalicelib.store.tables import SeenRow
+from tests.functional.desk import BEARER, HMAC, Desk, sample
+
+BODY = sample("core-v1-failed-scheduling")
+DOCUMENT = """\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: %s}
+spec:
+  mode: active
+  kubernetes: {kubeconfigSecret: outscaler/%s/kubeconfig}
+  providers: {clusterapi: {namespace: capi}}
+  webhook: {secret: outscaler/%s/webhook, debounce: %s}
+"""
+
+
+class Bill:
+    """What is asked of AWS: how often each operation, and how many bytes of items the answers had."""
+
+    def __init__(self, *clients: Any) -> None:
+        self.calls: Counter[str] = Counter()
+        self.bytes = 0
+        self._clients = clients
+        self._hooks = {"provide-client-params": self._asked, "after-call": self._answered}
+
+    def __enter__(self) -> Bill:
+        for client in self._clients:
+            for event, hook in self._hooks.items():
+                client.meta.events.register(f"{event}.*.*", hook)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for client in self._clients:
+            for event, hook in self._hooks.items():
+                client.meta.events.unregister(f"{event}.*.*", hook)
+
+    def _asked(self, params: Mapping[str, Any], model: Any, **_: Any) -> None:
+        weak = params.get("ConsistentRead") is False
+        self.calls[model.name + (", eventually consistent" if weak else "")] += 1
+
+    def _answered(self, parsed: Mapping[str, Any], **_: Any) -> None:
+        self.bytes += len(json.dumps([parsed.get("Items", []), parsed.get("Item", {})], default=str))
+
+
+@pytest.fixture
+def cold(desk: Desk) -> Iterator[Desk]:
+    """As a new process: nothing has been read yet."""
+    fresh = desk.premises.desk()
+    install(fresh.runtime)
+    yield fresh
+    install(None)
+
+
+def _bill(desk: Desk) -> Bill:
+    return Bill(desk.store.table.client, desk.premises.secrets)
+
+
+def _cluster(desk: Desk, *, debounce: str = "2s", secret: object = None, padding: int = 0) -> str:
+    """A policy as `outscaler apply` stores it; padding: bytes of comments in it."""
+    desk.clock.advance(61.0)
+    name = f"shop-{len(desk.store.policies.webhooks())}-{int(desk.clock())}"
+    text = DOCUMENT % (name, name, name, debounce) + "".join("# nothing\n" for _ in range(padding // 10))
+    desk.put_secret(f"outscaler/{name}/webhook", {"hmac": HMAC, "bearer": BEARER} if secret is None else secret)
+    desk.store.policies.put(name, text, digest(text), None, webhook=f"outscaler/{name}/webhook")
+    return name
+
+
+def test_a_thousand_unknown_names_cost_one_small_query(cold: Desk) -> None:
+    for _ in range(3):
+        _cluster(cold, padding=200_000)
+    with _bill(cold) as bill:
+        for number in range(1_000):
+            assert cold.post(f"no-such-cluster-{number}", BODY).status_code == 404
+    assert bill.calls == {"Query, eventually consistent": 1}
+    assert bill.bytes < 5_000, "the policies' texts are not read"
+
+
+def test_a_thousand_wrong_signatures_cost_one_query_and_one_secret(cold: Desk) -> None:
+    name = _cluster(cold, padding=200_000)
+    with _bill(cold) as bill:
+        for number in range(500):
+            wrong = cold.signed(name, BODY, key=f"a-guess-at-the-value-{number}")
+            assert cold.post(name, BODY, wrong).status_code == 401
+            assert cold.post(name, BODY, {"Authorization": f"Bearer guess-{number}"}).status_code == 401
+    assert bill.calls == {"Query, eventually consistent": 1, "GetSecretValue": 1}
+    assert bill.bytes < 5_000, "the policy's text is not read"
+
+
+def test_a_flood_for_ten_minutes_costs_the_same_once_a_minute(cold: Desk) -> None:
+    name = _cluster(cold)
+    with _bill(cold) as bill:
+        for number in range(600):
+            assert cold.post(f"unknown-{number}", BODY).status_code == 404
+            assert cold.post(name, BODY, {}).status_code == 401
+            cold.clock.advance(1.0)
+    assert bill.calls == {"Query, eventually consistent": 10, "GetSecretValue": 10}
+
+
+def test_a_caller_with_proof_makes_the_policy_be_read_once_a_minute(cold: Desk) -> None:
+    name = _cluster(cold)
+    with _bill(cold) as bill:
+        for number in range(20):
+            uninteresting = BODY.replace(b"FailedScheduling", b"Pulled") + b" " * number
+            assert cold.post(name, uninteresting, {"Authorization": f"Bearer {BEARER}"}).status_code == 202
+    assert bill.calls == {"Query, eventually consistent": 1, "GetSecretValue": 1, "GetItem, eventually consistent": 1}
+
+
+@pytest.mark.parametrize(("debounce", "every", "messages"), [
+    ("0s", 0.0, 1), ("0s", 0.25, 15), ("500ms", 0.25, 15), ("0s", 1.0, 60), ("2s", 0.25, 8),
+])
+def test_sixty_events_are_at_most_one_message_a_second(cold: Desk, debounce: str, every: float, messages: int) -> None:
+    name = _cluster(cold, debounce=debounce)
+    with _bill(cold) as bill:
+        for number in range(60):
+            assert cold.post(name, BODY + b" " * number).status_code == 202
+            cold.clock.advance(every)
+    assert len(cold.outbox.scans()) == messages
+    assert all(delay >= 1 for _, delay in cold.outbox.scans())
+    assert bill.calls["PutItem"] == 60 + messages
+
+
+def test_what_is_new_is_in_force_after_a_minute(cold: Desk) -> None:
+    name = "shop-of-tomorrow"
+    assert cold.post(name, BODY).status_code == 404
+    text = DOCUMENT % (name, name, name, "2s")
+    cold.put_secret(f"outscaler/{name}/webhook", {"hmac": HMAC})
+    cold.store.policies.put(name, text, digest(text), None, webhook=f"outscaler/{name}/webhook")
+    assert cold.post(name, BODY).status_code == 404
+    cold.clock.advance(60.0)
+    assert cold.post(name, BODY).status_code == 202
+
+
+def test_a_request_for_one_cluster_is_no_good_for_another_with_the_same_secret(cold: Desk) -> None:
+    one, other = _cluster(cold), _cluster(cold)
+    headers = cold.signed(one, BODY)
+    assert cold.post(other, BODY, headers).status_code == 401
+    assert cold.post(one, BODY, headers).status_code == 202
+
+
+def _older(desk: Desk) -> dict[str, str]:
+    timestamp = str(int(desk.clock()))
+    return {"X-Outscaler-Timestamp": timestamp,
+            "X-Outscaler-Signature": sign_body(HMAC.encode(), timestamp, BODY)}
+
+
+def test_a_signature_of_the_body_only_counts_once_and_only_where_the_secret_allows_it(cold: Desk) -> None:
+    strict, open_ = _cluster(cold), _cluster(cold, secret={"hmac": HMAC, "bodySignatures": True})
+    headers = _older(cold)
+    assert cold.post(strict, BODY, headers).status_code == 401
+    assert cold.post(open_, BODY, headers).status_code == 202
+    assert cold.post(open_, BODY, headers).status_code == 401
+
+
+def test_what_an_older_release_has_served_is_not_served_again_after_the_upgrade(cold: Desk) -> None:
+    name = _cluster(cold, secret={"hmac": HMAC, "bodySignatures": True})
+    headers = _older(cold)
+    older = dataclasses.replace(cold.runtime).store.debounce
+    assert older.first_use(name, headers["X-Outscaler-Signature"], 600, kind="marker")
+    [row] = list(cold.store.table.query(name, "seen#marker#"))
+    item = row["item"]["S"].replace("seen#marker#", "seen#signature#")
+    cold.store.table.write(cold.store.table.put(SeenRow(name, item, until=cold.clock() + 600)))
+    assert cold.post(name, BODY, headers).status_code == 401
+    assert cold.outbox.sent == []
+
+
+def test_a_wake_up_that_ends_later_than_any_window_silences_nobody(cold: Desk) -> None:
+    name = _cluster(cold)
+    assert cold.post(name, BODY).json_body["woken"]
+    [row] = list(cold.store.table.query("!web", f"seen#wake#{name}#"))
+    cold.store.table.write(cold.store.table.put(SeenRow("!web", row["item"]["S"], until=cold.clock() + 1e6)))
+    assert cold.post(name, BODY + b" ").json_body["woken"]
