@@ -55,10 +55,10 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Claims:
-    """Who owns which node group."""
+    """Who owns which node group. policies: the table that they lie in."""
 
-    def __init__(self, table: Table, clock: Callable[[], float], staging: Staging | None = None) -> None:
-        self._table, self._clock, self._staging = table, clock, staging or Staging(table)
+    def __init__(self, table: Table, policies: Table, clock: Callable[[], float], staging: Staging) -> None:
+        self._table, self._policies, self._clock, self._staging = table, policies, clock, staging
 
     def claim_groups(
         self, cluster: str, groups: Iterable[Group], *, discovered: Collection[Group] = (),
@@ -184,7 +184,7 @@ class Claims:
         silent = self._clock() - max(row.since, (lease.last_pass if lease is not None else None) or 0.0)
         if silent > EXPIRES:
             return f"{row.owner} has made no pass for {int(silent // 86400)} days"
-        if silent > NO_POLICY and self._table.get(PolicyRow, POLICIES, row.owner) is None:
+        if silent > NO_POLICY and self._policies.get(PolicyRow, POLICIES, row.owner) is None:
             return f"{row.owner} has no policy"
         return ""
 

@@ -121,8 +121,9 @@ def test_only_a_known_name_has_keys() -> None:
 def test_a_new_version_of_the_policy_counts_within_a_minute() -> None:
     world = World()
     world.doors.at("shop")
-    world.policies["shop"] = Document(TEXT.replace("shop/webhook", "shop/webhook-moved"), 2)
+    world.webhooks["shop"] = StoredWebhook(2, "outscaler/shop/webhook-moved")
     world.secrets["outscaler/shop/webhook-moved"] = "another-value-for-tests"
+    world.clock.advance(60)
     assert world.doors.at("shop").keys.hmac == (b"another-value-for-tests",)
     del world.webhooks["shop"]
     world.clock.advance(60)
