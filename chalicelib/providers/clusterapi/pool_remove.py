@@ -25,7 +25,7 @@ from chalicelib.providers.clusterapi.change import NEVER_JOINED, Context, check_
 from chalicelib.providers.clusterapi.identity import Nodes
 from chalicelib.providers.clusterapi.keys import MARK_PREFIX
 from chalicelib.providers.clusterapi.pool_view import PoolView, look_at_pool
-from chalicelib.providers.clusterapi.pools import cannot_choose
+from chalicelib.providers.clusterapi.pools import cannot_choose, joined_elsewhere
 from chalicelib.providers.clusterapi.subject import Held
 from chalicelib.providers.clusterapi.victims import (
     check_identity,
@@ -159,8 +159,9 @@ def _permitted(context: Context, operation: Operation, view: PoolView, goal: int
     drained = {target.node for target in operation.targets}
     for each in view.bare:
         match = nodes.listed(each, subject.name)
-        if match.doubt:
-            raise Held(f"instance {each} stays: {match.doubt}")
+        elsewhere = joined_elsewhere(subject.resource, nodes) if operation.kind is Kind.DISCARD else ""
+        if doubt := match.doubt or elsewhere:
+            raise Held(f"instance {each} stays: {doubt}")
         if match.node is not None and operation.kind is Kind.DISCARD:
             raise Held(f"instance {each} has joined as node {match.node.name} meanwhile")
         if match.node is not None and match.node.name not in drained:

@@ -45,16 +45,25 @@ def listed_instances(pool: Resource, machines: Sequence[Machine], nodes: Nodes) 
     """The instances of a pool that are listed and have no Machine. No Node is two of them."""
     found: list[Instance] = []
     taken: set[str] = set()
+    elsewhere = joined_elsewhere(pool, nodes)
     for provider_id in without_machine(pool, machines):
         match = nodes.listed(provider_id, pool.metadata.name)
         node, handle = match.node, listed_handle(provider_id)
         if node is None or node.name in taken:
-            doubt = match.doubt if node is None else f"Node {node.name} is another instance of the pool already"
+            doubt = (match.doubt or elsewhere if node is None
+                     else f"Node {node.name} is another instance of the pool already")
             found.append(Instance(provider_id, InstanceState.CREATING, handle=handle, held=doubt))
             continue
         taken.add(node.name)
         found.append(Instance(node.provider_id or provider_id, handle=handle, node=node.name))
     return tuple(found)
+
+
+def joined_elsewhere(pool: Resource, nodes: Nodes) -> str:
+    """Why none of the pool's instances is to be taken for one that never joined; empty where that can be told. Which
+    instance a Node of the pool's status is, the status does not say."""
+    name = next((each for each in pool.node_names if nodes.named(each) is None), "")
+    return name and f"Cluster API has seen Node {name[:80]} of this pool join, which is not among this cluster's Nodes"
 
 
 def pool_held(pool: Resource, machines: Sequence[Machine], settings: Settings) -> str:

@@ -115,10 +115,18 @@ class ResourceSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     provider_id_list: list[str] | None = msgspec.field(default=None, name="providerIDList")
 
 
+class NodeRef(msgspec.Struct, frozen=True, gc=False):
+    """Machine status.nodeRef, MachinePool status.nodeRefs[]; v1beta2 has only the name."""
+
+    name: str = ""
+    kind: str = ""
+
+
 class ResourceStatus(msgspec.Struct, frozen=True, gc=False):
-    """status of a resource."""
+    """status of a resource; node_refs: a MachinePool's."""
 
     replicas: int | None = None
+    node_refs: list[NodeRef] | None = msgspec.field(default=None, name="nodeRefs")
     conditions: list[StatusCondition] | None = None
     v1beta2: NewConditions | None = None
 
@@ -170,16 +178,15 @@ class Resource(msgspec.Struct, frozen=True, gc=False):
         return next((each.type for each in (rollout, self.spec.strategy) if each and each.type), "")
 
     @property
+    def node_names(self) -> tuple[str, ...]:
+        """The Nodes that Cluster API has found for a MachinePool."""
+        references = (self.status.node_refs if self.status else None) or ()
+        return tuple(each.name for each in references if each.name and each.kind in {"", "Node"})
+
+    @property
     def listed(self) -> tuple[str, ...]:
         """The provider ids that a MachinePool lists, each once, without empty ones."""
         return tuple(dict.fromkeys(each for each in self.spec.provider_id_list or () if each))
-
-
-class NodeRef(msgspec.Struct, frozen=True, gc=False):
-    """Machine status.nodeRef; v1beta2 has only the name."""
-
-    name: str = ""
-    kind: str = ""
 
 
 class OldFailure(msgspec.Struct, frozen=True, gc=False, rename="camel"):

@@ -214,6 +214,25 @@ def test_an_instance_of_a_pool_that_is_not_one_node_is_held(attack: Callable[[Ma
         assert there.size("mp", "MachinePool") in {2, 3}
 
 
+@pytest.mark.parametrize(("refs", "held"), [
+    ([], False), ([{"name": "p-0"}], False), ([{"name": "p-0"}, {"name": "elsewhere"}], True),
+    ([{"name": "elsewhere", "kind": "Pod"}], False),
+])
+def test_a_pool_with_nodes_that_are_not_ours_loses_no_instance(refs: list[Json], held: bool) -> None:
+    """Its status names Nodes, and does not say which instance each of them is."""
+    with management() as there:
+        there.add(pool("mp", ["c:///p-0", "c:///p-1"], replicas=2, status={"nodeRefs": refs}))
+        there.join(pool_node("p-0", "c:///p-0", of="mp"))
+        provider = there.provider(settings={"clusterName": "c1", "allowPoolShrink": "true"})
+        [group] = provider.observe(there.nodes()).groups
+        assert {each.id: bool(each.held) for each in group.instances} == {"c:///p-0": False, "c:///p-1": held}
+        outcome = provider.remove(msgspec.structs.replace(
+            operation(Kind.DISCARD, 2, 1, group="MachinePool/default/mp"),
+            targets=(Target("", "c:///p-1", "listed:c:///p-1"),)))
+        assert isinstance(outcome, Failed if held else Pending), outcome
+        assert there.size("mp", "MachinePool") == 2
+
+
 def test_the_whole_drain_of_an_honest_node_still_works(there: Management) -> None:
     outcome = there.provider().remove(wanted(Kind.REMOVE, "m-0"))
     assert isinstance(outcome, Pending)

@@ -66,13 +66,13 @@ def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
                   for key, value in other.items()}
 
 
-def status(server: ApiServer, at: float = NOW, **options: Any) -> None:
+def status(server: ApiServer, **options: Any) -> None:
     """A pass of the functions writes what it decided."""
     with server:
         config = server.kubeconfig(ACCOUNT)
         cluster = connect(KubernetesAccess(kubeconfig_secret="k"), lambda _: config, clock=lambda: NOW,
                           sleep=lambda _: None, jitter=lambda: 0.5)
-        publish(Plan("plan", "shop", at), Options(**options), Published(), Board(lambda: cluster))
+        publish(Plan("plan", "shop", NOW), Options(**options), Published(), Board(lambda: cluster))
         cluster.close()
 
 
