@@ -48,7 +48,7 @@ from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
 from infra.local.lambda_events import Json, schedule_event, sqs_event
 from infra.local.mortality import Life
-from infra.local.permitted import permitted
+from infra.local.permitted import LOOPBACK, permitted
 from infra.local.queues import VirtualQueues
 from infra.local.services import FullServices, QuickServices
 
@@ -102,7 +102,8 @@ class LocalWorld:
         self.queues = VirtualQueues(self.clock, deployed.queues())
         self.metrics: list[Json] = []
         self._account = Account(self.services, self.clock, self.line.dial if self._quick else open_line,
-                                deployment or permitted(self._clouds))
+                                deployment or LOOPBACK)
+        self._deployment = deployment
         self._functions = {function.queue: function for function in deployed.functions()}
         self._next_tick, self._owners = start, itertools.count(1)
         self._deaths: list[Death] = []
@@ -120,6 +121,8 @@ class LocalWorld:
         self._account.create()
         for cloud in self._clouds:
             cloud.start()
+        if self._deployment is None:
+            self._account.deployment = permitted(self._clouds)
         if self._quick:
             self.server.stay_inside()
         else:
