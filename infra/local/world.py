@@ -50,7 +50,7 @@ from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
 from infra.local.lambda_events import Json, schedule_event, sqs_event
 from infra.local.mortality import Life
-from infra.local.permitted import permitted
+from infra.local.permitted import LOOPBACK, permitted
 from infra.local.queues import VirtualQueues
 from infra.local.services import FullServices, QuickServices
 
@@ -110,7 +110,8 @@ class LocalWorld:
         self.judge = Judge(roles(self.services.table, deployed.queues()),
                            lambda: self._invoker.current or API) if judged else None
         self._account = Account(self.services, self.clock, self.line.dial if self._quick else open_line,
-                                deployment or permitted(self._clouds), self.judge)
+                                deployment or LOOPBACK, self.judge)
+        self._deployment = deployment
         self._functions = {function.queue: function for function in deployed.functions()}
         self._next_tick, self._owners = start, itertools.count(1)
         self._deaths: list[Death] = []
@@ -128,6 +129,8 @@ class LocalWorld:
         self._account.create()
         for cloud in self._clouds:
             cloud.start()
+        if self._deployment is None:
+            self._account.deployment = permitted(self._clouds)
         if self._quick:
             self.server.stay_inside()
         else:

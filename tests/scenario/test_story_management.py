@@ -18,7 +18,7 @@ from infra.local.kube.store import ObjectStore
 from infra.local.world import LocalWorld
 from tests.scenario.policies import document
 
-SECRET = "outscaler/prod/clusterapi"
+SECRET = "outscaler/shop/clusterapi"
 PROVIDER = {"kubeconfigSecret": SECRET, "clusterName": "ours", "namespace": "default"}
 OPTIONS = {"scaleDownUnneededTime": "2m", "scaleDownDelayAfterAdd": "1m"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chalicelib.model.deployment import Deployment
 from infra.local.controllers import seed
 from infra.local.kube.faults import Fault
 from tests.scenario.policies import document, refusal
@@ -9,6 +10,7 @@ from tests.scenario.stage import story
 from tests.scenario.world import StoryWorld
 
 OPTIONS = {"scaleDownUnneededTime": "1m"}
+SHARED = "outscaler/shared/kubeconfig"
 WORKERS = "MachineDeployment/default/workers"
 
 
@@ -41,17 +43,18 @@ def test_CA_5510_a_cluster_that_cannot_be_read_loses_no_node_and_disturbs_no_oth
     assert set(since) - set(world.nodes())
 
 
-@story(grain=20.0)
+@story(grain=20.0, deployment=Deployment(loopback=True, shared_secrets=frozenset({SHARED})))
 def test_CA_5544_a_group_that_two_clusters_claim_is_scaled_by_the_first_and_the_second_is_told(
         world: StoryWorld) -> None:
     """A second policy under another name points at the same cluster: two deployments of one team's mistake."""
-    world.apply_policy(document("shop"))
+    world.put_secret(SHARED, world.server.kubeconfig())
+    world.apply_policy(document("shop", secret=SHARED))
     world.seed(seed.machine_deployment("workers", 1, 1, 8))
     world.minutes(1.5)
     world.seed(seed.deployment("web", replicas=5, cpu="1"))
     world.minutes(3)
     assert world.size("workers") == 2
-    world.apply_policy(document("shopping", secret="outscaler/shop/kubeconfig"))
+    world.apply_policy(document("shopping", secret=SHARED))
     _shopping_stands_back(world)
 
 

@@ -81,7 +81,6 @@ class Emulation:
         self.server = ApiServer(self.kube, tls=True)
         self.cluster = ClusterSimulation(self.kube, self.clock, setting.pace,
                                          more=[cloud.attach(self.clock, self.kube) for cloud in self._clouds])
-        self.deployment = permitted(self._clouds)
         self.aws = LocalAws()
         self._on_result = on_result
         self._stopping = threading.Event()
@@ -113,6 +112,7 @@ class Emulation:
         for cloud in self._clouds:
             self._cleanup.append(cloud.stop)
             cloud.start()
+        self.deployment = permitted(self._clouds)
         self.store = Store(TABLE, clock=self.clock, region=REGION, client=self.aws.client("dynamodb"))
         self._kubeconfig()
         self._webhook()

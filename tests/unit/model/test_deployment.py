@@ -1,0 +1,47 @@
+"""The template's parameters are what the functions read of their deployment."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from chalicelib.model.deployment import (
+    ALLOWED_ENDPOINTS,
+    SECRET_PREFIX,
+    SHARED_SECRETS,
+    STRICT,
+    Deployment,
+    deployment_of,
+)
+
+TEMPLATE = json.loads((Path(__file__).resolve().parents[3] / "infra/aws/template.json").read_text("utf-8"))
+PARAMETERS = {SECRET_PREFIX: "SecretPrefix", SHARED_SECRETS: "SharedSecrets", ALLOWED_ENDPOINTS: "AllowedEndpoints"}
+IN_LAMBDA = {"AWS_LAMBDA_FUNCTION_NAME": "outscaler-reconcile"}
+
+
+def test_every_function_gets_the_deployments_parameters() -> None:
+    variables = TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]
+    assert {name: variables[name] for name in PARAMETERS} == {name: {"Ref": ref} for name, ref in PARAMETERS.items()}
+
+
+def test_the_templates_defaults_permit_nothing_but_the_usual() -> None:
+    given = {name: TEMPLATE["Parameters"][ref]["Default"] for name, ref in PARAMETERS.items()}
+    assert deployment_of(given | IN_LAMBDA) == STRICT
+
+
+@pytest.mark.parametrize(("variable", "text"), [
+    (SECRET_PREFIX, "team-a/scaler-1/"), (SHARED_SECRETS, "outscaler/shared/exoscale, outscaler/shared/kubeconfig-1"),
+    (ALLOWED_ENDPOINTS, "proxy.example.com:8443,ess.example.com"),
+])
+def test_what_the_template_takes_the_functions_understand(variable: str, text: str) -> None:
+    assert re.fullmatch(TEMPLATE["Parameters"][PARAMETERS[variable]]["AllowedPattern"], text)
+    assert deployment_of(IN_LAMBDA | {variable: text}) != STRICT
+
+
+def test_no_environment_permits_files_by_itself() -> None:
+    assert not deployment_of({}).files
+    assert not Deployment().files
+    assert deployment_of({}, files=True).files
