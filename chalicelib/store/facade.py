@@ -47,7 +47,7 @@ class Store:
         self.journal = Journal(self.table, clock, journal_kept)
         self.policies = Policies(self.table, clock)
         self.releases = Releases(self.table)
-        self.claims = Claims(self.table, clock, staging)
+        self.claims = Claims(self.table, clock, staging, lambda name: self.policies.current(name) is not None)
         self.schedule = Schedule(self.table, clock)
         self.debounce = Debounce(self.table, clock)
         self.paces = Paces(self.table, clock)
