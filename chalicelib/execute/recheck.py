@@ -64,7 +64,7 @@ def _live(operation: Operation, progress: Progress) -> list[Target]:
 
 def still_ours(progress: Progress, operation: Operation, target: Target, node: NodeState) -> Progress:
     """Gives the node up if it is another machine now, or if somebody has said that it is to stay."""
-    if why := another(target, node):
+    if why := another(operation, target, node):
         # It may be between `look` and `taint` that it came: then our mark is on it, and is taken off again.
         return progress.keep(target.node, "Conflict", why, untouched=node.operation != operation.id)
     if node.operation not in ("", operation.id):
@@ -77,11 +77,11 @@ def still_ours(progress: Progress, operation: Operation, target: Target, node: N
     return progress
 
 
-def another(target: Target, node: NodeState) -> str:
+def another(operation: Operation, target: Target, node: NodeState) -> str:
     """Why a node of the planned name is not the node that was planned; "" where it is."""
     if target.instance and node.provider_id and node.provider_id != target.instance:
         return f"another machine has taken its name ({node.provider_id}, planned was {target.instance})"
-    if target.uid and node.uid and node.uid != target.uid:
+    if node.uid and operation.uid_of(target) not in ("", node.uid):
         return "it was registered anew since it was planned, so it may be another machine"
     return ""
 

@@ -48,7 +48,7 @@ def look(operation: Operation, world: World, now: float) -> Outcome:
 
 def _not_as_planned(operation: Operation, target: Target, node: NodeState, now: float) -> str:
     """Why this node is not the one the plan meant, or is not ours to remove any more; empty if it is."""
-    if why := another(target, node):
+    if why := another(operation, target, node):
         return why
     if node.scale_down_disabled:
         return "annotation scale-down-disabled was set meanwhile"

@@ -39,11 +39,15 @@ OPERATION_ANNOTATION = "outscaler.dev/operation"
 CORDONED_ANNOTATION = "outscaler.dev/cordoned"
 """Beside it, "true" where the same write cordoned the node, so that the cordon is to be lifted with the taint."""
 
+UID = "own.uid"
+"""The key in a removal's data: the uid of its one Node object as planned. Execute keeps what begins with `own.`."""
+
 OPEN_STATES = frozenset({State.PLANNED, State.RUNNING, State.WAITING})
 
 
 class Target(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node (or an instance that never became one) that an operation removes. uid: of the Node object as planned."""
+    """A node (or an instance that never became one) that an operation removes. uid: of the Node object, where a
+    provider is to know it; plans keep it in the operation's data."""
 
     node: str
     instance: str
@@ -86,6 +90,10 @@ class Operation(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_open(self) -> bool:
         """Planned, running or waiting: it counts as upcoming or leaving capacity."""
         return self.state in OPEN_STATES
+
+    def uid_of(self, target: Target) -> str:
+        """The uid that a target's Node object had when it was planned; "" where it is not known."""
+        return target.uid or (self.data.get(UID, "") if len(self.targets) == 1 else "")
 
 
 def operation_id(cluster: str, group: str, kind: Kind, from_size: int, to_size: int, nodes: tuple[str, ...],

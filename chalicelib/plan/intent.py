@@ -10,7 +10,7 @@ from collections import Counter
 
 import msgspec
 
-from chalicelib.model.operation import Kind, Operation, Target, operation_id
+from chalicelib.model.operation import UID, Kind, Operation, Target, operation_id
 from chalicelib.model.plan import GroupVerdict, Plan, Removal, Repair, ScaleUp
 from chalicelib.plan import warnings
 from chalicelib.plan.demand import Pending
@@ -81,7 +81,8 @@ def _remove(world: World, removal: Removal, plan: str) -> Operation:
         created_at=now, from_size=size, to_size=size - 1, due_at=now, updated_at=now,
         deadline=now + length(Kind.REMOVE, world.options),
         targets=(Target(node=removal.node, instance=node.provider_id, handle=instance.handle if instance else "",
-                        evict=removal.evict, uid=node.uid),), pool=_pool(world, removal.group),
+                        evict=removal.evict),), pool=_pool(world, removal.group),
+        data={UID: node.uid} if node.uid else {},
     )
 
 

@@ -24,7 +24,7 @@ import msgspec
 from chalicelib.store.client import Cancelled, Refused, Table, Write
 from chalicelib.store.operation_rows import to_operations
 from chalicelib.store.staging import Staging
-from chalicelib.store.tables import CLAIMS, LEASE, OPEN, POLICIES, ClaimRow, LeaseRow, PolicyRow
+from chalicelib.store.tables import CLAIMS, LEASE, OPEN, ClaimRow, LeaseRow
 
 Group = tuple[str, str]     # (provider, the group's key there)
 
@@ -55,10 +55,12 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Claims:
-    """Who owns which node group. policies: the table that they lie in."""
+    """Who owns which node group. has_policy: whether a cluster has a policy in force."""
 
-    def __init__(self, table: Table, policies: Table, clock: Callable[[], float], staging: Staging) -> None:
-        self._table, self._policies, self._clock, self._staging = table, policies, clock, staging
+    def __init__(
+        self, table: Table, clock: Callable[[], float], staging: Staging, has_policy: Callable[[str], bool],
+    ) -> None:
+        self._table, self._clock, self._staging, self._has_policy = table, clock, staging, has_policy
 
     def claim_groups(
         self, cluster: str, groups: Iterable[Group], *, discovered: Collection[Group] = (),
@@ -184,7 +186,7 @@ class Claims:
         silent = self._clock() - max(row.since, (lease.last_pass if lease is not None else None) or 0.0)
         if silent > EXPIRES:
             return f"{row.owner} has made no pass for {int(silent // 86400)} days"
-        if silent > NO_POLICY and self._policies.get(PolicyRow, POLICIES, row.owner) is None:
+        if silent > NO_POLICY and not self._has_policy(row.owner):
             return f"{row.owner} has no policy"
         return ""
 

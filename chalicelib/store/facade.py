@@ -56,7 +56,7 @@ class Store:
         self.policies = Policies(self.policy_table, clock)
         self.moving = Moving(self.table, self.policy_table)
         self.releases = Releases(self.table)
-        self.claims = Claims(self.table, self.policy_table, clock, staging)
+        self.claims = Claims(self.table, clock, staging, lambda name: self.policies.current(name) is not None)
         self.schedule = Schedule(self.table, clock)
         self.debounce = Debounce(self.table, clock)
         self.paces = Paces(self.table, clock)

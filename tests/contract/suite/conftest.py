@@ -31,7 +31,7 @@ VARIANTS: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType({
     "exoscale-standalone": ("exoscale", "ExoscaleBench", {"standalone": True}),
     "huaweicloud-grouped": ("huaweicloud", "HuaweiBench", {"grouped": True}),
 })
-VARIED = ("test_suite_observe", "test_suite_grow", "test_suite_remove", "test_suite_random")
+VARIED = ("test_suite_observe", "test_suite_grow", "test_suite_remove", "test_suite_random", "test_suite_identity")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.operation import Kind, State, Target
+from chalicelib.model.operation import UID, State
 from tests.functional.acting.stage import Stage
 
 
@@ -23,8 +23,7 @@ def test_a_node_that_is_registered_anew_during_its_removal_stays(stage: Stage, p
     stage.group(2)
     found = stage.kube.peek("nodes", "g-1")
     assert found is not None
-    target = Target("g-1", "memory://g-1", "g-1", uid=found["metadata"]["uid"])
-    operation = stage.planned(Kind.REMOVE, targets=(target,), from_size=2, to_size=1)
+    operation = stage.remove("g-1", from_size=2, to_size=1, data={UID: found["metadata"]["uid"]})
 
     def again() -> None:
         del stage.at_checkpoint[place]
