@@ -160,3 +160,20 @@ def test_a_controller_of_another_api_group_is_not_looked_for(stage: Stage, kind:
     stage.play()
     assert stage.now(operation).state is State.SUCCEEDED
     assert stage.provider.deleted == ["g-1"]
+
+
+@pytest.mark.parametrize(("spec", "saved"), [
+    ({}, True), ({"priority": -11}, False), ({"schedulingGates": [{"name": "later"}]}, False)])
+def test_an_expendable_or_gated_pod_that_is_nominated_keeps_no_node(
+        stage: Stage, spec: dict[str, object], saved: bool) -> None:
+    stage.group(1)
+    operation = stage.remove("g-1")
+    stage.deliver()
+    stage.pod("soon", **spec)
+    pod = stage.kube.get("pods", "soon", "default")
+    assert pod is not None
+    pod["status"]["nominatedNodeName"] = "g-1"
+    stage.kube.update("pods", pod)
+    stage.play()
+    assert stage.provider.deleted == ([] if saved else ["g-1"])
+    assert stage.now(operation).state is (State.FAILED if saved else State.SUCCEEDED)
