@@ -269,7 +269,7 @@ class _Settling:
                 if not waiting[cls].any():
                     continue
                 quota, _ = self.floor.quota(cls)
-                take = np.minimum(waiting[cls], quota)
+                take = self.floor.attached.one_of(cls, np.minimum(waiting[cls], quota))
                 rows = np.flatnonzero(take)
                 if len(rows):
                     self.floor.put(cls, rows, take[rows])

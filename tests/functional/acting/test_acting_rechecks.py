@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -165,7 +167,7 @@ def test_a_controller_of_another_api_group_is_not_looked_for(stage: Stage, kind:
 @pytest.mark.parametrize(("spec", "saved"), [
     ({}, True), ({"priority": -11}, False), ({"schedulingGates": [{"name": "later"}]}, False)])
 def test_an_expendable_or_gated_pod_that_is_nominated_keeps_no_node(
-        stage: Stage, spec: dict[str, object], saved: bool) -> None:
+        stage: Stage, spec: dict[str, Any], saved: bool) -> None:
     stage.group(1)
     operation = stage.remove("g-1")
     stage.deliver()
