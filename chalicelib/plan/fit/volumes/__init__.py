@@ -14,6 +14,7 @@ import numpy as np
 from chalicelib.model.node import Node
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.storage import PersistentVolume
 from chalicelib.plan.arrays import Bools
 from chalicelib.plan.fit.volumes import attached, binding, disks, labels
 from chalicelib.plan.fit.volumes.held import Held
@@ -86,14 +87,20 @@ class Volumes:
     def left(self, cls: int, table: NodeTable, held: Held) -> Bools:
         """The rows on which the claims of a class can be bound, now that these volumes are taken."""
         everywhere: Bools = np.ones(len(table), dtype=np.bool_)
-        return binding.mask(self._of(cls).waiting, self._stock, table, everywhere, held)
+        allowed = binding.mask(self._of(cls).waiting, self._stock, table, everywhere, held)
+        zones = labels.zones_of(self._given(cls, held))
+        return allowed & labels.zones(zones, table) if zones else allowed
+
+    def _given(self, cls: int, held: Held) -> list[PersistentVolume]:
+        """The volumes that claims of a class have taken already."""
+        return [volume for want in self._of(cls).waiting if (volume := held.given(want)) is not None]
 
     def bindable(self, cls: int, node: Node, held: Held) -> bool:
         """The same for one node, which need not exist yet."""
-        wants = self._of(cls).waiting
-        given = (held.given(want) for want in wants)
-        return all(volume is None or labels.one_matches(volume.node_terms, node) for volume in given) and (
-            not binding.reasons(wants, self._stock, node, held))
+        given = self._given(cls, held)
+        reached = all(labels.one_matches(volume.node_terms, node) for volume in given)
+        return reached and not labels.wrong_zone(labels.zones_of(given), node.labels) and (
+            not binding.reasons(self._of(cls).waiting, self._stock, node, held))
 
     def reasons(self, cls: int, table: NodeTable, row: int, held: Held | None = None) -> tuple[Reason, ...]:
         """Why a row does not pass: all that the first failing filter has to say, () where `mask` and `left` hold."""
@@ -102,13 +109,13 @@ class Volumes:
             return (wants.nowhere,)
         if disks.conflict(wants.disks, self._running.disks.get(node.name, ())):
             return (Reason.of(Code.DISK_CONFLICT),)
-        bound = [volume for volume, _ in wants.bound]
-        bound += [volume for want in wants.waiting if held and (volume := held.given(want)) is not None]
-        found = [Reason.of(Code.VOLUME_NODE_AFFINITY, volume=volume.name) for volume in bound
+        given = self._given(cls, held) if held else []
+        found = [Reason.of(Code.VOLUME_NODE_AFFINITY, volume=volume.name)
+                 for volume in (*(volume for volume, _ in wants.bound), *given)
                  if not labels.one_matches(volume.node_terms, node)][:1]
         found += binding.reasons(wants.waiting, self._stock, node, held)
         if not found:
-            zone = labels.wrong_zone(wants.zones, node.labels)
+            zone = labels.wrong_zone((*wants.zones, *labels.zones_of(given)), node.labels)
             found = [Reason.of(Code.VOLUME_ZONE, volume=zone)] if zone else []
         return tuple(found)
 
