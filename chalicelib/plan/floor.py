@@ -78,7 +78,7 @@ class Floor:
         self._ghosts: Bools = np.zeros(len(table), dtype=np.bool_)
         self._gone: Bools = np.zeros(len(table), dtype=np.bool_)
         self._log: list[Put] = []
-        self._turn = 0
+        self.turn = 0       # the row at which dealing in turn begins
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
@@ -245,7 +245,7 @@ class Floor:
 
     def _in_turn(self, quota: Ints, count: int) -> tuple[Ints, Ints]:
         """So many pods dealt over the rows in turn, at most the quota on each."""
-        order = np.roll(np.arange(len(quota)), -self._turn)
+        order = np.roll(np.arange(len(quota)), -self.turn)
         most = quota[order]
         low, high = 0, int(most.max(initial=0))
         while low < high:       # the most full turns that do not deal too many
@@ -259,9 +259,9 @@ class Floor:
         last = np.flatnonzero(most > low)[: max(0, rest)]
         dealt[last] += 1
         if len(last):
-            self._turn = int(order[last[-1]]) + 1
+            self.turn = int(order[last[-1]]) + 1
         elif dealt.any():
-            self._turn = int(order[np.flatnonzero(most >= low)[-1]]) + 1
+            self.turn = int(order[np.flatnonzero(most >= low)[-1]]) + 1
         here: Ints = np.zeros_like(quota)
         here[order] = dealt
         rows = np.flatnonzero(here)
