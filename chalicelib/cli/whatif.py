@@ -184,7 +184,7 @@ def _of_workloads(snapshot: Snapshot) -> dict[str, Pod]:
         if owner is None or pod.deleted:
             continue
         newest[f"{pod.namespace}/{owner.name}"] = pod
-        top = above.get((owner.kind, pod.namespace, owner.name))
+        top = above.get((owner.kind, pod.namespace, owner.name)) if owner.built_in else None
         if top is not None:
             newest[f"{pod.namespace}/{top.name}"] = pod
     return newest

@@ -61,6 +61,7 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str | None = None
     priority: int | None = None
     termination_grace_period_seconds: float | None = None
+    scheduling_gates: list[msgspec.Raw] | None = None
 
 
 class _PodStatus(msgspec.Struct, frozen=True):
@@ -163,4 +164,5 @@ def _pod_state(pod: _Pod) -> PodState:
         grace=30.0 if spec.termination_grace_period_seconds is None else spec.termination_grace_period_seconds,
         deleted=parse_time(meta.deletion_timestamp) if meta.deletion_timestamp else 0.0,
         deletion_grace=30.0 if grace is None else grace,
+        gated=bool(spec.scheduling_gates),
     )

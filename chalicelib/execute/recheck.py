@@ -92,7 +92,7 @@ def _occupied(target: Target, world: World, now: float) -> str:
         if holds(pod, world.options, now) and pod.key not in target.evict:
             return f"pod {pod.key} was bound to it after it was planned"
     for pod in world.cluster.pods_nominated(target.node):
-        if not pod.node and not pod.deleted:
+        if not (pod.node or pod.deleted or pod.gated) and holds(pod, world.options, now):
             return f"pod {pod.key} is nominated to run on it"
     return ""
 

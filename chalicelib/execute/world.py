@@ -36,7 +36,8 @@ class NodeState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PodState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A pod as the removal steps see it. grace and deletion_grace in seconds; deleted in epoch seconds, 0.0: not."""
+    """A pod as the removal steps see it. grace and deletion_grace in seconds; deleted in epoch seconds, 0.0: not.
+    gated: it has scheduling gates, so that no scheduler takes it yet."""
 
     namespace: str
     name: str
@@ -50,6 +51,7 @@ class PodState(msgspec.Struct, frozen=True, omit_defaults=True):
     grace: float = 30.0
     deleted: float = 0.0
     deletion_grace: float = 30.0
+    gated: bool = False
 
     @property
     def key(self) -> str:

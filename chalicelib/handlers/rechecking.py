@@ -106,5 +106,5 @@ def _rule(reason: Reason) -> str:
 def _owners(snapshot: Snapshot) -> list[tuple[str, Owner]]:
     """The controllers of the pods, each once, of the kinds that the rules ask about."""
     found = {(pod.namespace, owner.kind, owner.name): owner
-             for pod in snapshot.pods if (owner := snapshot.cls(pod).owner) and owner.kind in CONTROLLERS}
+             for pod in snapshot.pods if (owner := snapshot.cls(pod).owner) and owner.built_in}
     return [(key[0], found[key]) for key in sorted(found)]

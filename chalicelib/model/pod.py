@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from chalicelib.model.kinds import CONTROLLER_GROUPS, is_foreign
 from chalicelib.model.selector import NodeTerm, Selector
 from chalicelib.model.storage import Claim
 
@@ -21,6 +22,11 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
     name: str
     uid: str
     api_version: str = ""
+
+    @property
+    def built_in(self) -> bool:
+        """A controller of Kubernetes itself, which a snapshot can hold; not one of another API group with its kind."""
+        return self.kind in CONTROLLER_GROUPS and not is_foreign(self.kind, self.api_version)
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
@@ -127,7 +133,7 @@ class PodClass(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_daemonset(self) -> bool:
-        """Controlled by a DaemonSet, or marked as if it were (scale-up.md §2)."""
+        """Controlled by a DaemonSet of any API group, as upstream has it, or marked as if it were."""
         return (self.owner is not None and self.owner.kind == "DaemonSet") or self.daemonset_annotation == "true"
 
 

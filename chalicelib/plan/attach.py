@@ -1,6 +1,7 @@
-"""Attach limits of CSI drivers (scale-up.md §5.1 NodeVolumeLimits): how many more pods of a class a node can take.
+"""What pods placed in this pass do to volumes: attach limits of CSI drivers (NodeVolumeLimits), disks, claims that only
+one pod may use, and free volumes that are taken.
 
-Volumes are counted once per node, however many pods use them. Only nodes whose drivers publish a limit are in here.
+Attached volumes are counted once per node, however many pods use them. Only nodes whose drivers publish a limit count.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.arrays import Ints
+from chalicelib.plan.arrays import Bools, Ints
 from chalicelib.plan.fit.volumes import Volumes
+from chalicelib.plan.fit.volumes.held import Held
+from chalicelib.plan.table import NodeTable
 
 UNLIMITED = 2**31
 
@@ -19,15 +22,17 @@ UNLIMITED = 2**31
 class Attached:
     """Volumes on rows. Rows are named when they are added; new nodes bring the limits of their template."""
 
-    def __init__(self, volumes: Volumes, names: Sequence[str], limits: Sequence[Mapping[str, int]]) -> None:
-        self._volumes = volumes
+    def __init__(self, volumes: Volumes, table: NodeTable, limits: Sequence[Mapping[str, int]]) -> None:
+        self._volumes, self._table = volumes, table
+        self.held = Held()
+        self._bindable: dict[int, tuple[tuple[int, int], Bools]] = {}   # class -> as of when, rows
         self._names: list[str] = []
         self._limits: dict[str, Ints] = {}
         self._used: dict[str, Ints] = {}
         self._here: dict[tuple[int, int], int] = {}     # (row, class) -> pods placed in this pass
         self._start = volumes.attached()
         self._claims: dict[str, int] = {}               # ReadWriteOncePod claim -> pods placed with it
-        self.extend(names, limits)
+        self.extend([node.name for node in table.nodes], limits)
 
     def extend(self, names: Sequence[str], limits: Sequence[Mapping[str, int]]) -> None:
         """More rows with the limits of their drivers."""
@@ -51,6 +56,49 @@ class Attached:
         for vectors in (self._limits, self._used):
             for driver in vectors:
                 vectors[driver] = vectors[driver][:count]
+
+    def narrowed(self, cls: int, counts: Ints) -> Ints:
+        """How many more pods of a class each row takes, if it takes so many by everything else; running pods' disks and
+        what free volumes there were at first are in the floor's masks."""
+        if self.exclusive(cls):
+            return np.zeros_like(counts)
+        for row in self.conflicts(cls):
+            counts[row] = 0
+        per_node, attach = self._volumes.per_node(cls), self.most(cls)
+        if attach is not None:
+            counts = np.minimum(counts, attach)
+        if per_node is not None:
+            counts = np.minimum(counts, per_node)
+        return np.where(self.bindable(cls), counts, 0) if self.held else counts
+
+    def bindable(self, cls: int) -> Bools:
+        """The rows on which the claims of a class still find volumes."""
+        if not self.held or not self._volumes.waits(cls):
+            return np.ones(len(self._table), dtype=np.bool_)
+        now = self.held.generation, len(self._table)
+        found = self._bindable.get(cls)
+        if found is None or found[0] != now:
+            found = self._bindable[cls] = now, self._volumes.left(cls, self._table, self.held)
+        return found[1]
+
+    def at_once(self, cls: int, count: int) -> int:
+        """How many of so many pods of a class may be placed before the rows are asked again: 1 where each takes a free
+        volume that the next one would have counted on."""
+        single = count > 1 and self._volumes.concerns(cls) and self._volumes.one_by_one(cls, self.held)
+        return 1 if single else count
+
+    def one_of(self, cls: int, counts: Ints) -> Ints:
+        """Of pods for several rows, those that may be placed at once: all of them, or the first."""
+        total = int(counts.sum())
+        if self.at_once(cls, total) == total:
+            return counts
+        first: Ints = np.zeros_like(counts)
+        first[int(np.flatnonzero(counts)[0])] = 1
+        return first
+
+    def unbound(self, cls: int, row: int, table: NodeTable | None = None) -> tuple[Reason, ...]:
+        """Why the volumes of a class cannot be had on a row (of another table), () if they can."""
+        return self._volumes.reasons(cls, self._table if table is None else table, row, self.held)
 
     def most(self, cls: int) -> Ints | None:
         """How many more pods of a class each row takes; None: as many as it likes."""
@@ -110,6 +158,8 @@ class Attached:
         before = self._here.get((row, cls), 0)
         after = self._here[(row, cls)] = before + count
         self.take_claims(cls, count)
+        if counting := self._volumes.counting(cls):
+            self.held.add(cls, counting, (row, self._table.nodes[row]), count)
         for driver, (each, shared) in self._volumes.attaches(cls).items():
             if driver in self._used:
                 fresh = max(0, shared - self._volumes.already(cls, self._names[row]).get(driver, 0))

@@ -70,7 +70,7 @@ class Candidates:
         if not found and depends(floor.classes[cls], self._unpromised.get(row, ()), self.table.nodes[row]):
             found = (Reason.of(Code.NODE_AFFINITY),)
         if not found and floor.volumes.concerns(cls):
-            found = floor.claimed(cls) or self._full(cls, row) or floor.volumes.reasons(cls, self.table, row)
+            found = floor.claimed(cls) or self._full(cls, row) or floor.attached.unbound(cls, row, self.table)
         needs = None if found else floor.needs(cls)
         if found or needs is None:
             return found

@@ -79,14 +79,17 @@ def _reason(pod: Pod, cls: PodClass, options: Options, now: float) -> Reason | N
     """Why a pod without a node does not count, None if it does. First match wins, in the order of scale-up.md §2."""
     if options.allowed_scheduler_names and cls.scheduler not in options.allowed_scheduler_names:
         return Reason.of(Code.OTHER_SCHEDULER, scheduler=cls.scheduler)
-    if pod.deleted or pod.nominated:
-        return Reason.of(Code.TERMINATING) if pod.deleted else Reason.of(Code.NOMINATED, node=pod.nominated)
+    if pod.deleted:
+        return Reason.of(Code.TERMINATING)
+    gated = bool(cls.gates) or pod.scheduled_reason == "SchedulingGated"
+    expendable = is_expendable(cls, options)
+    if pod.nominated and not gated and not expendable:     # the room of others is not for these, whoever nominates them
+        return Reason.of(Code.NOMINATED, node=pod.nominated)
     unseen = pod.scheduled == "" or (pod.scheduled == "False" and not pod.scheduled_reason)
     refused = pod.scheduled == "False" and pod.scheduled_reason == "Unschedulable"
     if not refused and not (unseen and cls.scheduler in options.bypassed_scheduler_names):
-        gated = bool(cls.gates) or pod.scheduled_reason == "SchedulingGated"
         return Reason.of(Code.SCHEDULING_GATED, gates=", ".join(cls.gates)) if gated else Reason.of(Code.NOT_YET_SEEN)
-    if is_expendable(cls, options):
+    if expendable:
         return Reason.of(Code.EXPENDABLE, priority=cls.priority or 0, cutoff=options.expendable_pods_priority_cutoff)
     return Reason.of(Code.DAEMONSET_POD) if cls.is_daemonset else _young(pod, cls, options, now)
 

@@ -67,10 +67,10 @@ class Floor:
         self.counting = parts.counting
         self.rows = Rows(table, self.counts_in_spread)
         self.generation = 0
-        self._attached = Attached(parts.volumes, [node.name for node in table.nodes], limits)
+        self.attached = Attached(parts.volumes, table, limits)
         for row, cls in nominated:
             if parts.volumes.concerns(cls):
-                self._attached.expect(row, cls)
+                self.attached.expect(row, cls)
         self._static: dict[int, Bools] = {}
         self._masks: dict[object, Bools] = {}
         self._confined: dict[int, Callable[[int], bool]] = {}
@@ -78,7 +78,7 @@ class Floor:
         self._ghosts: Bools = np.zeros(len(table), dtype=np.bool_)
         self._gone: Bools = np.zeros(len(table), dtype=np.bool_)
         self._log: list[Put] = []
-        self._turn = 0
+        self.turn = 0       # the row at which dealing in turn begins
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
@@ -128,19 +128,7 @@ class Floor:
         for row in self.table.ports if ports else ():
             if counts[row] and self.table.port_clash(row, ports):
                 counts[row] = 0
-        return self._by_volumes(cls, counts) if self.volumes.concerns(cls) else counts
-
-    def _by_volumes(self, cls: int, counts: Ints) -> Ints:
-        if self._attached.exclusive(cls):
-            return np.zeros_like(counts)
-        per_node, attach = self.volumes.per_node(cls), self._attached.most(cls)
-        for row in self._attached.conflicts(cls):
-            counts[row] = 0
-        if attach is not None:
-            counts = np.minimum(counts, attach)
-        if per_node is not None:
-            counts = np.minimum(counts, per_node)   # running pods are in the mask
-        return counts
+        return self.attached.narrowed(cls, counts) if self.volumes.concerns(cls) else counts
 
     def quota(self, cls: int, *, moving: bool = False) -> tuple[Ints, bool]:
         """How many more pods of a class the rows may take at once, and whether to ask again afterwards."""
@@ -157,7 +145,7 @@ class Floor:
         """Why a row takes no more pod of a class: the first failing filter's reasons, () if it does."""
         found = self.nowhere(cls) or fit.reasons(cls, self.classes[cls], self.table, row)
         if not found and self.volumes.concerns(cls):
-            found = self.claimed(cls) or self._attached.full(cls, row) or self.volumes.reasons(cls, self.table, row)
+            found = self.claimed(cls) or self.attached.full(cls, row) or self.attached.unbound(cls, row)
         needs = None if found else self.society.needs(cls)
         return found or (self.rows.reasons(cls, needs, row) if needs is not None else ())
 
@@ -183,12 +171,13 @@ class Floor:
     def _by_claims(self, cls: int, left: Bools) -> list[tuple[Reason, int]]:
         """What claims and attach limits turn away of these rows, which are struck out. Rows are asked one by one up to
         a number; beyond it the first speaks for all, since a class for every pod of a StatefulSet is the rule here."""
-        most = self._attached.most(cls)
-        failing = left & ~(self.volumes.mask(cls, self.table) & (most > 0 if most is not None else True))
+        most = self.attached.most(cls)
+        bindable = self.volumes.mask(cls, self.table) & self.attached.bindable(cls)
+        failing = left & ~(bindable & (most > 0 if most is not None else True))
         rows = np.flatnonzero(failing)
         asked = rows if len(rows) <= _ASKED else rows[:1]
         counts = [(reason, 1 if len(asked) == len(rows) else len(rows)) for row in asked
-                  for reason in self._attached.full(cls, int(row)) or self.volumes.reasons(cls, self.table, int(row))]
+                  for reason in self.attached.full(cls, int(row)) or self.attached.unbound(cls, int(row))]
         left[rows] = False
         return counts
 
@@ -227,7 +216,7 @@ class Floor:
         counted = self.counting.add(rows, cls, counts)
         if self.volumes.concerns(cls):
             for row, count in zip(rows, counts, strict=True):
-                self._attached.add(int(row), cls, int(count))
+                self.attached.add(int(row), cls, int(count))
         self._log.append((cls, rows, counts))
         if counted:
             self.rows.forget()
@@ -244,7 +233,9 @@ class Floor:
         again = True
         while count > 0 and again:
             quota, again = self.quota(cls)
-            rows, here = self._in_turn(quota, count) if around else first_fit(quota, count)
+            most = self.attached.at_once(cls, count)
+            rows, here = self._in_turn(quota, most) if around else first_fit(quota, most)
+            again = again or most < count
             if not len(rows):
                 break
             self.put(cls, rows, here)
@@ -254,7 +245,7 @@ class Floor:
 
     def _in_turn(self, quota: Ints, count: int) -> tuple[Ints, Ints]:
         """So many pods dealt over the rows in turn, at most the quota on each."""
-        order = np.roll(np.arange(len(quota)), -self._turn)
+        order = np.roll(np.arange(len(quota)), -self.turn)
         most = quota[order]
         low, high = 0, int(most.max(initial=0))
         while low < high:       # the most full turns that do not deal too many
@@ -268,9 +259,9 @@ class Floor:
         last = np.flatnonzero(most > low)[: max(0, rest)]
         dealt[last] += 1
         if len(last):
-            self._turn = int(order[last[-1]]) + 1
+            self.turn = int(order[last[-1]]) + 1
         elif dealt.any():
-            self._turn = int(order[np.flatnonzero(most >= low)[-1]]) + 1
+            self.turn = int(order[np.flatnonzero(most >= low)[-1]]) + 1
         here: Ints = np.zeros_like(quota)
         here[order] = dealt
         rows = np.flatnonzero(here)
@@ -320,7 +311,7 @@ class Floor:
         self.open, self._ghosts, self._gone = (
             each[: self.base] for each in (self.open, self._ghosts, self._gone))
         self.counting.reset(self.base)
-        self._attached.truncate(self.base)
+        self.attached.truncate(self.base)
         self._static.clear()
         self._masks.clear()
         self._counted.clear()
@@ -335,7 +326,7 @@ class Floor:
         nowhere: Bools = np.zeros(len(nodes), dtype=np.bool_)
         self._ghosts, self._gone = (np.concatenate([each, nowhere]) for each in (self._ghosts, self._gone))
         self.counting.extend(len(nodes))
-        self._attached.extend([node.name for node in nodes], [limits] * len(nodes))
+        self.attached.extend([node.name for node in nodes], [limits] * len(nodes))
         added = range(first, first + len(nodes))
         rows, ones = np.arange(first, first + len(nodes)), np.ones(len(nodes), dtype=np.int64)
         for cls in daemons:
@@ -348,7 +339,7 @@ class Floor:
 
     def claimed(self, cls: int) -> tuple[Reason, ...]:
         """A reason if a claim that only one pod may use is taken by a pod placed in this pass."""
-        claim = self._attached.exclusive(cls) if self.volumes.concerns(cls) else ""
+        claim = self.attached.exclusive(cls) if self.volumes.concerns(cls) else ""
         return (Reason.of(Code.EXCLUSIVE_CLAIM, claim=claim),) if claim else ()
 
     def needs(self, cls: int) -> Needs | None:

@@ -20,7 +20,11 @@ from chalicelib.plan.rules import Acted, act
 from chalicelib.plan.settle import Settled, settle
 from chalicelib.plan.situation import situation_of
 from chalicelib.plan.watch import Watch
+from chalicelib.plan.ways import WAYS, Way
 from chalicelib.plan.world import GroupFacts, World
+
+_TRYING = 2.0       # seconds for which other ways are tried, where there is a clock
+_SERVED = 4         # ways that are tried to save nodes only, when everybody has a place
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -38,12 +42,43 @@ class Growth(msgspec.Struct, frozen=True):
 
 def grow(world: World, floor: Floor, pending: Pending, virtual: Wanted, seed: int, watch: Watch) -> Growth:
     """Plan for everybody who waits, then for rules, then for headroom. The floor keeps what was placed and planned."""
+    search, settled = _best(world, floor, pending, seed, watch)
+    acted = act(search, served=any(row in settled.new for row, _, _ in settled.places))
+    return _Report(search, settled, acted, keep(search, virtual)).growth()
+
+
+def _planned(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch,
+             way: Way | None) -> tuple[Search, Settled]:
+    """A whole plan for the pending pods; the floor keeps it."""
+    floor.reset()
     search = Search(world, floor, situation_of(world, seed), watch)
     kept = {group: nodes for group, nodes in below_minimum(world, search.ledger, {})
             if group in search.candidates.shapes}
-    settled = settle(search, pending.queue, kept)
-    acted = act(search, served=any(row in settled.new for row, _, _ in settled.places))
-    return _Report(search, settled, acted, keep(search, virtual)).growth()
+    return search, settle(search, pending.queue, kept, way)
+
+
+def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch) -> tuple[Search, Settled]:
+    """The plan that serves most pods, of several ways to put them on nodes that exist (plan/ways.py)."""
+    best, chosen = _planned(world, floor, pending, seed, watch, None), None
+    if not best[1].choice:
+        return best
+    last, started = chosen, watch.spent()
+    for number, way in enumerate(WAYS):
+        if watch.over(started + _TRYING) or (number >= _SERVED and not best[1].left):
+            break
+        last, found = way, _planned(world, floor, pending, seed, watch, way)
+        if _better(found, best):
+            best, chosen = found, way
+    return best if last is chosen else _planned(world, floor, pending, seed, watch, chosen)
+
+
+def _better(found: tuple[Search, Settled], best: tuple[Search, Settled]) -> bool:
+    """More pods of the highest priority in which the numbers differ; or as many, and of no group more nodes."""
+    if found[1].worth != best[1].worth:
+        return found[1].worth > best[1].worth
+    ours, theirs = found[0].grown, best[0].grown
+    return sum(ours.values()) < sum(theirs.values()) and all(
+        nodes <= theirs.get(group, 0) for group, nodes in ours.items())
 
 
 class _Report:

@@ -25,6 +25,7 @@ from chalicelib.plan.topology.fresh import Cap, Fresh
 from chalicelib.plan.topology.needs import Evenness, Needs
 from chalicelib.plan.topology.rows import UNLIMITED
 
+_PACKED = -1    # the row of all packed pods, as long as they only take free volumes
 _ROUNDS = 4     # how often classes that found no room are tried again because others were placed meanwhile
 
 
@@ -125,6 +126,7 @@ class _Packer:
         self.fresh = Fresh(floor.rows, shape.template.node.labels, self.tracked, shape.template.daemons)
         self.made = 0
         self.refused: set[int] = set()
+        self.bound: dict[int, int] = {}     # class -> pods that have taken free volumes
 
     def run(self) -> Packing:
         placed: dict[int, int] = {}
@@ -142,6 +144,8 @@ class _Packer:
             left = [ask for ask in rest if self.needs[ask.cls] is not None]
             if not moved or not left:
                 break
+        for cls, count in self.bound.items():
+            self._bind(cls, -count)
         return Packing(self.made, placed, frozenset(self.refused), tuple(ask.cls for ask in self.asks),
                        self.out_of_time)
 
@@ -149,14 +153,13 @@ class _Packer:
         """Place pods of one class; returns how many found a new node."""
         floor, needs = self.floor, self.needs[ask.cls]
         asked, need = floor.table.columns.asked(ask.cls)
-        whole = floor.table.columns.need(ask.cls)
         alone = int(least_fit(self.shape.free[None, :], asked, need)[0])
-        rest, track, elsewhere = ask.count, self.at.get(ask.cls, -1), 0
+        rest, elsewhere = ask.count, 0
         while rest > 0:
             cap = self._cap(ask.cls, needs)
             room = min(rest, cap.total)
             quota = np.minimum(self.bins.room(asked, need), cap.each)
-            done = self.bins.fill(track, whole, quota, room)
+            done = self._fill(ask.cls, quota, room)
             rest, room = rest - done, room - done
             if done and cap.again:
                 continue
@@ -174,13 +177,26 @@ class _Packer:
             self.made += new
             quota = np.zeros(len(self.bins.mult), dtype=np.int64)
             quota[-1] = each
-            done = self.bins.fill(track, whole, quota, room)
+            done = self._fill(ask.cls, quota, room)
             rest -= done
             if rest and not cap.again:
                 if room > done:
                     self.refused.add(ask.cls)
                 break
         return ask.count - rest - elsewhere
+
+    def _fill(self, cls: int, quota: Ints, count: int) -> int:
+        """Up to so many pods of a class into the bins; returns how many found room."""
+        done = self.bins.fill(self.at.get(cls, -1), self.floor.table.columns.need(cls), quota, count)
+        if done and self.floor.volumes.concerns(cls) and self.floor.volumes.counting(cls):
+            self._bind(cls, done)
+            self.bound[cls] = self.bound.get(cls, 0) + done
+        return done
+
+    def _bind(self, cls: int, count: int) -> None:
+        """So many pods take free volumes, as on a node like the template, or give them back."""
+        node, counting = self.shape.template.node, self.floor.volumes.counting(cls)
+        self.floor.attached.held.add(cls, counting, (_PACKED, node), count)
 
     def _cap(self, cls: int, needs: Needs | None) -> Cap:
         """What rules, ports and volumes allow on the bins and on one more node."""
@@ -201,7 +217,11 @@ class _Packer:
     def _volumes(self, cls: int, cap: Cap) -> None:
         """Disk conflicts, claims that one pod may use, and the attach limits of the template's drivers."""
         volumes, pods, mult = self.floor.volumes, self.bins.pods, self.bins.mult
-        mine = pods[self.at[cls]]
+        mine, held = pods[self.at[cls]], self.floor.attached.held
+        if held and volumes.waits(cls) and not volumes.bindable(cls, self.shape.template.node, held):
+            cap.total = 0
+        elif volumes.one_by_one(cls, held):
+            cap.total, cap.again = min(cap.total, 1), True
         per_node, most = volumes.per_node(cls), volumes.most(cls)
         if per_node is not None:
             np.minimum(cap.each, np.maximum(per_node - mine, 0), out=cap.each)
@@ -266,6 +286,7 @@ class _Packer:
         total = np.cumsum(quota[rows])
         here = np.clip(count - (total - quota[rows]), 0, quota[rows])
         rows, here = rows[here > 0], here[here > 0]
+        here = self.floor.attached.one_of(cls, here)
         self.floor.put(cls, rows, here)
         return int(here.sum())
 

@@ -22,6 +22,7 @@ from chalicelib.plan.floor import Standing
 from chalicelib.plan.grow import Search
 from chalicelib.plan.pack import Ask
 from chalicelib.plan.place import place
+from chalicelib.plan.ways import Way
 
 _TRIES = 3          # how often is planned for pods that lost their place
 _EXACT = 1_000      # rows times runs of pods up to which everybody is placed again to find out
@@ -33,18 +34,22 @@ _State = tuple[dict[str, int], list[str], Standing]     # nodes per group, the g
 class Settled(msgspec.Struct, frozen=True):
     """places: (row, class, pods); left: pods without a place; new: row -> (group, number from 1) of planned nodes.
     lost: classes of which packing had placed more than the scheduler will. expected: row of a node that exists or is on
-    its way -> one of the pods, also of those that do not count, that will come to it."""
+    its way -> one of the pods, also of those that do not count, that will come to it. worth: see `_Settling.worth`.
+    choice: it is a small plan, and some pods are on nodes that exist while others found no room there."""
 
     places: tuple[tuple[int, int, tuple[Pod, ...]], ...]
     left: tuple[Demand, ...]
     new: dict[int, tuple[str, int]]
     lost: frozenset[int] = frozenset()
     expected: dict[int, str] = {}
+    worth: tuple[int, ...] = ()
+    choice: bool = False
 
 
-def settle(search: Search, queue: Sequence[Demand], kept: dict[str, int]) -> Settled:
-    """Grow for the queue, and give everybody a place. kept: group -> new nodes that stay even if they are empty."""
-    settling = _Settling(search, queue, kept)
+def settle(search: Search, queue: Sequence[Demand], kept: dict[str, int], way: Way | None = None) -> Settled:
+    """Grow for the queue, and give everybody a place. kept: group -> new nodes that stay even if they are empty. way:
+    how pods are put on nodes that exist; None: in the scheduler's order, first fit or dealt in turn."""
+    settling = _Settling(search, queue, kept, way)
     left: Sequence[Demand] = settling.left
     for _ in range(_TRIES):
         before = dict(search.grown)
@@ -75,16 +80,18 @@ def _count(left: Sequence[Demand]) -> int:
 
 
 class _Settling:
-    def __init__(self, search: Search, queue: Sequence[Demand], kept: dict[str, int]) -> None:
+    def __init__(self, search: Search, queue: Sequence[Demand], kept: dict[str, int], way: Way | None) -> None:
         self.search, self.floor, self.queue, self.kept = search, search.floor, queue, kept
         self.most: dict[int, int] = {}      # class -> pods that packing ever had a place for
         self.new: dict[int, tuple[str, int]] = {}
         # Who fits on nodes that exist or are on their way goes there now, before any new node joins.
         limit, watch = search.world.options.pending_pods_batching_timeout, search.watch
-        place(self.floor, queue, lambda: watch.over(limit))
+        ordered, around = way(queue, self.floor) if way is not None else (queue, False)
+        place(self.floor, ordered, lambda: watch.over(limit), around=around)
         self.rest = self._unserved()
-        if self.rest and self.small:
+        if way is None and self.rest and self.small:
             self._in_turn()
+        self.choice = bool(self.rest) and self.small and self.floor.mark() > 0
         self.mark = self.floor.mark()
         # Nodes for minimum sizes come whatever is pending, and join together with the others.
         for group, nodes in kept.items():
@@ -269,7 +276,7 @@ class _Settling:
                 if not waiting[cls].any():
                     continue
                 quota, _ = self.floor.quota(cls)
-                take = np.minimum(waiting[cls], quota)
+                take = self.floor.attached.one_of(cls, np.minimum(waiting[cls], quota))
                 rows = np.flatnonzero(take)
                 if len(rows):
                     self.floor.put(cls, rows, take[rows])
@@ -370,4 +377,5 @@ class _Settling:
                     expected[row] = min(*(pod.key for pod in here), expected.get(row, here[0].key))
         left = tuple(Demand(cls, rest) for cls, pods in waiting.items() if (rest := counted(pods[taken[cls]:])))
         lost = frozenset(cls for cls, most in self.most.items() if taken[cls] < most)
-        return Settled(tuple(place for place in places if place[2]), left, dict(self.new), lost, expected)
+        return Settled(tuple(place for place in places if place[2]), left, dict(self.new), lost, expected,
+                       tuple(self.worth()), self.choice)

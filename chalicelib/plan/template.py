@@ -207,7 +207,7 @@ def _carried(node: Node, pods: Iterable[Pod], cluster: _Cluster) -> tuple[int, .
     classes = cluster.classes
     kept = [pod.cls for pod in sorted(pods, key=lambda pod: pod.key) if _stays(pod, classes[pod.cls])]
     here = {(classes[cls].namespace, owner.name) for cls in kept
-            if (owner := classes[cls].owner) is not None and owner.kind == "DaemonSet"}
+            if (owner := classes[cls].owner) is not None and owner.kind == "DaemonSet" and owner.built_in}
     missing = (daemon for daemon in cluster.daemonsets if (daemon.namespace, daemon.name) not in here
                and (cluster.options.force_ds or _makes_room(classes[daemon.cls])))
     return (*kept, *daemons_of(node, missing, classes))

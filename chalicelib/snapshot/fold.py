@@ -16,6 +16,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
+from chalicelib.model.kinds import CONTROLLER_GROUPS, is_foreign
 from chalicelib.model.node import Condition, Node, Taint
 from chalicelib.model.pod import Owner, Pod
 from chalicelib.model.quantity import parse_amount
@@ -36,7 +37,7 @@ _WRITTEN_KIND = re.compile(rb'"kind":\s*"(\w+)"')
 _CONDITIONS = msgspec.json.Decoder(list[wire.PodCondition] | None)
 _NO_CONDITION = wire.PodCondition()
 _NULL = b"null"
-CONTROLLER_KINDS = ("DaemonSet", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
+_FOREIGN = "of another API group"
 _RESIZED = b'"PodResize'      # how the conditions of a pod begin whose resources are being changed
 _MALFORMED = (OverflowError, msgspec.DecodeError, BadInput, UnicodeDecodeError, RecursionError)
 
@@ -130,6 +131,8 @@ class Folder:
                     return
                 head = _HEAD.decode(body)
                 kind = kind or (head.kind.removesuffix("List") if head.kind.endswith("List") else "")
+                if is_foreign(kind, head.api_version):
+                    return
                 self._listed.add(kind)
                 if is_one(kind):
                     self._rules.listed()
@@ -159,15 +162,20 @@ class Folder:
         if not kind and named and named != likely:
             return self._listing(body, named, named, place)
         kind = kind or named
+        if is_foreign(kind, listing.api_version):
+            return True         # a list of another group's objects: there is nothing of ours in it
         if not listing.items or not (kind or all(item.kind == likely for item in listing.items)):
             return False
         self._listed.add(kind)
-        self._seen.add(likely)
+        if not all(is_foreign(likely, item.api_version) for item in listing.items):
+            self._seen.add(likely)
         self._each(fold, listing.items, body, likely, place)
         return True
 
     def _one(self, raw: msgspec.Raw, kind: str, place: str) -> None:
         kind = _kind_of(raw) or kind
+        if kind == _FOREIGN:
+            return
         if not kind:
             self._malformed("object", place, "is no Kubernetes object: it has no kind", raw)
             return
@@ -188,7 +196,8 @@ class Folder:
         texts: list[msgspec.Raw] = []
         for at, item in enumerate(objects):
             try:
-                fold(self, item)
+                if not is_foreign(kind, item.api_version):
+                    fold(self, item)
             except _MALFORMED as error:
                 texts = texts or _RAWS.decode(_HEAD.decode(body).items)
                 self._malformed(kind, f"{place}: items[{at}]", str(error), texts[at])
@@ -217,7 +226,7 @@ class Folder:
             groups=tuple(sorted(groups, key=lambda group: group.id)),
             budgets=tuple(sorted(self._budgets, key=lambda b: (b.namespace, b.name))),
             controllers=tuple(sorted(self._controllers, key=lambda c: (c.kind, c.namespace, c.name))),
-            controller_kinds=tuple(sorted({c.kind for c in self._controllers} | self._listed & set(CONTROLLER_KINDS))),
+            controller_kinds=tuple(sorted({c.kind for c in self._controllers} | self._listed & set(CONTROLLER_GROUPS))),
             daemonsets=tuple(sorted(self._daemonsets, key=lambda d: (d.namespace, d.name))),
             namespaces=dict(sorted(self._namespaces.items())),
             storage=self._storage.storage(),
@@ -331,8 +340,10 @@ _ONE: dict[str, msgspec.json.Decoder[Any]] = {
 
 
 def _kind_of(raw: msgspec.Raw) -> str:
+    """The kind that an item says it is, `_FOREIGN` if it is not the built-in one, "" if it says none."""
     try:
-        return _KIND.decode(raw).kind
+        item = _KIND.decode(raw)
+        return _FOREIGN if is_foreign(item.kind, item.api_version) else item.kind
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
 

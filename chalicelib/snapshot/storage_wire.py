@@ -76,6 +76,7 @@ class ClaimObject(msgspec.Struct, gc=False, frozen=True):
     spec: ClaimSpec
     status: Phase = Phase()
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class ClaimTemplate(msgspec.Struct, gc=False, frozen=True):
@@ -150,6 +151,7 @@ class VolumeObject(msgspec.Struct, gc=False, frozen=True):
     spec: VolumeSpec
     status: Phase = Phase()
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class TopologyExpression(msgspec.Struct, gc=False, frozen=True):
@@ -173,6 +175,7 @@ class ClassObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     volume_binding_mode: str = ""
     allowed_topologies: list[TopologyTerm] | None = None
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class Count(msgspec.Struct, gc=False, frozen=True):
@@ -200,6 +203,7 @@ class CsiNodeObject(msgspec.Struct, gc=False, frozen=True):
     metadata: Meta
     spec: NodeDrivers = NodeDrivers()
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class DriverSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
@@ -214,6 +218,7 @@ class CsiDriverObject(msgspec.Struct, gc=False, frozen=True):
     metadata: Meta
     spec: DriverSpec = DriverSpec()
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class CapacityObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
@@ -225,6 +230,7 @@ class CapacityObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     capacity: Quantity | None = None
     maximum_volume_size: Quantity | None = None
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class Priorities(msgspec.Struct, gc=False, frozen=True):
@@ -239,3 +245,4 @@ class ConfigMapObject(msgspec.Struct, gc=False, frozen=True):
     metadata: Meta
     data: msgspec.Raw = msgspec.Raw(b"")
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")

@@ -62,6 +62,7 @@ class PodObject(msgspec.Struct, gc=False, frozen=True):
     spec: msgspec.Raw
     status: PodStatus = PodStatus()
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class PodCondition(msgspec.Struct, gc=False, frozen=True):
@@ -290,6 +291,7 @@ class NodeObject(msgspec.Struct, gc=False, frozen=True):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus | None = None
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class BudgetSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
@@ -314,6 +316,7 @@ class BudgetObject(msgspec.Struct, gc=False, frozen=True):
     spec: BudgetSpec = BudgetSpec()
     status: BudgetStatus = BudgetStatus()
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class PodTemplateMeta(msgspec.Struct, gc=False, frozen=True):
@@ -343,6 +346,7 @@ class ControllerObject(msgspec.Struct, gc=False, frozen=True):
     metadata: Meta
     spec: ControllerSpec = ControllerSpec()
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class NamespaceObject(msgspec.Struct, gc=False, frozen=True):
@@ -350,12 +354,14 @@ class NamespaceObject(msgspec.Struct, gc=False, frozen=True):
 
     metadata: Meta
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
 
 
 class Head(msgspec.Struct, gc=False, frozen=True):
     """What a document is, before its items are read."""
 
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
     items: msgspec.Raw = msgspec.Raw(b"")
 
 
@@ -366,6 +372,7 @@ class Listing(msgspec.Struct, Generic[T], gc=False, frozen=True):
     """A list whose items are all of one kind, in one go."""
 
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
     items: list[T] | None = None
 
 
@@ -373,3 +380,4 @@ class KindOnly(msgspec.Struct, gc=False, frozen=True):
     """The kind of one item."""
 
     kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")

@@ -65,9 +65,9 @@ class InMemoryCluster:
         self.nodes.pop(name, None)
         self._pods = {key: pod for key, pod in self._pods.items() if pod.node != name}
 
-    def nominate(self, key: str, node: str) -> None:
-        """A pending pod that the scheduler has promised the node to."""
-        self.add_pod(key, "", phase="Pending")
+    def nominate(self, key: str, node: str, **fields: object) -> None:
+        """A pending pod that the scheduler has promised the node to; fields of PodState override."""
+        self.add_pod(key, "", **{"phase": "Pending", **fields})
         self.nominated[key] = node
 
     def fail_next(self, verb: str, error: ClusterError, times: int = 1) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -72,10 +73,13 @@ class Disks:
         """The volumes of one pod, whose claims are made now."""
         names = [f"{workload}-d{disk}-{number if asks['each'] else 'all'}" for disk in range(2 if asks["many"] else 1)]
         if asks["way"] == "ephemeral":
-            template = {"spec": {"storageClassName": "waits", "accessModes": list(_ONCE),
+            made_by = "local" if _one_in(3, f"{space}/{workload}") else "waits"
+            template = {"spec": {"storageClassName": made_by, "accessModes": list(_ONCE),
                                  "resources": {"requests": {"storage": "10Gi"}}}}
             for disk in range(len(names)):
-                self.claims.append(self._ephemeral(space, f"{workload}-{number}", f"v{disk}"))
+                self.claims.append(self._ephemeral(space, f"{workload}-{number}", f"v{disk}", made_by))
+                if made_by == "local" and not _one_in(2, f"{space}/{workload}-{number}-{disk}"):
+                    self._free_volume(f"{workload}-{number}-{disk}", space, asks["zone"])
             return [{"name": f"v{disk}", "ephemeral": {"volumeClaimTemplate": template}} for disk in range(len(names))]
         known = {(c["metadata"]["namespace"], c["metadata"]["name"]) for c in self.claims}
         for name in names:
@@ -84,8 +88,8 @@ class Disks:
         return [_uses(name) for name in names]
 
     @staticmethod
-    def _ephemeral(space: str, pod: str, name: str) -> Json:
-        made = pieces.claim(f"{pod}-{name}", space, "waits", _ONCE)
+    def _ephemeral(space: str, pod: str, name: str, made_by: str) -> Json:
+        made = pieces.claim(f"{pod}-{name}", space, made_by, _ONCE)
         made["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "name": pod, "controller": True,
                                                 "uid": f"pod-{space}-{pod}"}]
         return made
@@ -96,9 +100,19 @@ class Disks:
         self.volumes.append(pieces.volume(made, storage_class, modes, zone, claimed=(space, name), how=how))
 
     def _local(self, name: str, space: str, zone: str) -> None:
-        self.claims.append(pieces.claim(name, space, "local", _ONCE))
+        made = pieces.claim(name, space, "local", _ONCE)
+        if _one_in(3, f"small {space}/{name}"):
+            made["spec"]["resources"]["requests"]["storage"] = "4Gi"
+        self.claims.append(made)
         if not pieces.chance(self.draw, 0.2):
-            self.volumes.append(pieces.volume(f"local-{space}-{name}", "local", _ONCE, zone, driver=LOCAL_DRIVER))
+            self._free_volume(name, space, zone)
+
+    def _free_volume(self, name: str, space: str, zone: str) -> None:
+        """A volume that any claim of its class may take that is not too large for it."""
+        made = pieces.volume(f"local-{space}-{name}", "local", _ONCE, zone, driver=LOCAL_DRIVER)
+        if _one_in(3, f"little {space}/{name}"):
+            made["spec"]["capacity"]["storage"] = "5Gi"
+        self.volumes.append(made)
 
     _WAY: ClassVar[dict[str, Callable[[Any, str, str, str], None]]] = {
         "waits": lambda self, name, space, zone: self.claims.append(pieces.claim(name, space, "waits", _ONCE)),
@@ -110,6 +124,11 @@ class Disks:
         "missing": lambda self, name, space, zone: None,
         "local": _local,
     }
+
+
+def _one_in(count: int, name: str) -> bool:
+    """Chance that is drawn from a name, so that nothing else of a cluster depends on it."""
+    return zlib.crc32(name.encode()) % count == 0
 
 
 def _uses(claim: str) -> Json:

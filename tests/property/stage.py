@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from chalicelib.model.times import parse_time
+from infra.local.controllers.scheduler.binding import assume
 from infra.local.controllers.scheduler.node_local import matches_node_affinity
 from infra.local.controllers.scheduler.selectors import Toleration, untolerated
 from infra.local.controllers.scheduler.views import NodeView, PodView, read_node, read_pod
@@ -147,14 +148,19 @@ class Stage:
         """The cluster with its upcoming nodes, with these new ones, and with pods placed on nodes (by name)."""
         coming = [*self.upcoming, *new]
         pods = [*self.standing, *(pod for each in coming for pod in each.daemons)]
-        pods += [msgspec.structs.replace(self.wanted[name], node=on) for name, on in (placed or {}).items()]
         lists = self._lists
         around = Surroundings(
             claims=tuple(lists.get("claims", ())), volumes=tuple(lists.get("volumes", ())),
             storage_classes=tuple(lists.get("classes", ())), namespaces=tuple(lists["namespaces"]),
             csi_drivers=tuple(lists.get("csidrivers", ())), capacities=tuple(lists.get("capacities", ())),
             csi_nodes=(*lists.get("csinodes", ()), *(limit for each in coming for limit in each.limits)))
-        return World([*self.nodes, *(each.node for each in coming)], pods, around)
+        world = World([*self.nodes, *(each.node for each in coming)], pods, around)
+        for pod in self.standing:
+            if "nodeName" not in pod.raw["spec"] and pod.node in world.nodes:
+                assume(pod, world.nodes[pod.node], world)       # nominated: nobody else gets its volumes either
+        for name, on in (placed or {}).items():     # in this order: who comes first chooses among free volumes
+            world.place(self.wanted[name], on)
+        return world
 
     @staticmethod
     def join(world: World, new: Iterable[Newcomer]) -> None:
@@ -181,11 +187,11 @@ def _key(pod: Json) -> tuple[str, str]:
 
 
 def _standing(pod: PodView) -> PodView | None:
-    """The pod where it takes room: bound, or nominated. One that anybody may push aside takes none (scale-up.md §2)."""
+    """The pod where it takes room: bound, or nominated. An expendable one takes none, nor does a gated one."""
     on = pod.node or ("" if pod.terminating else pod.raw["status"].get("nominatedNodeName", ""))
     cheap = pod.raw["spec"].get("priority") is not None and pod.priority < _CUTOFF
-    nominated = not pod.node
-    return msgspec.structs.replace(pod, node=on) if on and (nominated or not cheap) else None
+    waits = not pod.node and pod.gated
+    return msgspec.structs.replace(pod, node=on) if on and not cheap and not waits else None
 
 
 def _ready_for(node: Json) -> float:

@@ -135,16 +135,17 @@ class Trial:
             probe = self._stage.newcomer(group, f"{group.name}#more")
             if probe.node.unschedulable or not self._bounds.may_grow(group):
                 continue
-            wider = self._stage.world([*new, probe], self._places)
+            self._stage.join(world, [probe])
             for pod in pods:
                 said = sorted(text(reason) for reason in self._refused[pod_key(pod)].reasons[group.name])
-                true = why_not(pod, wider, probe.node.name)
+                true = why_not(pod, world, probe.node.name)
                 if not true and _would_lose_it(self._refused[pod_key(pod)], group.name):
                     continue
                 if not true:
                     yield NO, f"{pod_key(pod)} by {group.name}, told {', '.join(said)}"
                 elif said != sorted(true):
                     yield WORDS, f"{pod_key(pod)} by {group.name}: told {', '.join(said)}; {', '.join(true)}"
+            world.leave(probe.node.name)
 
 
 def _would_lose_it(verdict: PodVerdict, group: str) -> bool:

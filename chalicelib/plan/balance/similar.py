@@ -21,14 +21,23 @@ _GENERIC = (
     "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "beta.kubernetes.io/fluentd-ds-ready",
     "kops.k8s.io/instancegroup",
 )
-# The clouds' own words for the same, as Cluster API's documentation lists them: its groups may run on any of these.
+# The clouds' own words for the same: the zone, the group, the machine, and what a rollout changes. All of them hold for
+# every provider, because Cluster API's groups may run on any cloud.
 _OF_CLOUDS = (
-    "topology.diskplugin.csi.alibabacloud.com/zone",
+    "alibabacloud.com/ecs-instance-id", "alibabacloud.com/nodepool-id", "node.alibabacloud.com/nodepool-id",
     "alpha.eksctl.io/instance-id", "alpha.eksctl.io/nodegroup-name", "eks.amazonaws.com/nodegroup",
-    "k8s.amazonaws.com/eniConfig", "lifecycle", "topology.ebs.csi.aws.com/zone",
-    "topology.disk.csi.azure.com/zone", "agentpool", "kubernetes.azure.com/agentpool",
+    "eks.amazonaws.com/sourceLaunchTemplateId", "eks.amazonaws.com/sourceLaunchTemplateVersion",
+    "k8s.amazonaws.com/eniConfig", "lifecycle", "topology.k8s.aws/zone-id",
+    "agentpool", "kubernetes.azure.com/agentpool", "aksEngineVersion", "creationSource", "poolName",
+    "resourceNameSuffix", "kubernetes.azure.com/node-image-version",
+    "kubernetes.azure.com/consolidated-additional-properties",
+    "node.exoscale.net/nodepool-id",
+    "node.gardener.cloud/machine-name", "worker.gardener.cloud/kubernetes-version",
     "topology.gke.io/zone",
+    "csi.hetzner.cloud/location",
+    "cce.cloud.com/cce-nodepool", "kubernetes.io/availablezone", "node.kubernetes.io/subnetid",
     "ibm-cloud.kubernetes.io/worker-id", "vpc-block-csi-driver-labels", "ibm-cloud.kubernetes.io/vpc-instance-id",
+    "node.cluster.x-k8s.io/esxi-host",
 )
 IGNORED_LABELS = frozenset(_GENERIC + _OF_CLOUDS)
 
@@ -73,7 +82,8 @@ class Likeness:
             for cls in facts.template.daemons:
                 for name, amount in self._classes[cls].requests.items():
                     free[name] = free.get(name, 0) - amount
-            labels = {key: value for key, value in node.labels.items() if key not in self._ignored}
+            labels = {key: value for key, value in node.labels.items()
+                      if key not in self._ignored and not _of_csi_driver(key)}
             if self._options.balancing_label:
                 labels = {key: node.labels[key] for key in self._options.balancing_label if key in node.labels}
             known = self._profiles[facts.id] = _Profile(labels, node.capacity or node.allocatable, node.allocatable,
@@ -98,6 +108,13 @@ def similar_groups(best: GroupFacts, others: Sequence[GroupFacts], classes: Sequ
                    takes: Takes | None = None) -> list[GroupFacts]:
     """`Likeness.similar` for a single question."""
     return Likeness(classes, options).similar(best, others, takes)
+
+
+def _of_csi_driver(key: str) -> bool:
+    """Whether a label is `topology.<CSI driver>/…`: where the node reaches volumes of a driver, whose name has a part
+    `csi` by convention. Pods that need such a place are asked about each group by themselves (`takes`)."""
+    domain, slash, _ = key.partition("/")
+    return bool(slash) and domain.startswith("topology.") and "csi" in domain.split(".")
 
 
 def _all_near(left: Mapping[str, int], right: Mapping[str, int], ratio: float) -> bool:

@@ -1,5 +1,6 @@
 """The controller must exist, and have enough replicas. Comes before "safe to evict": a pod whose controller is gone
-would not come back. Asked only with skipNodesWithCustomControllerPods, and for kinds that could be read."""
+would not come back. Asked only with skipNodesWithCustomControllerPods, and for kinds that could be read. A controller
+of another API group is never read, so nothing is asked about it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
     if cls.owner is None or not context.options.skip_nodes_with_custom_controller_pods:
         return None
     kind, name = cls.owner.kind, cls.owner.name
-    if kind not in context.controller_kinds:
+    if kind not in context.controller_kinds or not cls.owner.built_in:
         return None
     controller = context.controllers.get((kind, pod.namespace, name))
     if controller is None:

@@ -10,7 +10,7 @@ import dataclasses
 import heapq
 import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from chalicelib.handlers.acting import CLAIM, handle
@@ -106,14 +106,15 @@ class Stage:
         for name, machine in pool.machines.items():
             self.kube.create("nodes", {"metadata": {"name": name}, "spec": {"providerID": machine.id}})
 
-    def pod(self, name: str, node: str = "", **spec: Any) -> None:
-        """A running pod of ReplicaSet `rs` in `default`."""
+    def pod(self, name: str, node: str = "", owner: Mapping[str, str] | None = None, **spec: Any) -> None:
+        """A running pod of ReplicaSet `rs` in `default`; owner: what of that reference is otherwise."""
         if self.kube.peek("replicasets", "rs", "default", "apps") is None:
             self.kube.create("replicasets", {"metadata": {"name": "rs", "namespace": "default"},
                                              "spec": {"replicas": 9}}, "apps")
-        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "uid-rs", "controller": True}
+        mine = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "uid-rs", "controller": True,
+                **(owner or {})}
         self.kube.create("pods", {
-            "metadata": {"name": name, "namespace": "default", "ownerReferences": [owner], "labels": {"app": name}},
+            "metadata": {"name": name, "namespace": "default", "ownerReferences": [mine], "labels": {"app": name}},
             "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}], **spec} if node else
                     {"containers": [{"name": "c", "image": "i"}], **spec},
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]} if node else

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -149,3 +151,31 @@ def test_an_expendable_pod_dies_with_its_node_whatever_the_rules_say_of_it(stage
     operation = stage.remove("g-1", evict={})
     stage.play()
     assert stage.now(operation).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(("kind", "version"), [
+    ("StatefulSet", "apps.kruise.io/v1beta1"), ("Job", "batch.volcano.sh/v1alpha1"), ("ReplicaSet", "example.com/v1")])
+def test_a_controller_of_another_api_group_is_not_looked_for(stage: Stage, kind: str, version: str) -> None:
+    stage.group(2)
+    stage.pod("p", "g-1", {"apiVersion": version, "kind": kind, "name": "web"}, terminationGracePeriodSeconds=10)
+    operation = stage.remove("g-1", evict={"g-1": POD})
+    stage.play()
+    assert stage.now(operation).state is State.SUCCEEDED
+    assert stage.provider.deleted == ["g-1"]
+
+
+@pytest.mark.parametrize(("spec", "saved"), [
+    ({}, True), ({"priority": -11}, False), ({"schedulingGates": [{"name": "later"}]}, False)])
+def test_an_expendable_or_gated_pod_that_is_nominated_keeps_no_node(
+        stage: Stage, spec: dict[str, Any], saved: bool) -> None:
+    stage.group(1)
+    operation = stage.remove("g-1")
+    stage.deliver()
+    stage.pod("soon", **spec)
+    pod = stage.kube.get("pods", "soon", "default")
+    assert pod is not None
+    pod["status"]["nominatedNodeName"] = "g-1"
+    stage.kube.update("pods", pod)
+    stage.play()
+    assert stage.provider.deleted == ([] if saved else ["g-1"])
+    assert stage.now(operation).state is (State.FAILED if saved else State.SUCCEEDED)

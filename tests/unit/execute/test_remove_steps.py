@@ -81,6 +81,15 @@ def test_a_pod_nominated_to_the_node_saves_it() -> None:
     assert kept(story, "g-1")
 
 
+@pytest.mark.parametrize("fields", [{"priority": -11}, {"daemonset": True}, {"gated": True}, {"deleted": START}])
+def test_nominated_pods_that_wait_for_no_node_save_none(fields: dict[str, object]) -> None:
+    story = Story()
+    story.group(1)
+    operation = story.play_until(remove("g-1"), "recheck")
+    story.cluster.nominate("default/soon", "g-1", **fields)
+    assert story.play(operation) == Done({"removed": 1, "nodes": "g-1"})
+
+
 @pytest.mark.parametrize(
     "fields",
     [

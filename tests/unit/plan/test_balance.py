@@ -138,6 +138,31 @@ def test_labels_are_compared(left: dict[str, str], right: dict[str, str], option
     assert pair(node("t", labels=left), node("t", labels=right), **options) is similar
 
 
+@pytest.mark.parametrize("label", [
+    "topology.k8s.aws/zone-id", "eks.amazonaws.com/nodegroup", "eks.amazonaws.com/sourceLaunchTemplateId",
+    "aksEngineVersion", "creationSource", "poolName", "resourceNameSuffix", "kubernetes.azure.com/node-image-version",
+    "kubernetes.azure.com/consolidated-additional-properties",
+    "alibabacloud.com/ecs-instance-id", "alibabacloud.com/nodepool-id", "node.alibabacloud.com/nodepool-id",
+    "node.exoscale.net/nodepool-id",
+    "cce.cloud.com/cce-nodepool", "kubernetes.io/availablezone", "node.kubernetes.io/subnetid",
+    "node.cluster.x-k8s.io/esxi-host", "node.gardener.cloud/machine-name",
+    "topology.cinder.csi.openstack.org/zone", "topology.manila.csi.openstack.org/zone",
+    "topology.csi.exoscale.com/zone", "topology.csi.vmware.com/k8s-zone", "topology.hostpath.csi/node",
+    "topology.diskplugin.csi.alibabacloud.com/zone", "csi.hetzner.cloud/location",
+])
+def test_where_a_node_is_and_whose_it_is_makes_no_group_different(label: str) -> None:
+    assert pair(node("t", labels={label: "a"}), node("t", labels={label: "b"}))
+    assert pair(node("t", labels={label: "a"}), node("t"))
+
+
+@pytest.mark.parametrize("label", [
+    "pool", "topology.example.com/rack", "csi.example.com/driver", "topology.csix.example.com/zone", "kubernetes.io/os",
+    "node.csi.alibabacloud.com/disktype.cloud_essd", "alibabacloud.com/gpu-card-type", "os.name"])
+def test_what_a_node_is_makes_groups_different(label: str) -> None:
+    assert not pair(node("t", labels={label: "a"}), node("t", labels={label: "b"}))
+    assert pair(node("t", labels={label: "a"}), node("t", labels={label: "b"}), balancing_ignore_label=(label,))
+
+
 def test_balancing_label_decides_alone_whatever_the_size() -> None:
     left, right = node("t", "2", labels={"pool": "x"}), node("t", "64", "1Ti", labels={"pool": "x"})
     assert pair(left, right, balancing_label=("pool",))

@@ -50,6 +50,29 @@ def test_Q1_a_nominated_pod_occupies_its_node() -> None:
     assert build.plan().fits_existing == ()
 
 
+@pytest.mark.parametrize(("fields", "cls", "code", "takes"), [
+    pytest.param({}, {"priority": -10}, Code.NOMINATED, True, id="just-above-the-cutoff"),
+    pytest.param({}, {"priority": -11}, Code.EXPENDABLE, False, id="expendable"),
+    pytest.param({"scheduled_reason": "SchedulingGated"}, {"gates": ("later",)}, Code.SCHEDULING_GATED, False,
+                 id="gated"),
+    pytest.param({"deleted": NOW}, {}, Code.TERMINATING, False, id="terminating"),
+    pytest.param({}, {"scheduler": "fast"}, Code.NOMINATED, True, id="of-a-bypassed-scheduler"),
+    pytest.param({"scheduled": "", "scheduled_reason": ""}, {"scheduler": "fast"}, Code.NOMINATED, True,
+                 id="of-a-bypassed-scheduler-that-has-not-spoken"),
+    pytest.param({"scheduled": "", "scheduled_reason": ""}, {"scheduler": "fast", "priority": -11}, Code.EXPENDABLE,
+                 False, id="expendable-and-of-a-bypassed-scheduler"),
+    pytest.param({"scheduled": "", "scheduled_reason": ""}, {}, Code.NOMINATED, True, id="being-bound"),
+    pytest.param({"scheduled": "", "scheduled_reason": ""}, {"priority": -11}, Code.NOT_YET_SEEN, False,
+                 id="being-bound-and-expendable"),
+])
+def test_which_nominated_pods_take_the_room_of_their_node(
+        fields: dict[str, Any], cls: dict[str, Any], code: Code, takes: bool) -> None:
+    build = _one(cluster().node("n", "1").pending(1, "1", name="first", owner="a", **cls), nominated="n", **fields)
+    plan = build.pending(1, "1", name="second").plan(bypassed_scheduler_names=("fast",))
+    assert [each.reason.code for each in plan.ignored] == [code]
+    assert bool(plan.fits_existing) is not takes
+
+
 @pytest.mark.parametrize(("priority", "counts"), [(-11, False), (-10, True), (None, True)])
 def test_Q2_the_cutoff_is_exclusive(priority: int | None, counts: bool) -> None:
     build = cluster().node("n", "8").pending(1, "1", priority=priority)

@@ -1,8 +1,8 @@
 """VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone: where volumes let a pod run (scale-up.md §5.5).
 
 One object per snapshot, asked per class, because all of it hangs on claims and volumes that do not change while a plan
-is made: nothing here binds anything, as nothing does when the scheduler only filters. Most pods have no such volume;
-`concerns` says so first, and nothing else is asked then.
+is made. What pods placed in this pass have taken of the free volumes is handed in (held.py). Most pods have no such
+volume; `concerns` says so first, and nothing else is asked then.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections import Counter
 
 import numpy as np
 
+from chalicelib.model.node import Node
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.storage import PersistentVolume
 from chalicelib.plan.arrays import Bools
 from chalicelib.plan.fit.volumes import attached, binding, disks, labels
-from chalicelib.plan.fit.volumes.needs import HARMLESS, Needs, Stock, needs
+from chalicelib.plan.fit.volumes.held import Held
+from chalicelib.plan.fit.volumes.needs import HARMLESS, Needs, Stock, Waiting, needs
 from chalicelib.plan.table import NodeTable
 
 
@@ -28,6 +31,7 @@ class Volumes:
         self._concerned = frozenset(at for at, cls in enumerate(snapshot.classes)
                                     if cls.volumes and any(volume.kind not in HARMLESS for volume in cls.volumes))
         self._needs: dict[int, Needs] = {}
+        self._counting: dict[int, tuple[Waiting, ...]] = {}
         self._limits = {node.name: node.limits for node in snapshot.storage.csi_nodes}
         self._running = attached.Running(snapshot, self._concerned, self._stock)
 
@@ -49,7 +53,8 @@ class Volumes:
 
     def mask(self, cls: int, table: NodeTable) -> Bools:
         """The rows on which the class's volumes can be had: disks free of conflict, claims bound or to be bound there,
-        zones. Attach limits are arithmetic over `attaches` and `limits`, and not in here."""
+        zones. Attach limits are arithmetic over `attaches` and `limits`, and not in here; nor is what pods placed in
+        this pass have taken."""
         wants = self._of(cls)
         if wants.nowhere is not None:
             return np.zeros(len(table), dtype=np.bool_)
@@ -62,18 +67,55 @@ class Volumes:
             allowed &= binding.mask(wants.waiting, self._stock, table, allowed)
         return allowed
 
-    def reasons(self, cls: int, table: NodeTable, row: int) -> tuple[Reason, ...]:
-        """Why a row does not pass: all that the first failing filter has to say, () where `mask` holds."""
+    def waits(self, cls: int) -> bool:
+        """Whether a class has a claim that is not bound yet."""
+        return self.concerns(cls) and bool(self._of(cls).waiting)
+
+    def counting(self, cls: int) -> tuple[Waiting, ...]:
+        """The claims of a class that count on free volumes; none for most classes with volumes."""
+        found = self._counting.get(cls)
+        if found is None:
+            found = self._counting[cls] = binding.counting(self._of(cls).waiting)
+        return found
+
+    def one_by_one(self, cls: int, held: Held) -> bool:
+        """Whether a pod of a class takes a volume that decides about the next one: then they are placed singly."""
+        wants = [want for want in self.counting(cls)
+                 if want.claim.namespace or not binding.made_anywhere(want, self._stock)]
+        return bool(wants) and held.unsettled(wants)
+
+    def left(self, cls: int, table: NodeTable, held: Held) -> Bools:
+        """The rows on which the claims of a class can be bound, now that these volumes are taken."""
+        everywhere: Bools = np.ones(len(table), dtype=np.bool_)
+        allowed = binding.mask(self._of(cls).waiting, self._stock, table, everywhere, held)
+        zones = labels.zones_of(self._given(cls, held))
+        return allowed & labels.zones(zones, table) if zones else allowed
+
+    def _given(self, cls: int, held: Held) -> list[PersistentVolume]:
+        """The volumes that claims of a class have taken already."""
+        return [volume for want in self._of(cls).waiting if (volume := held.given(want)) is not None]
+
+    def bindable(self, cls: int, node: Node, held: Held) -> bool:
+        """The same for one node, which need not exist yet."""
+        given = self._given(cls, held)
+        reached = all(labels.one_matches(volume.node_terms, node) for volume in given)
+        return reached and not labels.wrong_zone(labels.zones_of(given), node.labels) and (
+            not binding.reasons(self._of(cls).waiting, self._stock, node, held))
+
+    def reasons(self, cls: int, table: NodeTable, row: int, held: Held | None = None) -> tuple[Reason, ...]:
+        """Why a row does not pass: all that the first failing filter has to say, () where `mask` and `left` hold."""
         wants, node = self._of(cls), table.nodes[row]
         if wants.nowhere is not None:
             return (wants.nowhere,)
         if disks.conflict(wants.disks, self._running.disks.get(node.name, ())):
             return (Reason.of(Code.DISK_CONFLICT),)
-        found = [Reason.of(Code.VOLUME_NODE_AFFINITY, volume=volume.name) for volume, _ in wants.bound
+        given = self._given(cls, held) if held else []
+        found = [Reason.of(Code.VOLUME_NODE_AFFINITY, volume=volume.name)
+                 for volume in (*(volume for volume, _ in wants.bound), *given)
                  if not labels.one_matches(volume.node_terms, node)][:1]
-        found += binding.reasons(wants.waiting, self._stock, node)
+        found += binding.reasons(wants.waiting, self._stock, node, held)
         if not found:
-            zone = labels.wrong_zone(wants.zones, node.labels)
+            zone = labels.wrong_zone((*wants.zones, *labels.zones_of(given)), node.labels)
             found = [Reason.of(Code.VOLUME_ZONE, volume=zone)] if zone else []
         return tuple(found)
 

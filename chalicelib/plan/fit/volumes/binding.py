@@ -16,22 +16,40 @@ from chalicelib.model.reason import Code, Reason
 from chalicelib.model.storage import PersistentVolume, StorageCapacity
 from chalicelib.plan.arrays import Bools
 from chalicelib.plan.fit.volumes import labels
+from chalicelib.plan.fit.volumes.held import Held
 from chalicelib.plan.fit.volumes.needs import Stock, Waiting
 from chalicelib.plan.table import NodeTable
 
 
-def mask(waiting: Sequence[Waiting], stock: Stock, table: NodeTable, among: Bools) -> Bools:
-    """Rows where every claim can be bound; among: the rows that are still worth a look."""
+def mask(waiting: Sequence[Waiting], stock: Stock, table: NodeTable, among: Bools, held: Held | None = None) -> Bools:
+    """Rows where every claim can be bound; among: the rows that are still worth a look; held: volumes that pods placed
+    in this pass have taken."""
     allowed: Bools = among.copy()
     made: Bools = np.ones(len(table), dtype=np.bool_)
+    given = [volume for want in waiting if held and (volume := held.given(want)) is not None]
+    for volume in given:
+        allowed &= labels.rows(labels.places([volume.node_terms]), table)
+    waiting = [want for want in waiting if not held or held.given(want) is None]
     for want in waiting:
         can_make = _can_make(want, stock, table)
         made &= can_make
-        allowed &= _promised(want, table) & can_make if want.claim.selected_node else _found(want, table) | can_make
+        found = _promised(want, table) & can_make if want.claim.selected_node else _found(want, table, held) | can_make
+        allowed &= found
     if _compete(waiting):
         for row in np.flatnonzero(allowed & ~made).tolist():
-            allowed[row] = not reasons(waiting, stock, table.nodes[row])
+            allowed[row] = not reasons(waiting, stock, table.nodes[row], held)
     return allowed
+
+
+def counting(waiting: Sequence[Waiting]) -> tuple[Waiting, ...]:
+    """The claims that take a volume from others: a free one, which is not set aside for them by name."""
+    return tuple(want for want in waiting
+                 if want.free.volumes and not want.reserved and not want.claim.selected_node)
+
+
+def made_anywhere(want: Waiting, stock: Stock) -> bool:
+    """Whether a volume can be made for a claim on any node, so that it does not need one of the free ones."""
+    return want.provisions and want.cls.topologies is None and not _is_counted(want, stock)
 
 
 def _promised(want: Waiting, table: NodeTable) -> Bools:
@@ -43,10 +61,11 @@ def _promised(want: Waiting, table: NodeTable) -> Bools:
     return only
 
 
-def _found(want: Waiting, table: NodeTable) -> Bools:
-    """Rows with a free volume for a claim, others aside."""
-    where = labels.places([want.reserved[0].node_terms]) if want.reserved else want.free.places
-    return labels.rows(where, table)
+def _found(want: Waiting, table: NodeTable, held: Held | None) -> Bools:
+    """Rows with a free volume for a claim, the other claims of its pod aside."""
+    if want.reserved:
+        return labels.rows(labels.places([want.reserved[0].node_terms]), table)
+    return labels.rows(held.places(want) if held else want.free.places, table)
 
 
 def _can_make(want: Waiting, stock: Stock, table: NodeTable) -> Bools:
@@ -86,13 +105,15 @@ def _compete(waiting: Sequence[Waiting]) -> bool:
     return len(names) > len(set(names))
 
 
-def reasons(waiting: Sequence[Waiting], stock: Stock, node: Node) -> list[Reason]:
-    """What keeps the claims from being bound on one node, [] if nothing does."""
+def reasons(waiting: Sequence[Waiting], stock: Stock, node: Node, held: Held | None = None) -> list[Reason]:
+    """What keeps the claims from being bound on one node, [] if nothing does. Those that have taken a volume are
+    bound."""
+    waiting = [want for want in waiting if not held or held.given(want) is None]
     for want in waiting:
         if want.claim.selected_node not in {"", node.name}:
             return [Reason.of(Code.NOTHING_TO_BIND, claim=want.claim.name)]
     to_make = [want for want in waiting if want.claim.selected_node]
-    taken: set[str] = set()
+    taken: set[str] = set(held.taken() if held else ())
     for want in waiting:
         if not want.claim.selected_node:
             chosen = _choose(want, node, taken)
@@ -100,14 +121,19 @@ def reasons(waiting: Sequence[Waiting], stock: Stock, node: Node) -> list[Reason
                 to_make.append(want)
             else:
                 taken.add(chosen.name)
-    for want in to_make:
-        if not want.provisions or not labels.one_matches(want.cls.topologies, node):
-            return [Reason.of(Code.NOTHING_TO_BIND, claim=want.claim.name)]
-        if _is_counted(want, stock) and not any(
-                capacity.node_topology is not None and capacity.node_topology.matches(node.labels)
-                for capacity in _big_enough(want, stock)):
-            return [Reason.of(Code.STORAGE_CAPACITY, claim=want.claim.name)]
-    return []
+    problems = (_why_not_made(want, stock, node) for want in to_make)
+    first = next((problem for problem in problems if problem is not None), None)
+    return [first] if first is not None else []
+
+
+def _why_not_made(want: Waiting, stock: Stock, node: Node) -> Reason | None:
+    if not want.provisions or not labels.one_matches(want.cls.topologies, node):
+        return Reason.of(Code.NOTHING_TO_BIND, claim=want.claim.name)
+    if _is_counted(want, stock) and not any(
+            capacity.node_topology is not None and capacity.node_topology.matches(node.labels)
+            for capacity in _big_enough(want, stock)):
+        return Reason.of(Code.STORAGE_CAPACITY, claim=want.claim.name)
+    return None
 
 
 def _choose(want: Waiting, node: Node, taken: set[str]) -> PersistentVolume | None:

@@ -1,6 +1,7 @@
 """Claims and the volumes they get: what is bound, what waits for its first consumer, and what a node could give it.
 
-Nothing is ever bound here: like the scheduler while it filters, it only finds out what could be (scale-up.md §5.5).
+While a node is judged, nothing is bound: `bind` only finds out what could be. Once a pod has a node, `assume` binds its
+claims to the free volumes that it found there, as the scheduler does in its cache, so that no later pod counts on them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from chalicelib.model.quantity import parse_quantity
 from infra.local.controllers.scheduler.selectors import any_term, read_node_terms, read_selector, selects
-from infra.local.controllers.scheduler.views import NodeView
+from infra.local.controllers.scheduler.views import NodeView, PodView
 from infra.local.controllers.scheduler.world import World
 
 Json = Mapping[str, Any]
@@ -134,3 +135,25 @@ def bind(claims: Sequence[Json], node: NodeView, world: World) -> str:
         else:
             taken.add(found)
     return next((problem for problem in (_cannot_make(claim, node, world) for claim in to_make) if problem), "")
+
+
+def assume(pod: PodView, node: NodeView, world: World) -> list[tuple[str, str]]:
+    """Bind the claims of a pod that has this node to free volumes, in the world only. Returns (claim, volume) of its
+    namespace. A claim for which a volume is to be made stays as it is."""
+    named = [(name, claim) for name in pod.claims if (claim := world.claims.get((pod.namespace, name))) is not None]
+    found: list[tuple[str, str]] = []
+    for name, claim in sorted(named, key=lambda each: _asked(each[1])):
+        if is_bound(claim) or claim["spec"].get("volumeName") or not waits(claim, world) or (
+                _SELECTED_NODE in _notes(claim)):
+            continue
+        chosen = _free_volume(claim, node, world, set())
+        if chosen is None:
+            continue
+        volume = world.volumes[chosen]
+        world.claims[pod.namespace, name] = {
+            **claim, "spec": {**claim["spec"], "volumeName": chosen}, "status": {"phase": "Bound"}}
+        holder = {"namespace": pod.namespace, "name": name}
+        world.volumes[chosen] = {
+            **volume, "spec": {**volume["spec"], "claimRef": holder}, "status": {"phase": "Bound"}}
+        found.append((name, chosen))
+    return found

@@ -74,6 +74,7 @@ class SchedulerLoop:
 
     def _carry_out(self, decision: Decision, *, again: bool) -> None:
         if decision.node is not None:
+            self._bind_volumes(decision)
             if self._bind(decision.pod, decision.node):
                 text = f"Successfully assigned {decision.pod.namespace}/{decision.pod.name} to {decision.node}"
                 self._emit(decision.pod, "Normal", "Scheduled", text)
@@ -97,6 +98,23 @@ class SchedulerLoop:
         bound.setdefault("status", {})["conditions"] = with_conditions(
             raw, self._clock(), condition("PodScheduled", value=True))
         return write(self._store, "pods", bound)
+
+    def _bind_volumes(self, decision: Decision) -> None:
+        """As the volume controller leaves a claim and its volume, before the pod is bound."""
+        for name, chosen in decision.volumes:
+            claim = self._store.peek("persistentvolumeclaims", name, decision.pod.namespace)
+            volume = self._store.peek("persistentvolumes", chosen)
+            if claim is None or volume is None:
+                continue
+            meta = claim["metadata"]
+            notes = {**(meta.get("annotations") or {}), "pv.kubernetes.io/bind-completed": "yes"}
+            write(self._store, "persistentvolumes", {
+                **volume, "status": {**(volume.get("status") or {}), "phase": "Bound"},
+                "spec": {**volume["spec"], "claimRef": {"kind": "PersistentVolumeClaim", "name": name,
+                                                        "namespace": decision.pod.namespace, "uid": meta["uid"]}}})
+            write(self._store, "persistentvolumeclaims", {
+                **claim, "metadata": {**meta, "annotations": notes}, "spec": {**claim["spec"], "volumeName": chosen},
+                "status": {**(claim.get("status") or {}), "phase": "Bound"}})
 
     def _mark(self, pod: PodView, reason: str, message: str) -> bool:
         """PodScheduled=False with this reason and message; False when the pod says so already."""

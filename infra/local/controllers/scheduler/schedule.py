@@ -24,11 +24,13 @@ NO_NODES = "no nodes available to schedule pods"
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What became of a pod: the node it goes to, or None and the message that the real scheduler would write."""
+    """What became of a pod: the node it goes to, or None and the message that the real scheduler would write.
+    volumes: its claims that got a free volume by it, each with the volume's name."""
 
     pod: PodView
     node: str | None
     message: str = ""
+    volumes: tuple[tuple[str, str], ...] = ()
 
 
 def first(nodes: Sequence[NodeView], _world: World) -> NodeView:
@@ -67,8 +69,7 @@ def place(pod: PodView, world: World, pick: Pick = least_used) -> Decision:
     if not possible:
         return Decision(pod, None, refusal(reasons for _, reasons in against))
     chosen = pick(possible, world)
-    world.place(pod, chosen.name)
-    return Decision(pod, chosen.name)
+    return Decision(pod, chosen.name, volumes=tuple(world.place(pod, chosen.name)))
 
 
 def _look(pod: PodView) -> bytes:

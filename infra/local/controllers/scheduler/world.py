@@ -67,9 +67,18 @@ class World:
             self._pods[node].append(pod)
             self._used[node].update(pod.requests)
 
-    def place(self, pod: PodView, node: str) -> None:
-        """Bind a pod: from now on it takes room and counts for every later pod."""
+    def place(self, pod: PodView, node: str) -> list[tuple[str, str]]:
+        """Bind a pod: from now on it takes room, counts for every later pod, and has the free volumes that its claims
+        found there. Returns these claims and volumes by name."""
+        from infra.local.controllers.scheduler.binding import assume
+
         self._occupy(msgspec.structs.replace(pod, node=node), node)
+        self.generation += 1
+        return assume(pod, self.nodes[node], self) if pod.claims and node in self.nodes else []
+
+    def leave(self, node: str) -> None:
+        """Take a node away again, with what is on it; its claims stay as they are."""
+        del self.nodes[node], self._pods[node], self._used[node]
         self.generation += 1
 
     def pods_on(self, node: str) -> list[PodView]:

@@ -1,0 +1,146 @@
+"""Claims of one plan that count on the same free volumes: each volume is promised once, whatever node its pod gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.memory import Memory
+from chalicelib.model.plan import Plan
+from chalicelib.model.policy import Mode, Policy
+from chalicelib.model.reason import Code
+from chalicelib.plan.decide import decide
+from tests.builders import NOW
+from tests.builders import node as built
+from tests.unit.plan.storage_objects import (
+    HOST,
+    NO_PROVISIONER,
+    PUBLISHES,
+    ZONE,
+    Cluster,
+    Json,
+    affinity,
+    asks,
+    claim,
+    left,
+    node,
+    pod,
+    storage_class,
+    uses,
+    volume,
+)
+
+REFUSED = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}], "phase": "Pending"}
+READY = {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+
+
+def wants(name: str, *volumes: Json) -> Json:
+    """A pod that the scheduler has refused."""
+    return {**pod(name, *volumes), "status": REFUSED}
+
+
+def there(name: str, zone: str = "a") -> Json:
+    """A ready node."""
+    made = node(name, zone)
+    return {**made, "status": {**made["status"], **READY}}
+
+
+def planned(objects: Sequence[Json], *, zones: Sequence[str] = ()) -> Plan:
+    """The plan; zones: of a group each that may grow, with nodes that hold two pods."""
+    groups = tuple(NodeGroup(id=f"g-{zone}", provider="test", max=9, template=built("t", "8", pods=2, zone=zone))
+                   for zone in zones)
+    snapshot = msgspec.structs.replace(Cluster(*objects).snapshot, groups=groups)
+    return decide(snapshot, Policy(name="test", mode=Mode.ACTIVE), Memory(), NOW, 0)[0]
+
+
+def got(plan: Plan) -> int:
+    """Pods with a place."""
+    return len(plan.fits_existing) + sum(len(up.pods) for up in plan.scale_ups)
+
+
+TWO = [wants("p0", uses("c0")), wants("p1", uses("c1"))]
+CLAIMS = [claim("c0"), claim("c1")]
+
+
+@pytest.mark.parametrize(("volumes", "pods"), [
+    pytest.param([volume("v0")], 1, id="one-volume"),
+    pytest.param([volume("v0"), volume("v1")], 2, id="two-volumes"),
+    pytest.param([volume("v0", **affinity(ZONE, "a")), volume("v1", **affinity(ZONE, "b"))], 2, id="one-per-zone"),
+    pytest.param([volume("v0", **affinity(ZONE, "c")), volume("v1", **affinity(ZONE, "a"))], 1, id="one-elsewhere"),
+    pytest.param([volume("v0", capacity={"storage": "1Gi"}), volume("v1")], 1, id="one-too-small"),
+    pytest.param([volume("v0", claimRef={"namespace": "default", "name": "c1"}), volume("v1")], 2, id="one-set-aside"),
+])
+def test_a_free_volume_is_promised_to_one_claim(volumes: list[Json], pods: int) -> None:
+    plan = planned([there("n0", "a"), there("n1", "b"), NO_PROVISIONER, *CLAIMS, *TWO, *volumes])
+    assert len(plan.fits_existing) == pods
+    left_out = [reason.code for each in plan.unschedulable for reason, _ in each.against]
+    assert left_out == [Code.NOTHING_TO_BIND] * (2 - pods)
+
+
+@pytest.mark.parametrize(("count", "pods", "nodes"), [(0, 0, 0), (1, 1, 1), (3, 3, 2), (9, 5, 3)])
+def test_new_nodes_are_bought_for_as_many_pods_as_there_are_volumes(count: int, pods: int, nodes: int) -> None:
+    objects = [NO_PROVISIONER, *(volume(f"v{at}") for at in range(count))]
+    objects += [each for at in range(5) for each in (claim(f"c{at}"), wants(f"p{at}", uses(f"c{at}")))]
+    plan = planned(objects, zones=("a",))
+    assert [(up.to_size, len(up.pods)) for up in plan.scale_ups] == ([(nodes, pods)] if nodes else [])
+
+
+def test_volumes_of_two_zones_bring_a_node_to_each() -> None:
+    objects = [NO_PROVISIONER, *CLAIMS, *TWO, volume("v0", **affinity(ZONE, "a")), volume("v1", **affinity(ZONE, "b"))]
+    assert {up.group: len(up.pods) for up in planned(objects, zones=("a", "b")).scale_ups} == {"g-a": 1, "g-b": 1}
+
+
+def test_existing_nodes_take_their_volume_from_new_ones() -> None:
+    objects = [there("n0"), NO_PROVISIONER, *CLAIMS, *TWO, volume("v0")]
+    plan = planned(objects, zones=("a",))
+    assert (len(plan.fits_existing), plan.scale_ups) == (1, ())
+    assert [reason.code for reason in plan.unschedulable[0].reasons["g-a"]] == [Code.NOTHING_TO_BIND]
+
+
+def test_pods_of_different_workloads_and_sizes_share_the_stock() -> None:
+    """The smaller claim has been given the small volume, so the large one is left for the other."""
+    objects = [there("n0"), NO_PROVISIONER, claim("c0", size="5Gi"), claim("c1"), *TWO,
+               volume("v0"), volume("v1", capacity={"storage": "5Gi"})]
+    assert len(planned(objects).fits_existing) == 2
+    assert len(planned([each for each in objects if each["metadata"]["name"] != "v1"]).fits_existing) == 1
+
+
+def test_siblings_with_ephemeral_volumes_take_one_volume_each() -> None:
+    objects = [there("n0"), NO_PROVISIONER, volume("v0"), volume("v1"), *(wants(f"p{at}", asks("1Gi")) for at in "012"),
+               *(claim(f"p{at}-v0", size="1Gi") for at in "012")]
+    assert len(planned(objects).fits_existing) == 2
+
+
+def test_pods_that_share_a_claim_share_its_volume_and_its_place() -> None:
+    objects = [there("n0", "a"), there("n1", "b"), NO_PROVISIONER, claim("c0"), volume("v0", **affinity(ZONE, "b")),
+               *(wants(f"p{at}", uses("c0")) for at in "0123")]
+    plan = planned(objects)
+    assert len(plan.fits_existing) == 4
+    assert {promise.node for promise in plan.promises} == {"n1"}
+
+
+def test_where_a_volume_can_be_made_nobody_waits_for_a_free_one() -> None:
+    assert len(planned([there("n0"), storage_class(), *CLAIMS, *TWO, volume("v0")]).fits_existing) == 2
+
+
+def test_published_room_is_asked_for_each_claim_by_itself() -> None:
+    """As the scheduler does: 15Gi are enough for a claim of 10Gi, and for another one."""
+    objects = [there("n0"), storage_class(), PUBLISHES, left("15Gi", ""), *CLAIMS, *TWO]
+    assert len(planned(objects).fits_existing) == 2
+
+
+def test_a_nominated_pod_has_taken_its_volume() -> None:
+    first = {**TWO[0], "status": {**REFUSED, "nominatedNodeName": "n0"}}
+    assert planned([there("n0"), NO_PROVISIONER, *CLAIMS, first, TWO[1], volume("v0")]).fits_existing == ()
+
+
+def test_volumes_of_host_names_are_given_out_host_by_host() -> None:
+    objects = [*(there(f"n{at}") for at in range(4)), NO_PROVISIONER,
+               *(volume(f"v{at}", **affinity(HOST, f"n{at}")) for at in range(3))]
+    objects += [each for at in range(4) for each in (claim(f"c{at}"), wants(f"p{at}", uses(f"c{at}")))]
+    plan = planned(objects, zones=("a",))
+    assert got(plan) == 3
+    assert sorted(promise.node for promise in plan.promises) == ["n0", "n1", "n2"]
