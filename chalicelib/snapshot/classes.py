@@ -23,7 +23,7 @@ from chalicelib.model.pod import (
     SpreadConstraint,
     Toleration,
 )
-from chalicelib.model.quantity import parse_amount
+from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.resources import add, largest
 from chalicelib.snapshot import wire
 from chalicelib.snapshot.convert import node_term, node_terms, selector
@@ -241,7 +241,7 @@ def _requests(resources: wire.Requirements | None) -> dict[str, int]:
 
 def _amounts(raw: Mapping[str, wire.Quantity] | None) -> dict[str, int]:
     """Raises BadInput naming the resource."""
-    return {name: parse_amount(name, str(value)) for name, value in (raw or {}).items()}
+    return {name: parse_amount(name, quantity_text(value)) for name, value in (raw or {}).items()}
 
 
 def _controller(raw: bytes) -> Owner | None:

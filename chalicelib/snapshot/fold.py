@@ -14,15 +14,15 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Condition, Node, Taint
 from chalicelib.model.pod import Owner, Pod
-from chalicelib.model.quantity import parse_amount
+from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Gap, Snapshot
 from chalicelib.model.times import parse_time
 from chalicelib.policy.horizontal import KIND as RULE_OBJECT
-from chalicelib.snapshot import wire
+from chalicelib.snapshot import wire, wreck
 from chalicelib.snapshot.allocated import held_requests
 from chalicelib.snapshot.classes import ClassTable
 from chalicelib.snapshot.convert import selector
@@ -38,7 +38,7 @@ _NO_CONDITION = wire.PodCondition()
 _NULL = b"null"
 CONTROLLER_KINDS = ("DaemonSet", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
 _RESIZED = b'"PodResize'      # how the conditions of a pod begin whose resources are being changed
-_MALFORMED = (OverflowError, msgspec.DecodeError, BadInput, UnicodeDecodeError, RecursionError)
+_LONGEST_NAME, _LONGEST_DETAIL = 300, 500       # characters of a bad object's name, and of what is wrong, that are kept
 
 
 @contextmanager
@@ -180,7 +180,7 @@ class Folder:
                 self._rules.fold(raw)
                 return
             _FOLDS[kind][1](self, _ONE[kind].decode(raw))
-        except _MALFORMED as error:
+        except MALFORMED as error:
             self._malformed(kind, place, str(error), raw)
 
     def _each(self, fold: _Fold, objects: Iterable[Any], body: bytes, kind: str, place: str) -> None:
@@ -189,21 +189,18 @@ class Folder:
         for at, item in enumerate(objects):
             try:
                 fold(self, item)
-            except _MALFORMED as error:
+            except MALFORMED as error:
                 texts = texts or _RAWS.decode(_HEAD.decode(body).items)
                 self._malformed(kind, f"{place}: items[{at}]", str(error), texts[at])
 
     def _malformed(self, kind: str, place: str, detail: str, raw: msgspec.Raw) -> None:
         """A gap that names the object as well as its wreck allows."""
-        try:
-            wreck = msgspec.json.decode(bytes(raw).decode("utf-8", "replace"))
-        except (msgspec.DecodeError, RecursionError):
-            wreck = None
-        meta = wreck.get("metadata") if isinstance(wreck, dict) else None
-        spec = wreck.get("spec") if isinstance(wreck, dict) else None
-        name = "/".join(str(meta[k]) for k in ("namespace", "name") if meta.get(k)) if isinstance(meta, dict) else ""
-        node = str(spec.get("nodeName") or "") if isinstance(spec, dict) and kind == "Pod" else ""
-        self._gaps.append(Gap(kind=kind, name=name, place=place, node=node, detail=detail))
+        left = wreck.of(bytes(raw))
+        if kind == "Node" and (node := wreck.node(left)) is not None:
+            self._nodes.setdefault(node.name, node)
+        node_name = left.node if kind == "Pod" else left.name if kind == "Node" else ""
+        self._gaps.append(Gap(kind=kind, name=left.key[:_LONGEST_NAME], place=place, node=node_name,
+                              detail=detail[:_LONGEST_DETAIL]))
 
     def snapshot(self, cluster: str, taken_at: float, groups: tuple[NodeGroup, ...] = ()) -> Snapshot:
         """Everything folded so far, in an order that does not depend on the order of reading."""
@@ -346,7 +343,7 @@ def _first_kind(body: bytes) -> str:
 
 def _amounts(place: str, raw: Mapping[str, wire.Quantity] | None) -> dict[str, int]:
     try:
-        return {name: parse_amount(name, str(value)) for name, value in (raw or {}).items()}
+        return {name: parse_amount(name, quantity_text(value)) for name, value in (raw or {}).items()}
     except BadInput as error:
         raise BadInput(f"{place}.{error.place}", error.problem, error.remedy) from None
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.pod import Pod, PodClass, Volume
-from chalicelib.model.quantity import parse_amount
+from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.model.snapshot import PriorityConfig
 from chalicelib.model.storage import (
@@ -98,7 +98,7 @@ class StorageFolder:
 
 
 def _bytes(raw: Quantity | None) -> int | None:
-    return None if raw is None else parse_amount("storage", str(raw))
+    return None if raw is None else parse_amount("storage", quantity_text(raw))
 
 
 def _class_name(name: str | None, notes: wire.Notes | None) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
@@ -97,7 +97,7 @@ def make_groups(
     candidates = {name: pair for name, pair in free.items() if name not in paused}
     overrides = resolve(policies, candidates, paused)
     maker = _Maker(world, Nodes(nodes, settings.keys), settings, overrides, own, infra, now)
-    groups = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.make(name, kind, each))]
+    groups = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.read(name, kind, each))]
     gaps = [Gap("Cluster", "it is paused, so none of its node groups is changed", name=f"{space}/{cluster}")
             for space, cluster in sorted(resting)]
     return Observed(tuple(groups), (*gaps, *overrides.gaps, *maker.gaps, *world.gaps))
@@ -119,6 +119,14 @@ class _Maker:
         self._sets = by_deployment(sets)
         self._machines = by_group(_of_cluster(world.machines, own), sets, world.resources.get(POOL, ()))
         self.gaps: list[Gap] = []
+
+    def read(self, name: str, kind: str, resource: Resource) -> NodeGroup | None:
+        """The same as `make`; a resource that holds what no check has foreseen is a gap, and no other group's."""
+        try:
+            return self.make(name, kind, resource)
+        except MALFORMED as error:
+            self._warn(kind, resource, f"not a node group: it cannot be understood: {str(error)[:200]}")
+            return None
 
     def make(self, name: str, kind: str, resource: Resource) -> NodeGroup | None:
         """The group of a resource; None if it is not meant to be one, or cannot be one (then with a gap)."""
