@@ -68,7 +68,8 @@ class Floor:
             parts.society, parts.volumes, parts.unsure, parts.counting)
         self.rivals = PortRivals([cls.ports for cls in parts.classes])
         self.held: Mapping[str, str] = {}       # node name -> why it is neither removed nor given more pods
-        self.late: Callable[[], bool] = lambda: False   # whether the pass must come to its end
+        self.late: Callable[[], bool] = lambda: False   # whether the search must come to its end
+        self.unsettled = False          # whether it ended before everybody was tried on the nodes that exist
         self.rows = Rows(table, self.counts_in_spread)
         self.generation = self._turn = 0
         self._attached = Attached(parts.volumes, [node.name for node in table.nodes], limits)
@@ -222,8 +223,6 @@ class Floor:
         """Whether a class tolerates the taint of a node on its way out, which goes on counting for it then."""
         return taints.untolerated(self.classes[cls].tolerations, (_LEAVING,)) is None
 
-    # -- changing -------------------------------------------------------------------------------------------------
-
     def put(self, cls: int, rows: Ints, counts: Ints) -> None:
         """Pods of a class onto rows, each named once; negative counts take them off."""
         self.table.put(cls, rows, counts, self.classes[cls].ports)
@@ -241,8 +240,8 @@ class Floor:
         self.put(cls, np.array([row]), np.array([count]))
 
     def fill(self, cls: int, count: int, *, around: bool = False) -> list[tuple[int, int]]:
-        """Up to `count` pods of a class, first fit by row; none once it is late. Returns (row, pods), in the order placed.
-        around: one pod a row in turn, beginning after the last row that took one (scale-up.md §2)."""
+        """Up to `count` pods of a class, first fit by row, fewer once it is late. Returns (row, pods) in the order
+        placed. around: one pod a row in turn, beginning after the last row that took one (scale-up.md §2)."""
         done: list[tuple[int, int]] = []
         again = True
         while count > 0 and again and not self.late():

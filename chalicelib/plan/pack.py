@@ -153,13 +153,14 @@ class _Packer:
         whole = floor.table.columns.need(ask.cls)
         alone = int(least_fit(self.shape.free[None, :], asked, need)[0])
         rest, track, elsewhere = ask.count, self.at.get(ask.cls, -1), 0
-        while rest > 0:
+        while rest > 0 and not self.out_of_time:
             cap = self._cap(ask.cls, needs)
             room = min(rest, cap.total)
             quota = np.minimum(self.bins.room(asked, need), cap.each)
             done = self.bins.fill(track, whole, quota, room)
             rest, room = rest - done, room - done
             if done and cap.again:
+                self.out_of_time = self.stop()
                 continue
             if rest and (gone := self._lend(ask.cls, needs, rest)):
                 rest, elsewhere = rest - gone, elsewhere + gone

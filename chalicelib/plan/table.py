@@ -24,8 +24,9 @@ class Columns:
     """Which resource is which column; fixed when the pass begins. `pods` is always column 0."""
 
     def __init__(self, nodes: Iterable[Node], classes: Sequence[PodClass]) -> None:
-        names = {name for node in nodes for name in node.allocatable}
-        names.update(name for cls in classes for name in cls.requests)
+        """nodes: of the pass. What they offer and no class asks for needs no column."""
+        del nodes
+        names = {name for cls in classes for name in cls.requests}
         names.discard(PODS)
         self.names: tuple[str, ...] = (PODS, *sorted(names))
         self._index = {name: at for at, name in enumerate(self.names)}

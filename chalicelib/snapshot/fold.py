@@ -24,8 +24,9 @@ from chalicelib.model.times import parse_time
 from chalicelib.policy.horizontal import KIND as RULE_OBJECT
 from chalicelib.snapshot import wire, wreck
 from chalicelib.snapshot.allocated import held_requests
+from chalicelib.snapshot.caps import share_out
 from chalicelib.snapshot.classes import ClassTable
-from chalicelib.snapshot.convert import selector
+from chalicelib.snapshot.convert import bounded
 from chalicelib.snapshot.rule_objects import RuleObjects, is_one
 from chalicelib.snapshot.storage import CLAIMS, FOLDS, NAMESPACE, StorageFolder
 
@@ -210,7 +211,7 @@ class Folder:
             taken_at=taken_at,
             nodes=self.nodes,
             pods=tuple(self._pods[key] for key in sorted(self._pods)),
-            classes=tuple(self._table.classes),
+            classes=share_out(self._table.classes),
             groups=tuple(sorted(groups, key=lambda group: group.id)),
             budgets=tuple(sorted(self._budgets, key=lambda b: (b.namespace, b.name))),
             controllers=tuple(sorted(self._controllers, key=lambda c: (c.kind, c.namespace, c.name))),
@@ -263,7 +264,7 @@ class Folder:
     def _budget(self, item: wire.BudgetObject) -> None:
         status = item.status
         self._budgets.append(Budget(
-            item.metadata.namespace, item.metadata.name, selector(item.spec.selector), status.disruptions_allowed,
+            item.metadata.namespace, item.metadata.name, bounded(item.spec.selector), status.disruptions_allowed,
             item.spec.unhealthy_pod_eviction_policy or "",
             whole=status.current_healthy >= status.desired_healthy > 0))
 
@@ -348,9 +349,20 @@ def _amounts(place: str, raw: Mapping[str, wire.Quantity] | None) -> dict[str, i
         raise BadInput(f"{place}.{error.place}", error.problem, error.remedy) from None
 
 
+def _sizes(item: wire.NodeObject) -> Iterator[tuple[str, int, int]]:
+    """What a Node may hold at most, far above real ones, and what it holds: its kubelet writes it."""
+    status = item.status or wire.NodeStatus()
+    yield "labels", 2_000, len(item.metadata.labels or ())
+    yield "taints", 500, len(item.spec.taints or ())
+    yield "resources", 500, max(len(status.capacity or ()), len(status.allocatable or ()))
+    yield "conditions", 500, len(status.conditions or ())
+
+
 def node_from_wire(item: wire.NodeObject) -> Node:
     """A Node; raises BadInput if it lacks the status a decision needs."""
     status, meta, spec = item.status, item.metadata, item.spec
+    if large := next((f"{count} {what}, at most {most}" for what, most, count in _sizes(item) if count > most), ""):
+        raise BadInput("node", f"has {large}", "")
     if status is None or not (status.allocatable or status.capacity):
         raise BadInput("status", "node has no status.allocatable", "a node the kubelet has reported has both")
     capacity = _amounts("status.capacity", status.capacity)
