@@ -20,7 +20,7 @@ import yaml
 from chalicelib.kube.credentials import Credential, usable_token
 from chalicelib.kube.tls import client_context
 from chalicelib.kube.yaml_text import parsed
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.secret import Secret
 
 _SERVICE_ACCOUNT = (
@@ -101,7 +101,7 @@ def _document(text: str, place: str) -> Mapping[str, Any]:
     where = ""
     try:
         document = _parsed(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, *MALFORMED) as error:   # what looks like a date or a number may be none, or a huge one
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
         document = None
@@ -112,7 +112,7 @@ def _document(text: str, place: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=16)      # a warm process connects for every message, and the text is the same for weeks
 def _parsed(text: str) -> object:
-    """The document (READ ONLY). Raises yaml.YAMLError."""
+    """The document (READ ONLY). Raises yaml.YAMLError, and ValueError for a date or number that is none."""
     return parsed(text)
 
 
@@ -147,7 +147,8 @@ def _names(document: Mapping[str, Any], section: str) -> list[str]:
     entries = document.get(section)
     if not isinstance(entries, list):
         return []
-    return [str(entry.get("name", "")) if isinstance(entry, dict) else "" for entry in entries]
+    names = (entry.get("name") if isinstance(entry, dict) else None for entry in entries)
+    return [name if isinstance(name, str) else "" for name in names]
 
 
 def _text(mapping: Mapping[str, Any], key: str, place: str, *, required: bool = True) -> str:
@@ -169,7 +170,8 @@ def _refuse(user: Mapping[str, Any], place: str) -> None:
 
 def _instead_of_exec(user: Mapping[str, Any]) -> str:
     plugin = user.get("exec")
-    command = str(plugin.get("command", "")) if isinstance(plugin, dict) else ""
+    command = plugin.get("command") if isinstance(plugin, dict) else ""
+    command = command if isinstance(command, str) else ""
     if Path(command).name in {"aws", "aws-iam-authenticator"}:
         return "for an EKS cluster set kubernetes.eksCluster to its name instead; or "
     return ""

@@ -18,7 +18,7 @@ from chalicelib.policy.report import quote
 from chalicelib.policy.yaml_marks import Mapping, Node, Scalar, Sequence
 
 CONFIG_MAP, KEY = "cluster-autoscaler-priority-expander", "priorities"
-MOST_RULES = 1000
+MOST_RULES, MOST_PLACES = 1000, 50_000
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})\Z")
 
 Rules = tuple[tuple[int, tuple[str, ...]], ...]
@@ -54,6 +54,8 @@ def parse(text: str) -> Rules:
         rules[_priority(key)] = _patterns(value)
     if sum(len(patterns) for patterns in rules.values()) > MOST_RULES:
         raise BadInput(KEY, f"has more than {MOST_RULES} patterns")
+    if sum(pattern(text).size for patterns in rules.values() for text in patterns) > MOST_PLACES:
+        raise BadInput(KEY, "its patterns repeat too much taken together")
     return tuple(sorted(rules.items(), reverse=True))
 
 
