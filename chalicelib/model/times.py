@@ -36,4 +36,4 @@ def format_time(instant: float) -> str:
 
 @lru_cache(maxsize=16384)
 def _written(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat() + "Z"

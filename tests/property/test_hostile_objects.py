@@ -36,7 +36,7 @@ def _plan(seed: int, *objects: wrecks.Json) -> Plan:
 
 def _others(plan: Plan) -> dict[str, object]:
     """Of everybody but the hostile namespace: who is served, and which nodes can go."""
-    return {"fits": sorted(pod for pod in plan.fits if not pod.startswith("hostile/")),
+    return {"promised": sorted(pod for each in plan.promises for pod in each.pods if not pod.startswith("hostile/")),
             "unneeded": sorted(plan.unneeded),
             "refused": sorted(pod for each in plan.unschedulable for pod in each.pods
                               if not pod.startswith("hostile/"))}

@@ -59,21 +59,26 @@ class Pattern:
         """Whether it is found anywhere in the text."""
         return self.searched(text)[0]
 
+    def forget(self) -> None:
+        """No step is remembered any more, so that `searched` counts from the beginning."""
+        self._steps.clear()
+        self._kept = 0
+
     def searched(self, text: str) -> tuple[bool, int]:
-        """Whether it is found anywhere in the text, and how many places were looked at; the number is the same whether
-        or not the steps are remembered."""
+        """Whether it is found anywhere in the text, and what that took: places looked at, where a step was not
+        remembered, and one more for every 32 characters."""
         here: frozenset[int] = frozenset()
-        before, looked = "", 0
+        before, looked = "", len(text) // 32
         for after in (*text, ""):
             step = (here, before, after)
             made = self._steps.get(step)
             if made is None:
                 if len(self._steps) >= _MOST_REMEMBERED or self._kept > _MOST_KEPT:
-                    self._steps.clear()
-                    self._kept = 0
+                    self.forget()
                 made = self._steps[step] = self._step(*step)
                 self._kept += len(made.there)
-            here, looked = made.there, looked + made.looked
+                looked += made.looked
+            here = made.there
             if made.found:
                 return True, looked
             before = after
