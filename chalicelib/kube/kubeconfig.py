@@ -101,9 +101,11 @@ def _document(text: str, place: str) -> Mapping[str, Any]:
     where = ""
     try:
         document = _parsed(text)
-    except (yaml.YAMLError, *MALFORMED) as error:   # what looks like a date or a number may be none, or a huge one
+    except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
+        document = None
+    except MALFORMED:       # what looks like a date or a number may be none, or a huge one
         document = None
     if not isinstance(document, dict):  # the parser's own words may quote a secret
         raise BadInput(place, f"is not a YAML mapping{where}", remedy)

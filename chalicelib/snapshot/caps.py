@@ -15,6 +15,7 @@ The second kind is shared out evenly: a namespace that uses no more than its sha
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -46,8 +47,9 @@ class Total(msgspec.Struct, frozen=True):
 
 def _selectors(cls: PodClass) -> list[Selector]:
     terms = (*cls.pod_affinity, *cls.pod_anti_affinity)
-    found = [each.selector for each in (*terms, *cls.spread, *cls.preferred_spread)]
-    return [each for each in (*found, *(term.namespace_selector for term in terms)) if each is not None]
+    found = (*(term.selector for term in terms), *(term.namespace_selector for term in terms),
+             *(each.selector for each in (*cls.spread, *cls.preferred_spread)))
+    return [each for each in found if each is not None]
 
 
 def _expressions(cls: PodClass) -> int:
@@ -106,7 +108,7 @@ PER_CLUSTER: tuple[Total, ...] = (
     Total("host ports of distinct pods", 10_000, lambda cls: [(id(cls), port) for port in cls.ports]),
     Total("claims and disks of distinct pods", 50_000, lambda cls: [(id(cls), each.name) for each in cls.volumes]),
 )
-_EMPTY = {"required_affinity": None, "labels": {}, "node_selector": {}}
+_EMPTY: dict[str, Any] = {"required_affinity": None, "labels": {}, "node_selector": {}}
 _RULES = ("ports", *_NEIGHBOURS, "volumes")
 
 
@@ -122,7 +124,7 @@ def within(cls: PodClass, containers: int = 0) -> PodClass:
 
 
 def _without(cls: PodClass, fields: Iterable[str], excess: str, *, bars: bool) -> PodClass:
-    empty = {name: _EMPTY.get(name, ()) for name in fields}
+    empty: dict[str, Any] = {name: _EMPTY.get(name, ()) for name in fields}
     if "requests" in empty:
         empty["requests"] = {name: amount for name, amount in cls.requests.items() if name in _CORE}
     return msgspec.structs.replace(cls, **empty, excess=excess, excess_bars=bars)
