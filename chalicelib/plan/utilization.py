@@ -55,7 +55,8 @@ class Usage:
             size = len(occupancy.index) * _KINDS
             amounts = np.array([np.bincount(place, weights=asks[occupancy.cls[which], name], minlength=size)
                                 for name in range(len(_NAMES))])
-            return np.minimum(amounts, OVERFULL).astype(np.int64).reshape(len(_NAMES), -1, _KINDS)
+            whole: Ints = np.minimum(amounts, OVERFULL).astype(np.int64).reshape(len(_NAMES), -1, _KINDS)
+            return whole
 
         self._all = sums(counted)
         self._live = self._all - sums(gone) if gone.any() else self._all

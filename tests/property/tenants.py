@@ -121,7 +121,7 @@ def _namespaces(count: int) -> list[Json]:
             for at in range(count)]
 
 
-_ANY = {"labelSelector": {}}
+_ANY: Json = {"labelSelector": {}}
 CASES: dict[str, Callable[[], Iterable[Json]]] = {
     "plain": lambda: [pod(f"p{at}", labels={"app": "a"}) for at in range(800)],
     "own-labels": lambda: [pod(f"p{at}") for at in range(800)],

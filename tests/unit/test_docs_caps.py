@@ -10,5 +10,6 @@ PAGE = (Path(__file__).parents[2] / "docs" / "limits.md").read_text()
 
 
 def test_every_limit_of_a_pod_and_of_a_cluster_is_in_the_docs() -> None:
-    named = [*((each.what, each.most) for each in (*caps.PER_POD, *caps.PER_CLUSTER)), ("containers", caps.CONTAINERS)]
+    named = [*((cap.what, cap.most) for cap in caps.PER_POD), *((total.what, total.most) for total in caps.PER_CLUSTER),
+             ("containers", caps.CONTAINERS)]
     assert [what for what, most in named if f"| {what} | {most:,} |" not in PAGE] == []
