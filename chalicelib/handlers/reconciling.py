@@ -60,6 +60,8 @@ sending and telling, and for deciding again after a stale save."""
 BUSY_FOR = 5.0
 """Seconds after which a pass that could not be made is tried again, at most."""
 
+_LEAST = 5.0        # seconds that a decision has in any case: one with none would find nothing, pass after pass
+
 _TRIES = 3
 
 
@@ -162,8 +164,9 @@ def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease,
     """
     def now_decide(snapshot: Snapshot, before: Memory) -> tuple[Plan, Memory]:
         with tale.part("autoscaling"):
-            return decide(snapshot, _in_time(policy, until - rt.clock()), before, snapshot.taken_at, lease.token,
-                          clock=rt.clock)
+            left = until - rt.clock()
+            return decide(snapshot, _in_time(policy, left), before, snapshot.taken_at, lease.token,
+                          clock=rt.clock, within=max(left, _LEAST))
 
     act = permitted(policy).act
     for attempt in range(_TRIES):

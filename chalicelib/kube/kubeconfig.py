@@ -20,7 +20,7 @@ import yaml
 from chalicelib.kube.credentials import Credential, usable_token
 from chalicelib.kube.tls import client_context
 from chalicelib.kube.yaml_text import parsed
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.net.addresses import address_of, is_loopback, never
 
@@ -113,6 +113,8 @@ def _document(text: str, place: str) -> Mapping[str, Any]:
         mark = getattr(error, "problem_mark", None)
         where = f" (line {mark.line + 1})" if mark else ""
         document = None
+    except MALFORMED:       # what looks like a date or a number may be none, or a huge one
+        document = None
     if not isinstance(document, dict):  # the parser's own words may quote a secret
         raise BadInput(place, f"is not a YAML mapping{where}", remedy)
     return document
@@ -120,7 +122,7 @@ def _document(text: str, place: str) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=16)      # a warm process connects for every message, and the text is the same for weeks
 def _parsed(text: str) -> object:
-    """The document (READ ONLY). Raises yaml.YAMLError."""
+    """The document (READ ONLY). Raises yaml.YAMLError, and ValueError for a date or number that is none."""
     return parsed(text)
 
 
@@ -155,7 +157,8 @@ def _names(document: Mapping[str, Any], section: str) -> list[str]:
     entries = document.get(section)
     if not isinstance(entries, list):
         return []
-    return [str(entry.get("name", "")) if isinstance(entry, dict) else "" for entry in entries]
+    names = (entry.get("name") if isinstance(entry, dict) else None for entry in entries)
+    return [name if isinstance(name, str) else "" for name in names]
 
 
 def _text(mapping: Mapping[str, Any], key: str, place: str, *, required: bool = True) -> str:
@@ -177,7 +180,8 @@ def _refuse(user: Mapping[str, Any], place: str) -> None:
 
 def _instead_of_exec(user: Mapping[str, Any]) -> str:
     plugin = user.get("exec")
-    command = str(plugin.get("command", "")) if isinstance(plugin, dict) else ""
+    command = plugin.get("command") if isinstance(plugin, dict) else ""
+    command = command if isinstance(command, str) else ""
     if Path(command).name in {"aws", "aws-iam-authenticator"}:
         return "for an EKS cluster set kubernetes.eksCluster to its name instead; or "
     return ""

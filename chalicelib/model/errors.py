@@ -13,6 +13,8 @@ them: they become a gap, a verdict or a back-off, and the rest goes on.
 
 from __future__ import annotations
 
+import msgspec
+
 
 class OutscalerError(Exception):
     """Anything this program raises on purpose."""
@@ -45,3 +47,9 @@ class BadInputs(BadInput):
 
     def __str__(self) -> str:
         return "\n".join(str(problem) for problem in self.problems)
+
+
+MALFORMED: tuple[type[Exception], ...] = (
+    BadInput, msgspec.MsgspecError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""What reading one object of others may raise, whatever it holds. Caught around each object, so that a bad one is a gap
+that names it and never ends a pass."""

@@ -130,6 +130,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False):
     daemonset_annotation: str = ""
     enable_ds_eviction: str = ""
     scale_up_delay: str = ""
+    excess: str = ""            # the limit of snapshot/caps.py that is exceeded; what exceeds it is left out above
+    excess_bars: bool = False   # what is left out may keep other pods off the node of such a pod
 
     @property
     def is_daemonset(self) -> bool:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from chalicelib.model.errors import BadInput
 
 _QUANTITY = re.compile(
-    r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d+)|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?)\Z", re.ASCII)
+    r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,4})|(Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)?)\Z", re.ASCII)
 _SCALE = {
     "": Decimal(1), "n": Decimal(10) ** -9, "u": Decimal(10) ** -6, "m": Decimal(10) ** -3,
     "k": Decimal(10) ** 3, "M": Decimal(10) ** 6, "G": Decimal(10) ** 9, "T": Decimal(10) ** 12,
@@ -24,6 +24,7 @@ _SCALE = {
     "Pi": Decimal(2) ** 50, "Ei": Decimal(2) ** 60,
 }
 _LARGEST = 2**63 - 1
+_LONGEST, _SHOWN = 128, 40      # characters of a quantity; of a wrong one that an error repeats
 _REMEDY = "write a number with an optional suffix: 500m, 2, 1.5Gi, 128Mi, 1e3"
 
 
@@ -31,11 +32,13 @@ _REMEDY = "write a number with an optional suffix: 500m, 2, 1.5Gi, 128Mi, 1e3"
 def parse_quantity(text: str, *, milli: bool = False) -> int:
     """`500m` -> 1 (or 500 with milli=True, the unit of cpu); `1.5Gi` -> 1610612736.
 
-    Raises BadInput for anything the API server would refuse. As there, an amount beyond 2^63-1 is taken as 2^63-1.
+    Raises BadInput for anything the API server would refuse, and for more than 128 characters or an exponent beyond
+    64. As there, an amount beyond 2^63-1 is taken as 2^63-1.
     """
-    match = _QUANTITY.match(text)
+    match = _QUANTITY.match(text) if len(text) <= _LONGEST else None
     if match is None:
-        raise BadInput("quantity", f"{text!r} is not a Kubernetes quantity", _REMEDY)
+        shown = repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}…, {len(text)} characters,"
+        raise BadInput("quantity", f"{shown} is not a Kubernetes quantity", _REMEDY)
     sign, digits, exponent, suffix = match.groups()
     if exponent and abs(int(exponent[1:])) > 64:
         raise BadInput("quantity", f"{text!r} is out of range", _REMEDY)
@@ -44,6 +47,12 @@ def parse_quantity(text: str, *, milli: bool = False) -> int:
         value *= 1000
     whole = int(value.to_integral_value(rounding=ROUND_CEILING))
     return -min(whole, _LARGEST) if sign == "-" else min(whole, _LARGEST)
+
+
+def quantity_text(value: str | float) -> str:
+    """A quantity as JSON may write it, text or a number, as text. A whole number beyond 2^63-1 is taken as 2^63-1:
+    Python refuses to write out one of more than 4,300 digits."""
+    return str(max(-_LARGEST, min(value, _LARGEST))) if isinstance(value, int) else str(value)
 
 
 def parse_amount(resource: str, text: str) -> int:

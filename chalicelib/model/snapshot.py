@@ -19,7 +19,8 @@ class Gap(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that could not be read. weakens: the verdicts that are less sure for it.
 
     kind: a resource kind (`PodDisruptionBudget`), a provider (`provider/clusterapi`) or one object's kind.
-    name: namespace/name of one malformed object, empty for a whole kind. node: the node a malformed pod is bound to.
+    name: namespace/name of one malformed object, empty for a whole kind. node: the node a malformed pod is bound to, or
+    the malformed Node itself: nothing is promised there, and it is not removed.
     """
 
     kind: str

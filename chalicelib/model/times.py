@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
 
 from chalicelib.model.errors import BadInput
 
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)\Z")
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)\Z", re.ASCII)
+_EARLIEST, _LATEST = -62_135_596_800, 253_402_300_799       # the years 1 to 9999 in UTC, which is what can be written
+_SHOWN = 40
 
 
 @lru_cache(maxsize=16384)
@@ -17,10 +20,12 @@ def parse_time(text: str) -> float:
     """`2026-11-21T07:20:54Z` -> 1795245654.0; raises BadInput for anything but RFC 3339 with a zone."""
     if _RFC3339.match(text):
         try:
-            return datetime.fromisoformat(text.upper()).timestamp()
-        except ValueError:
-            pass
-    raise BadInput("time", f"{text!r} is not a time", "write RFC 3339 with a zone: 2026-11-21T07:20:54Z")
+            instant = datetime.fromisoformat(text.upper()).timestamp()
+        except (ValueError, OverflowError):
+            instant = math.nan
+        if _EARLIEST <= instant <= _LATEST:
+            return instant
+    raise BadInput("time", f"{text[:_SHOWN]!r} is not a time", "write RFC 3339 with a zone: 2026-11-21T07:20:54Z")
 
 
 def instant(text: str) -> float:
@@ -32,10 +37,11 @@ def instant(text: str) -> float:
 
 
 def format_time(instant: float) -> str:
-    """RFC 3339 in UTC, whole seconds (rounded down, so that a printed time is never in the future)."""
-    return _written(int(instant // 1))
+    """RFC 3339 in UTC, whole seconds (rounded down, so that a printed time is never in the future). What lies outside
+    the years 1 to 9999 is written as the nearest instant in them."""
+    return _written(int(max(_EARLIEST, min(instant, _LATEST)) // 1))
 
 
 @lru_cache(maxsize=16384)
 def _written(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat() + "Z"

@@ -10,3 +10,8 @@ Ints = npt.NDArray[np.int64]
 
 # Amounts are capped so that sums of many of them stay inside 64 bits.
 LARGEST = 2**56
+
+# Pods that a node takes at most, whatever it says of itself: products of counts stay inside 64 bits, too.
+MOST_PODS = 2**20
+# What the pods of a node ask for at most, as it is counted. A node that is so full is held, for its sums are not true.
+OVERFULL = 2**61

@@ -11,6 +11,9 @@ from collections.abc import Mapping, Sequence
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.model.snapshot import Budget
 
+MOST_COMPARED = 500_000
+"""Comparisons of a budget's selector with a class of pods, per namespace and pass."""
+
 
 class BudgetLedger:
     """Disruptions left per budget, `namespace/name`."""
@@ -26,6 +29,7 @@ class BudgetLedger:
         self._left = dict(self._allowed)
         self._lenient = frozenset(_name(b) for b in budgets if b.unhealthy_policy == "AlwaysAllow" or b.whole)
         self._of: dict[int, tuple[str, ...]] = {}
+        self._asked: dict[str, int] = {}        # namespace -> selectors compared with a class
 
     def of(self, cls: int) -> tuple[str, ...]:
         """The budgets that select a class; a budget without a selector selects nothing, an empty one everything."""
@@ -34,9 +38,16 @@ class BudgetLedger:
             pod = self._classes[cls]
             likely = [budget for label in (None, *pod.labels.items())
                       for budget in self._by_label.get((pod.namespace, label), ())]
-            found = self._of[cls] = tuple(sorted(
-                _name(b) for b in likely if b.selector is not None and b.selector.matches(pod.labels)))
+            found = self._of[cls] = tuple(sorted(_name(b) for b in likely if self._selects(b, pod)))
         return found
+
+    def _selects(self, budget: Budget, pod: PodClass) -> bool:
+        """Whether a budget selects a class. A namespace with more budgets and classes than can be compared is taken at
+        its worst: what is not compared any more is taken to be selected, and its pods stay where they are."""
+        if budget.selector is None:
+            return False
+        asked = self._asked[pod.namespace] = self._asked.get(pod.namespace, 0) + 1
+        return asked > MOST_COMPARED or budget.selector.matches(pod.labels)
 
     def spent_by(self, pod: Pod) -> tuple[str, ...]:
         """The budgets of which evicting this pod uses one disruption."""

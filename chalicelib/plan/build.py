@@ -34,7 +34,8 @@ def build(world: World, nominated: tuple[Pod, ...], columns: Columns) -> Floor:
     # What a malformed pod takes is unknown, so its node offers nothing.
     unknown = {gap.node for gap in snapshot.gaps if gap.node}
     unready = {name for name, kind in world.buckets.items() if kind in {Bucket.UNREADY, Bucket.SUSPENDED}}
-    closed = world.leaving | unknown | unready
+    held, barred = _held(world)
+    closed = world.leaving | unknown | unready | barred
     is_open: Bools = np.fromiter((not node.unschedulable and node.name not in closed for node in table.nodes),
                                  dtype=np.bool_, count=len(table))
     rows, classes, dying = _occupying(world, nominated, table)
@@ -51,8 +52,29 @@ def build(world: World, nominated: tuple[Pod, ...], columns: Columns) -> Floor:
         unsure=NotSimulated(snapshot.classes, options),
     )
     limits = [parts.volumes.limits(node.name) for node in real] + [template.volume_limits for _, template in coming]
-    return Floor(table, is_open, parts, real=len(real), limits=limits,
-                 nominated=[(table.index.get(pod.nominated), pod.cls) for pod in nominated])
+    floor = Floor(table, is_open, parts, real=len(real), limits=limits,
+                  nominated=[(table.index.get(pod.nominated), pod.cls) for pod in nominated])
+    for row in table.overfull:
+        floor.close(row)
+    too_much = "its pods ask for more than can be counted"
+    floor.held = {**held, **{table.nodes[row].name: too_much for row in table.overfull}}
+    return floor
+
+
+def _held(world: World) -> tuple[dict[str, str], frozenset[str]]:
+    """Nodes with a pod that exceeds a limit, and why they stay; and those of them that may keep other pods away by what
+    was not read of that pod."""
+    classes, options = world.snapshot.classes, world.options
+    excess = [bool(cls.excess) and not is_expendable(cls, options) for cls in classes]
+    if not any(excess):
+        return {}, frozenset()
+    held: dict[str, str] = {}
+    barred: set[str] = set()
+    for pod in world.snapshot.pods:
+        if pod.node and excess[pod.cls]:
+            held.setdefault(pod.node, f"pod {pod.key} is not simulated: {classes[pod.cls].excess}")
+            barred.update({pod.node} if classes[pod.cls].excess_bars else ())
+    return held, frozenset(barred)
 
 
 def _occupying(world: World, nominated: tuple[Pod, ...], table: NodeTable) -> tuple[Ints, Ints, Bools]:

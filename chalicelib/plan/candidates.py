@@ -15,7 +15,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.pod import PodClass
 from chalicelib.model.reason import Code, Reason
 from chalicelib.plan import fit
-from chalicelib.plan.arrays import Bools, Ints
+from chalicelib.plan.arrays import LARGEST, Bools, Ints
 from chalicelib.plan.fit import node_affinity
 from chalicelib.plan.floor import Floor
 from chalicelib.plan.limits import Ledger
@@ -108,6 +108,7 @@ def _template_table(able: Sequence[GroupFacts], floor: Floor) -> NodeTable:
     for row, facts in enumerate(able):
         for cls in facts.template.daemons if facts.template else ():
             table.put(cls, np.array([row]), one, floor.classes[cls].ports)
+            np.maximum(table.free[row], -LARGEST, out=table.free[row])
     return table
 
 

@@ -5,6 +5,7 @@ byte for byte.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from chalicelib.model.memory import Memory
@@ -29,19 +30,21 @@ from chalicelib.plan.world import observe
 
 def decide(snapshot: Snapshot, policy: Policy, memory: Memory, now: float, seed: int, *,
            assume_unneeded_for: float | None = None,
-           clock: Callable[[], float] | None = None) -> tuple[Plan, Memory]:
+           clock: Callable[[], float] | None = None, within: float = math.inf) -> tuple[Plan, Memory]:
     """What to do now, why not more, and what to remember. now: epoch seconds; seed: for expanders that draw lots.
 
     assume_unneeded_for: for a what-if; treats every node found unneeded as unneeded for so many seconds. clock: for the
-    time limits of a pass; without it there are none, and the plan can be repeated exactly.
+    time limits of a pass; without it there are none, and the plan can be repeated exactly. within: seconds by that
+    clock after which nothing more is looked for: what was found is the plan, and the rest is told so.
     """
+    watch = Watch(clock, within)
     policy = at_instant(policy, now)
     world, virtual = wanted(settled(observe(bounded(snapshot, policy, now), policy, memory, now)))
     pending = held_back(world, gather(world))
     columns = Columns([*snapshot.nodes, *(f.template.node for f in world.groups.values() if f.template)],
                       world.snapshot.classes)
     floor = build(world, pending.nominated, columns)
-    watch = Watch(clock)
+    floor.late = watch.late
     growth = grow(world, floor, pending, virtual, seed, watch)
     shrinkage = shrink(world, floor, assume_unneeded_for, pending.hold, watch,
                        [scale_up.group for scale_up in growth.scale_ups], growth.acted.needs)

@@ -22,6 +22,7 @@ from chalicelib.plan.attach import Attached
 from chalicelib.plan.fit import node_affinity, taints
 from chalicelib.plan.fit.not_simulated import NotSimulated
 from chalicelib.plan.fit.volumes import Volumes
+from chalicelib.plan.held_ports import PortRivals
 from chalicelib.plan.table import NodeTable
 from chalicelib.plan.topology.counting import Counting
 from chalicelib.plan.topology.needs import Evenness, Needs, Society
@@ -63,10 +64,14 @@ class Floor:
         self.base = len(table)          # rows without planned nodes
         self.promised: dict[str, str] = {}      # node name -> a pending pod that is expected there
         self.spare: tuple[Spare, ...] = ()      # headroom; its pods do not stand here (plan/headroom.py)
-        self.society, self.volumes, self.unsure = parts.society, parts.volumes, parts.unsure
-        self.counting = parts.counting
+        self.society, self.volumes, self.unsure, self.counting = (
+            parts.society, parts.volumes, parts.unsure, parts.counting)
+        self.rivals = PortRivals([cls.ports for cls in parts.classes])
+        self.held: Mapping[str, str] = {}       # node name -> why it is neither removed nor given more pods
+        self.late: Callable[[], bool] = lambda: False   # whether the search must come to its end
+        self.unsettled = False          # whether it ended before everybody was tried on the nodes that exist
         self.rows = Rows(table, self.counts_in_spread)
-        self.generation = 0
+        self.generation = self.turn = 0     # turn: the row at which dealing in turn begins
         self.attached = Attached(parts.volumes, table, limits)
         for row, cls in nominated:
             if parts.volumes.concerns(cls):
@@ -78,7 +83,6 @@ class Floor:
         self._ghosts: Bools = np.zeros(len(table), dtype=np.bool_)
         self._gone: Bools = np.zeros(len(table), dtype=np.bool_)
         self._log: list[Put] = []
-        self.turn = 0       # the row at which dealing in turn begins
 
     # -- asking ---------------------------------------------------------------------------------------------------
 
@@ -208,8 +212,6 @@ class Floor:
         """Whether a class tolerates the taint of a node on its way out, which goes on counting for it then."""
         return taints.untolerated(self.classes[cls].tolerations, (_LEAVING,)) is None
 
-    # -- changing -------------------------------------------------------------------------------------------------
-
     def put(self, cls: int, rows: Ints, counts: Ints) -> None:
         """Pods of a class onto rows, each named once; negative counts take them off."""
         self.table.put(cls, rows, counts, self.classes[cls].ports)
@@ -227,11 +229,11 @@ class Floor:
         self.put(cls, np.array([row]), np.array([count]))
 
     def fill(self, cls: int, count: int, *, around: bool = False) -> list[tuple[int, int]]:
-        """Up to `count` pods of a class, first fit by row. Returns (row, pods), in the order placed. around: one pod a
-        row in turn, beginning after the last row that took one (scale-up.md §2)."""
+        """Up to `count` pods of a class, first fit by row, fewer once it is late. Returns (row, pods) in the order
+        placed. around: one pod a row in turn, beginning after the last row that took one (scale-up.md §2)."""
         done: list[tuple[int, int]] = []
         again = True
-        while count > 0 and again:
+        while count > 0 and again and not self.late():
             quota, again = self.quota(cls)
             most = self.attached.at_once(cls, count)
             rows, here = self._in_turn(quota, most) if around else first_fit(quota, most)
@@ -255,8 +257,7 @@ class Floor:
             else:
                 high = middle - 1
         dealt = np.minimum(most, low)
-        rest = count - int(dealt.sum())
-        last = np.flatnonzero(most > low)[: max(0, rest)]
+        last = np.flatnonzero(most > low)[: max(0, count - int(dealt.sum()))]
         dealt[last] += 1
         if len(last):
             self.turn = int(order[last[-1]]) + 1
@@ -332,7 +333,7 @@ class Floor:
         for cls in daemons:
             self.counting.add(rows, cls, ones)
             for row in added if self.classes[cls].ports else ():
-                self.table.ports.setdefault(row, []).extend(self.classes[cls].ports)
+                self.table.hold(row, self.classes[cls].ports)
         self.rows.forget()
         self.generation += 1
         return added

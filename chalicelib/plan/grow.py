@@ -56,7 +56,7 @@ class Search:
         left, mark = list(asks), self.floor.mark()
         if mixed and LEAST_COST in self.world.options.expander:
             left = self._mix(left)
-        while left:
+        while left and not self._late():
             options = self.options(left)
             for option in options:
                 self.first.setdefault(option.group, option)
@@ -69,6 +69,14 @@ class Search:
             if cut and left:
                 left = self._refilled(asks, left, mark)
         return left
+
+    def _late(self) -> bool:
+        """Whether nothing more is looked for; then every group that might have grown says so."""
+        late = self.watch.late()
+        if late:
+            stop = Reason.of(Code.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
+            self.stops.update((facts.id, stop) for facts in self.candidates.able)
+        return late
 
     def _refilled(self, asks: Sequence[Ask], left: list[Ask], mark: int) -> list[Ask]:
         """A limit has cut an option short, and the largest pods have got its nodes: everybody once more in the order of
@@ -173,7 +181,7 @@ class Search:
     def _alarm(self) -> Callable[[], bool]:
         """Whether counting one group, begun now, has taken its time; 0: it may take any."""
         limit, started = self.world.options.max_nodegroup_binpacking_duration, self.watch.spent()
-        return lambda: limit > 0 and self.watch.spent() - started > limit
+        return lambda: (limit > 0 and self.watch.spent() - started > limit) or self.watch.late()
 
     def _beside(self, facts: GroupFacts, asks: Sequence[Ask]) -> int:
         """What similar groups could take of an increase."""

@@ -123,6 +123,8 @@ class _Report:
     def _verdict(self, demand: Demand) -> PodVerdict:
         """Why pods of a class get nothing, group by group, and what the nodes that exist say."""
         nowhere = self.floor.nowhere(demand.cls)
+        if self.floor.late():
+            return self._unlooked(demand, nowhere)
         why: dict[str, tuple[Reason, ...]] = {}
         for row, facts in enumerate(self.candidates.able):
             why[facts.id] = self.candidates.against(demand.cls, row) or (self._stop(demand.cls, facts),)
@@ -132,6 +134,14 @@ class _Report:
         return PodVerdict(
             pods=tuple(sorted(pod.key for pod in demand.pods)), reasons=dict(sorted(why.items())),
             nodes=self.floor.real, against=self.floor.tally(demand.cls, real))
+
+    def _unlooked(self, demand: Demand, nowhere: tuple[Reason, ...]) -> PodVerdict:
+        """What can be said at once, where there is no time to ask every group and node."""
+        stop = Reason.of(Code.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
+        why = {**{facts.id: nowhere or (stop,) for facts in self.candidates.able},
+               **{name: (reason, *nowhere) for name, reason in self.candidates.skipped.items()}}
+        return PodVerdict(pods=tuple(sorted(pod.key for pod in demand.pods)), reasons=dict(sorted(why.items())),
+                          nodes=self.floor.real, against=tuple((reason, self.floor.real) for reason in nowhere))
 
     def _stop(self, cls: int, facts: GroupFacts) -> Reason:
         """What kept a group that would take the pods from growing (more)."""

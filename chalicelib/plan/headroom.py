@@ -215,6 +215,7 @@ class _Keeping:
                 spare.append(Spare(each.name, each.cls, here))
         self.floor.rewind(mark)
         self.floor.spare = tuple(spare)
+        self.floor.unsettled |= self.floor.late()   # what nodes hold of it is not known in full
         return Kept(tuple(sorted(verdicts, key=lambda one: one.name)), dict(sorted(self.by_group.items())))
 
     def _fill(self, each: Virtual, count: int) -> int:

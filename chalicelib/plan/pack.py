@@ -16,10 +16,11 @@ import numpy as np
 from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.pod import HostPort
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.plan.arrays import Ints
+from chalicelib.plan.arrays import LARGEST, Ints
 from chalicelib.plan.bins import Bins
 from chalicelib.plan.floor import Floor
-from chalicelib.plan.table import clash, least_fit
+from chalicelib.plan.held_ports import HeldPorts
+from chalicelib.plan.table import least_fit
 from chalicelib.plan.template import Template
 from chalicelib.plan.topology.fresh import Cap, Fresh
 from chalicelib.plan.topology.needs import Evenness, Needs
@@ -67,7 +68,7 @@ def shape_of(template: Template, floor: Floor) -> Shape:
     free = columns.vector(template.node.allocatable)
     ports: tuple[HostPort, ...] = ()
     for cls in template.daemons:
-        free = free - columns.need(cls)
+        free = np.maximum(free - columns.need(cls), -LARGEST)
         ports += floor.classes[cls].ports
     return Shape(template, free, ports)
 
@@ -155,13 +156,14 @@ class _Packer:
         asked, need = floor.table.columns.asked(ask.cls)
         alone = int(least_fit(self.shape.free[None, :], asked, need)[0])
         rest, elsewhere = ask.count, 0
-        while rest > 0:
+        while rest > 0 and not self.out_of_time:
             cap = self._cap(ask.cls, needs)
             room = min(rest, cap.total)
             quota = np.minimum(self.bins.room(asked, need), cap.each)
             done = self._fill(ask.cls, quota, room)
             rest, room = rest - done, room - done
             if done and cap.again:
+                self.out_of_time = self.stop()
                 continue
             if rest and (gone := self._lend(ask.cls, needs, rest)):
                 rest, elsewhere = rest - gone, elsewhere + gone
@@ -205,10 +207,9 @@ class _Packer:
                else Cap(np.full(len(bins.mult), UNLIMITED, dtype=np.int64)))
         ports = floor.classes[cls].ports
         if ports:
-            rivals = [self.at[other] for other in self.tracked
-                      if any(clash(a, b) for a in ports for b in floor.classes[other].ports)]
+            rivals = sorted(self.at[other] for other in floor.rivals.of(cls) if other in self.at)
             np.minimum(cap.each, np.where(bins.pods[rivals].any(axis=0), 0, 1), out=cap.each)
-            taken = any(clash(a, b) for a in ports for b in self.shape.ports)
+            taken = HeldPorts(self.shape.ports).clash(ports) is not None
             cap.each, cap.fresh = (np.zeros_like(cap.each), 0) if taken else (cap.each, min(cap.fresh, 1))
         if floor.volumes.concerns(cls):
             self._volumes(cls, cap)

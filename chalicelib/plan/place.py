@@ -21,7 +21,7 @@ def place(floor: Floor, queue: Sequence[Demand], stop: Callable[[], bool] = lamb
         left: list[Demand] = []
         full: dict[int, int] = {}       # class -> the floor's generation when it found no room
         for demand in waiting:
-            if full.get(demand.cls) == floor.generation or stop():
+            if full.get(demand.cls) == floor.generation or stop() or floor.late():
                 left.append(demand)
                 continue
             at = sum(count for _, count in floor.fill(demand.cls, len(demand.pods), around=around))

@@ -88,6 +88,7 @@ class _Settling:
         limit, watch = search.world.options.pending_pods_batching_timeout, search.watch
         ordered, around = way(queue, self.floor) if way is not None else (queue, False)
         place(self.floor, ordered, lambda: watch.over(limit), around=around)
+        self.floor.unsettled = self.floor.late()
         self.rest = self._unserved()
         if way is None and self.rest and self.small:
             self._in_turn()
@@ -243,10 +244,15 @@ class _Settling:
         return bool(on_new) and bool(left) and max(left) > min(on_new)
 
     def arrange(self) -> None:
-        """First fit in the scheduler's order, if that serves nobody worse; else as packed."""
+        """First fit in the scheduler's order, if that serves nobody worse and there is time; else as packed."""
+        if self.floor.late():
+            return
         standing, groups, count = self.floor.standing(), self._groups(), self.worth()
         if self.small or self.unjust():
             self._in_queue_order()
+            if self.floor.late():
+                self._restore(groups, standing)
+                return
             if self.worth() >= count:
                 while self.drop_empty():
                     self._in_queue_order()
@@ -273,7 +279,7 @@ class _Settling:
         while moved:
             moved = False
             for cls in order:
-                if not waiting[cls].any():
+                if not waiting[cls].any() or self.floor.late():
                     continue
                 quota, _ = self.floor.quota(cls)
                 take = self.floor.attached.one_of(cls, np.minimum(waiting[cls], quota))
@@ -304,12 +310,12 @@ class _Settling:
 
     def drop_needless(self, group: str) -> None:
         """Nodes of a group without which everybody still finds a place are not bought."""
-        if self._atomic(group):
+        if self._atomic(group) or self.floor.late():
             return
         if not self.small:
             self._without(self._shed(group))
             return
-        while self._spare(group) > 0:
+        while self._spare(group) > 0 and not self.floor.late():
             standing, groups, count = self.floor.standing(), self._groups(), self.worth()
             self.search.take_back(group, 1)
             self._in_queue_order()
@@ -332,6 +338,8 @@ class _Settling:
                     on[row][cls] = count
         gone: list[int] = []
         for row in mine[: self._spare(group)]:
+            if floor.late():
+                return gone
             mark = floor.mark()
             floor.close(row)
             moved: list[tuple[int, int, int]] = []

@@ -60,7 +60,7 @@ def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None,
     started, limit = (watch.spent() if watch else 0.0), world.options.scale_down_simulation_timeout
 
     def over() -> bool:
-        return watch is not None and watch.over(started + limit)
+        return floor.unsettled or (watch is not None and (watch.over(started + limit) or watch.ended()))
 
     found = Search(world, floor, budgets, before.nodes, before.filled, over).best()
     verdicts = {**before.verdicts, **_failed(found, limit, over)}
@@ -101,6 +101,8 @@ def _judge(node: Node, world: World, floor: Floor, usage: Usage, holding: Holdin
     reason = ineligible(node, world.memory.nodes.get(node.name, NodeMemory()), world, usage)
     if reason is None and node.name in floor.promised:
         reason = Reason.of(Code.PROMISED, pod=floor.promised[node.name])
+    if reason is None and node.name in floor.held:
+        reason = Reason.of(Code.UNEXPECTED, detail=floor.held[node.name])
     if reason is not None:
         return NodeVerdict(node.name, reason, str(reason.params.get("pod", "")))
     return holding.of(node)

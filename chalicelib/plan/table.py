@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
-from chalicelib.model.pod import ANY_ADDRESS, HostPort, PodClass
+from chalicelib.model.pod import HostPort, PodClass
 from chalicelib.model.resources import PODS
-from chalicelib.plan.arrays import LARGEST, Bools, Ints
+from chalicelib.plan.arrays import LARGEST, MOST_PODS, OVERFULL, Bools, Ints
+from chalicelib.plan.held_ports import HeldPorts
 
 _MISSING = -1
 
@@ -23,8 +24,9 @@ class Columns:
     """Which resource is which column; fixed when the pass begins. `pods` is always column 0."""
 
     def __init__(self, nodes: Iterable[Node], classes: Sequence[PodClass]) -> None:
-        names = {name for node in nodes for name in node.allocatable}
-        names.update(name for cls in classes for name in cls.requests)
+        """nodes: of the pass. What they offer and no class asks for needs no column."""
+        del nodes
+        names = {name for cls in classes for name in cls.requests}
         names.discard(PODS)
         self.names: tuple[str, ...] = (PODS, *sorted(names))
         self._index = {name: at for at, name in enumerate(self.names)}
@@ -39,6 +41,7 @@ class Columns:
             at = self._index.get(name)
             if at is not None:
                 row[at] = max(-LARGEST, min(amount, LARGEST))
+        row[0] = min(row[0], MOST_PODS)
         return row
 
     def need(self, cls: int) -> Ints:
@@ -75,7 +78,8 @@ class NodeTable:
         if not self.nodes:
             self.allocatable = np.zeros((0, len(columns.names)), dtype=np.int64)
         self.free: Ints = self.allocatable.copy()
-        self.ports: dict[int, list[HostPort]] = {}
+        self.overfull: frozenset[int] = frozenset()     # rows whose pods ask for more than can be counted
+        self.ports: dict[int, HeldPorts] = {}
         self._labels: dict[str, tuple[Ints, dict[str, int]]] = {}
         self._taints: tuple[Ints, dict[tuple[Taint, ...], int]] | None = None
         self.cordoned: Bools = np.fromiter((node.unschedulable for node in self.nodes), dtype=np.bool_,
@@ -143,12 +147,11 @@ class NodeTable:
         for column, amount in zip(asked, need, strict=True):
             self.free[rows, column] -= counts * amount
         for row, count in zip(rows.tolist(), counts.tolist(), strict=True) if ports else ():
-            held = self.ports.setdefault(row, [])
-            for port in ports:
-                if count > 0:
-                    held.extend([port] * count)
-                else:
-                    del held[len(held) - held[::-1].index(port) - 1]
+            held = self.ports.setdefault(row, HeldPorts())
+            if count > 0:
+                held.add(ports, count)
+            else:
+                held.remove(ports, -count)
             if not held:
                 del self.ports[row]
 
@@ -162,15 +165,21 @@ class NodeTable:
             asked = needs[:, column]
             if asked.any():
                 used = np.bincount(rows, weights=asked[which].astype(np.float64), minlength=len(self.nodes))
-                self.free[:, column] -= used.astype(np.int64)
+                self.overfull |= frozenset(np.flatnonzero(used >= OVERFULL).tolist())
+                self.free[:, column] -= np.minimum(used, OVERFULL).astype(np.int64)
         holding = np.array([bool(ports[int(cls)]) for cls in present])
         if holding.any():
             for at in np.flatnonzero(holding[which]):
-                self.ports.setdefault(int(rows[at]), []).extend(ports[int(classes[at])])
+                self.hold(int(rows[at]), ports[int(classes[at])])
+
+    def hold(self, row: int, ports: Sequence[HostPort]) -> None:
+        """Host ports of a pod more on a row."""
+        self.ports.setdefault(row, HeldPorts()).add(ports)
 
     def port_clash(self, row: int, wanted: Sequence[HostPort]) -> HostPort | None:
         """The first wanted port that is taken on a row (scale-up.md §5.1 NodePorts)."""
-        return next((port for port in wanted for held in self.ports.get(row, ()) if clash(port, held)), None)
+        held = self.ports.get(row)
+        return held.clash(wanted) if held is not None else None
 
     def room(self, cls: int, *, single: bool) -> Ints:
         """How many more pods of a class each row holds by its resources; at most 1 if the class takes host ports."""
@@ -191,9 +200,3 @@ def least_fit(free: Ints, asked: Ints, need: Ints) -> Ints:
     for column, amount in zip(asked[1:], need[1:], strict=True):
         counts = np.minimum(counts, free[:, column] // amount)
     return counts
-
-
-def clash(one: HostPort, other: HostPort) -> bool:
-    """Same protocol and port, and the same address or either of them every address."""
-    return (one.port == other.port and one.protocol == other.protocol
-            and (one.address == other.address or ANY_ADDRESS in (one.address, other.address)))

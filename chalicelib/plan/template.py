@@ -110,7 +110,8 @@ def _model(group: NodeGroup, nodes: Sequence[Node], learnt: LearntTemplate | Non
         alike = [learnt.node, *ordered] if learnt is not None else ordered
         return _with_beta_labels(with_allocatable(group.template, alike)), "provider"
     # One that is leaving comes last of all: it is a worse model than any other node, and a better one than none.
-    bad = min(ordered, key=lambda node: node.taint(TO_BE_DELETED) is not None, default=None)
+    bad = min((node for node in ordered if node.allocatable), key=lambda node: node.taint(TO_BE_DELETED) is not None,
+              default=None)
     return (bad, "unready node") if bad is not None else None
 
 

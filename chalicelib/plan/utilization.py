@@ -12,7 +12,7 @@ import numpy as np
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Pod
 from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
-from chalicelib.plan.arrays import Bools, Ints
+from chalicelib.plan.arrays import OVERFULL, Bools, Ints
 from chalicelib.plan.demand import is_expendable
 from chalicelib.plan.readiness import lacks_device
 from chalicelib.plan.world import World
@@ -53,8 +53,10 @@ class Usage:
         def sums(which: Bools) -> Ints:
             place = occupancy.where[which] * _KINDS + kinds[occupancy.cls[which]]
             size = len(occupancy.index) * _KINDS
-            return np.array([np.bincount(place, weights=asks[occupancy.cls[which], name], minlength=size)
-                             for name in range(len(_NAMES))]).astype(np.int64).reshape(len(_NAMES), -1, _KINDS)
+            amounts = np.array([np.bincount(place, weights=asks[occupancy.cls[which], name], minlength=size)
+                                for name in range(len(_NAMES))])
+            whole: Ints = np.minimum(amounts, OVERFULL).astype(np.int64).reshape(len(_NAMES), -1, _KINDS)
+            return whole
 
         self._all = sums(counted)
         self._live = self._all - sums(gone) if gone.any() else self._all

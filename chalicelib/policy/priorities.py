@@ -18,7 +18,7 @@ from chalicelib.policy.report import quote
 from chalicelib.policy.yaml_marks import Mapping, Node, Scalar, Sequence
 
 CONFIG_MAP, KEY = "cluster-autoscaler-priority-expander", "priorities"
-MOST_RULES = 1000
+MOST_RULES, MOST_PLACES = 1000, 50_000
 _WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})\Z")
 
 Rules = tuple[tuple[int, tuple[str, ...]], ...]
@@ -50,10 +50,17 @@ def parse(text: str) -> Rules:
     if not isinstance(root, Mapping):
         raise _bad(root, "is not a mapping of priorities to lists of patterns")
     rules: dict[int, tuple[str, ...]] = {}
+    places = 0
     for key, value in root.entries:
-        rules[_priority(key)] = _patterns(value)
-    if sum(len(patterns) for patterns in rules.values()) > MOST_RULES:
-        raise BadInput(KEY, f"has more than {MOST_RULES} patterns")
+        found: list[str] = []
+        for item in _items(value):
+            found.append(_pattern(item))
+            places += pattern(found[-1]).size
+            if places > MOST_PLACES:
+                raise BadInput(KEY, "its patterns repeat too much taken together")
+        rules[_priority(key)] = tuple(found)
+        if sum(len(patterns) for patterns in rules.values()) > MOST_RULES:
+            raise BadInput(KEY, f"has more than {MOST_RULES} patterns")
     return tuple(sorted(rules.items(), reverse=True))
 
 
@@ -63,12 +70,14 @@ def _priority(key: Scalar) -> int:
     return int(key.text)
 
 
-def _patterns(node: Node) -> tuple[str, ...]:
+def _items(node: Node) -> tuple[Node, ...]:
     if isinstance(node, Scalar) and node.is_null:
         return ()
     if not isinstance(node, Sequence):
         raise _bad(node, "a priority's patterns are not a list")
-    return tuple(_pattern(item) for item in node.items)
+    if len(node.items) > MOST_RULES:
+        raise BadInput(KEY, f"has more than {MOST_RULES} patterns")
+    return node.items
 
 
 def _pattern(node: Node) -> str:

@@ -8,13 +8,13 @@ can be prepared; its groups are then reported as unreadable, and the warning say
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from chalicelib.model.errors import BadInput
+from chalicelib.plan.choose import regex
 from chalicelib.policy.alicloud import ALICLOUD, GROUP_ID
 from chalicelib.policy.cherryservers import CHERRYSERVERS, EXAMPLE, POOL
 from chalicelib.policy.exoscale import EXOSCALE
@@ -84,11 +84,10 @@ _DISCOVERY_TEXT = scalar(_discovery, "it like clusterapi:namespace=default,clust
 
 def _pattern(value: str) -> str:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")             # what may mean something else in a later Python is no mistake
-            re.compile(value)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise BadInput("", f"{quote(value)} is not a regular expression ({error})", "mend it, or take it out") from None
+        regex.pattern(value)
+    except BadInput as error:
+        raise BadInput("", f"{quote(value)} is not a regular expression ({error.problem})",
+                       "mend it, or take it out") from None
     if not value or re.search(r"\s", value):
         raise BadInput("", f"{quote(value)} is empty or has blanks in it", r"write it like ^team\.")
     return value

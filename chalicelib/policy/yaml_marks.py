@@ -19,13 +19,14 @@ from chalicelib.model.errors import BadInput
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 20
 MAX_NODES = 20_000      # after aliases are written out: a policy has some hundreds; a billion laughs has more
+_CHARACTERS = 64        # of text that count as one value more
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _LOADER: type = getattr(yaml, "CBaseLoader", yaml.BaseLoader)      # without libyaml: the same events, slower
 
 
 class Scalar(msgspec.Struct, frozen=True):
-    """Text as written. plain: without quotes."""
+    """Text as written. plain: without quotes. size: 1, and more for a long one: aliases repeat its text, too."""
 
     text: str
     plain: bool
@@ -114,7 +115,7 @@ class _Composer:
         """A scalar, or a collection with everything in it."""
         line, column = event.start_mark.line + 1, event.start_mark.column + 1
         if isinstance(event, yaml.ScalarEvent):
-            return Scalar(event.value, not event.style, line, column)
+            return Scalar(event.value, not event.style, line, column, 1 + len(event.value) // _CHARACTERS)
         if isinstance(event, yaml.SequenceStartEvent):
             items = []
             while not isinstance(item := self.next(), yaml.SequenceEndEvent):
@@ -126,7 +127,7 @@ class _Composer:
             if not isinstance(key, Scalar):
                 raise self.bad(key_event, "a list or a mapping is used as a key", "write a name before the colon")
             entries.append((key, self.node(self.next(), depth + 1)))
-        return Mapping(tuple(entries), line, column, 1 + sum(1 + value.size for _, value in entries))
+        return Mapping(tuple(entries), line, column, 1 + sum(key.size + value.size for key, value in entries))
 
     def alias(self, event: Any) -> Node:
         """The node an alias stands for."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.quantity import parse_amount
+from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.resources import largest
 from chalicelib.snapshot import wire
 from chalicelib.snapshot.classes import pod_requests
@@ -38,4 +38,4 @@ def _with(container: wire.Container, held: dict[str, int]) -> wire.Container:
 
 
 def _amounts(raw: dict[str, wire.Quantity] | None) -> dict[str, int]:
-    return {name: parse_amount(name, str(value)) for name, value in (raw or {}).items()}
+    return {name: parse_amount(name, quantity_text(value)) for name, value in (raw or {}).items()}

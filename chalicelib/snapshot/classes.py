@@ -23,9 +23,10 @@ from chalicelib.model.pod import (
     SpreadConstraint,
     Toleration,
 )
-from chalicelib.model.quantity import parse_amount
+from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.resources import add, largest
 from chalicelib.snapshot import wire
+from chalicelib.snapshot.caps import within
 from chalicelib.snapshot.convert import node_term, node_terms, selector
 from chalicelib.snapshot.storage import pod_volume
 
@@ -104,7 +105,9 @@ class ClassTable:
                notes.enable_ds_eviction, notes.scale_up_delay, notes.mirror)
         found = self._by_bytes.get(key)
         if found is None:
-            found = self.add(make_class(namespace, _SPEC.decode(spec), _labels(labels), owners, notes))
+            decoded = _SPEC.decode(spec)
+            containers = len(decoded.containers) + len(decoded.init_containers or ())
+            found = self.add(within(make_class(namespace, decoded, _labels(labels), owners, notes), containers))
             self._by_bytes[key] = found
         return found
 
@@ -212,22 +215,28 @@ def pod_requests(spec: wire.PodSpec) -> dict[str, int]:
     """scale-up.md §5.2: containers and sidecars, the peak of the init containers, pod-level values, overhead."""
     steady: dict[str, int] = {}
     for container in spec.containers:
-        steady = add(steady, _requests(container.resources))
+        _add_to(steady, _requests(container.resources))
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.init_containers or ():
         own = _requests(container.resources)
         if container.restart_policy == "Always":
-            sidecars = add(sidecars, own)
-            peak = largest(peak, sidecars)
-        else:
-            peak = largest(peak, add(own, sidecars))
+            _add_to(sidecars, own)
+            own = dict.fromkeys(own, 0)
+        for name, amount in own.items():
+            peak[name] = max(peak.get(name, 0), amount + sidecars.get(name, 0))
     total = largest(add(steady, sidecars), peak)
     for name, amount in _requests(spec.resources).items():
         if name in _POD_LEVEL or name.startswith("hugepages-"):
             total[name] = amount
     total = add(total, _amounts(spec.overhead))
     return {name: amount for name, amount in total.items() if amount and not name.startswith(_TPU)}
+
+
+def _add_to(total: dict[str, int], more: Mapping[str, int]) -> None:
+    """In place: a pod may have thousands of containers with a resource name each."""
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
 
 
 def _requests(resources: wire.Requirements | None) -> dict[str, int]:
@@ -241,7 +250,7 @@ def _requests(resources: wire.Requirements | None) -> dict[str, int]:
 
 def _amounts(raw: Mapping[str, wire.Quantity] | None) -> dict[str, int]:
     """Raises BadInput naming the resource."""
-    return {name: parse_amount(name, str(value)) for name, value in (raw or {}).items()}
+    return {name: parse_amount(name, quantity_text(value)) for name, value in (raw or {}).items()}
 
 
 def _controller(raw: bytes) -> Owner | None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from chalicelib.model.errors import BadInput
 from chalicelib.model.selector import NodeTerm, Requirement, Selector
 from chalicelib.snapshot import wire
+
+MOST_REQUIREMENTS, MOST_VALUES = 200, 1_000
 
 
 def selector(raw: wire.LabelSelector | None) -> Selector | None:
@@ -14,6 +17,15 @@ def selector(raw: wire.LabelSelector | None) -> Selector | None:
         return None
     equal = [Requirement(key, "In", (value,)) for key, value in sorted((raw.match_labels or {}).items())]
     return Selector(tuple(equal) + expressions(raw.match_expressions))
+
+
+def bounded(raw: wire.LabelSelector | None) -> Selector | None:
+    """The same for objects other than pods; raises BadInput for one that is larger than any that is in use."""
+    found = selector(raw)
+    if found is not None and (len(found.requirements) > MOST_REQUIREMENTS
+                              or sum(len(each.values) for each in found.requirements) > MOST_VALUES):
+        raise BadInput("selector", f"has more than {MOST_REQUIREMENTS} requirements or {MOST_VALUES} values", "")
+    return found
 
 
 def expressions(raw: Iterable[wire.Expression] | None) -> tuple[Requirement, ...]:

@@ -14,19 +14,20 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.kinds import CONTROLLER_GROUPS, is_foreign
 from chalicelib.model.node import Condition, Node, Taint
 from chalicelib.model.pod import Owner, Pod
-from chalicelib.model.quantity import parse_amount
+from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Gap, Snapshot
 from chalicelib.model.times import parse_time
 from chalicelib.policy.horizontal import KIND as RULE_OBJECT
-from chalicelib.snapshot import wire
+from chalicelib.snapshot import wire, wreck
 from chalicelib.snapshot.allocated import held_requests
+from chalicelib.snapshot.caps import share_out
 from chalicelib.snapshot.classes import ClassTable
-from chalicelib.snapshot.convert import selector
+from chalicelib.snapshot.convert import bounded
 from chalicelib.snapshot.rule_objects import RuleObjects, is_one
 from chalicelib.snapshot.storage import CLAIMS, FOLDS, NAMESPACE, StorageFolder
 
@@ -39,7 +40,7 @@ _NO_CONDITION = wire.PodCondition()
 _NULL = b"null"
 _FOREIGN = "of another API group"
 _RESIZED = b'"PodResize'      # how the conditions of a pod begin whose resources are being changed
-_MALFORMED = (OverflowError, msgspec.DecodeError, BadInput, UnicodeDecodeError, RecursionError)
+_LONGEST_NAME, _LONGEST_DETAIL = 300, 500       # characters of a bad object's name, and of what is wrong, that are kept
 
 
 @contextmanager
@@ -188,7 +189,7 @@ class Folder:
                 self._rules.fold(raw)
                 return
             _FOLDS[kind][1](self, _ONE[kind].decode(raw))
-        except _MALFORMED as error:
+        except MALFORMED as error:
             self._malformed(kind, place, str(error), raw)
 
     def _each(self, fold: _Fold, objects: Iterable[Any], body: bytes, kind: str, place: str) -> None:
@@ -198,21 +199,18 @@ class Folder:
             try:
                 if not is_foreign(kind, item.api_version):
                     fold(self, item)
-            except _MALFORMED as error:
+            except MALFORMED as error:
                 texts = texts or _RAWS.decode(_HEAD.decode(body).items)
                 self._malformed(kind, f"{place}: items[{at}]", str(error), texts[at])
 
     def _malformed(self, kind: str, place: str, detail: str, raw: msgspec.Raw) -> None:
         """A gap that names the object as well as its wreck allows."""
-        try:
-            wreck = msgspec.json.decode(bytes(raw).decode("utf-8", "replace"))
-        except (msgspec.DecodeError, RecursionError):
-            wreck = None
-        meta = wreck.get("metadata") if isinstance(wreck, dict) else None
-        spec = wreck.get("spec") if isinstance(wreck, dict) else None
-        name = "/".join(str(meta[k]) for k in ("namespace", "name") if meta.get(k)) if isinstance(meta, dict) else ""
-        node = str(spec.get("nodeName") or "") if isinstance(spec, dict) and kind == "Pod" else ""
-        self._gaps.append(Gap(kind=kind, name=name, place=place, node=node, detail=detail))
+        left = wreck.of(bytes(raw))
+        if kind == "Node" and (node := wreck.node(left)) is not None:
+            self._nodes.setdefault(node.name, node)
+        node_name = left.node if kind == "Pod" else left.name if kind == "Node" else ""
+        self._gaps.append(Gap(kind=kind, name=left.key[:_LONGEST_NAME], place=place, node=node_name,
+                              detail=detail[:_LONGEST_DETAIL]))
 
     def snapshot(self, cluster: str, taken_at: float, groups: tuple[NodeGroup, ...] = ()) -> Snapshot:
         """Everything folded so far, in an order that does not depend on the order of reading."""
@@ -222,7 +220,7 @@ class Folder:
             taken_at=taken_at,
             nodes=self.nodes,
             pods=tuple(self._pods[key] for key in sorted(self._pods)),
-            classes=tuple(self._table.classes),
+            classes=share_out(self._table.classes),
             groups=tuple(sorted(groups, key=lambda group: group.id)),
             budgets=tuple(sorted(self._budgets, key=lambda b: (b.namespace, b.name))),
             controllers=tuple(sorted(self._controllers, key=lambda c: (c.kind, c.namespace, c.name))),
@@ -275,7 +273,7 @@ class Folder:
     def _budget(self, item: wire.BudgetObject) -> None:
         status = item.status
         self._budgets.append(Budget(
-            item.metadata.namespace, item.metadata.name, selector(item.spec.selector), status.disruptions_allowed,
+            item.metadata.namespace, item.metadata.name, bounded(item.spec.selector), status.disruptions_allowed,
             item.spec.unhealthy_pod_eviction_policy or "",
             whole=status.current_healthy >= status.desired_healthy > 0))
 
@@ -357,14 +355,25 @@ def _first_kind(body: bytes) -> str:
 
 def _amounts(place: str, raw: Mapping[str, wire.Quantity] | None) -> dict[str, int]:
     try:
-        return {name: parse_amount(name, str(value)) for name, value in (raw or {}).items()}
+        return {name: parse_amount(name, quantity_text(value)) for name, value in (raw or {}).items()}
     except BadInput as error:
         raise BadInput(f"{place}.{error.place}", error.problem, error.remedy) from None
+
+
+def _sizes(item: wire.NodeObject) -> Iterator[tuple[str, int, int]]:
+    """What a Node may hold at most, far above real ones, and what it holds: its kubelet writes it."""
+    status = item.status or wire.NodeStatus()
+    yield "labels", 2_000, len(item.metadata.labels or ())
+    yield "taints", 500, len(item.spec.taints or ())
+    yield "resources", 500, max(len(status.capacity or ()), len(status.allocatable or ()))
+    yield "conditions", 500, len(status.conditions or ())
 
 
 def node_from_wire(item: wire.NodeObject) -> Node:
     """A Node; raises BadInput if it lacks the status a decision needs."""
     status, meta, spec = item.status, item.metadata, item.spec
+    if large := next((f"{count} {what}, at most {most}" for what, most, count in _sizes(item) if count > most), ""):
+        raise BadInput("node", f"has {large}", "")
     if status is None or not (status.allocatable or status.capacity):
         raise BadInput("status", "node has no status.allocatable", "a node the kubelet has reported has both")
     capacity = _amounts("status.capacity", status.capacity)

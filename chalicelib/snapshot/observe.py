@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from chalicelib.model.errors import MALFORMED
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import Gap
@@ -17,6 +18,7 @@ from chalicelib.providers.errors import ProviderError
 
 MOST = 20
 """Contested machines that are told, by their ids: more of them have one cause."""
+_SHOWN = 300    # characters of an unexpected error
 
 
 def observe(providers: Sequence[Provider], nodes: Sequence[Node]) -> tuple[tuple[NodeGroup, ...], tuple[Gap, ...]]:
@@ -29,6 +31,11 @@ def observe(providers: Sequence[Provider], nodes: Sequence[Node]) -> tuple[tuple
         except ProviderError as error:
             gaps.append(Gap(kind=f"provider/{provider.name}", detail=f"{error.cls}: {error.message}",
                             weakens=("all node groups of this provider",)))
+            continue
+        except MALFORMED as error:
+            # Each provider isolates its objects; what slips through must not cost the other providers their pass.
+            gaps.append(Gap(kind=f"provider/{provider.name}", weakens=("all node groups of this provider",),
+                            detail=f"an answer could not be understood: {type(error).__name__}: {str(error)[:_SHOWN]}"))
             continue
         groups += seen.groups
         gaps += seen.gaps

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.pod import Pod, PodClass, Volume
-from chalicelib.model.quantity import parse_amount
+from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.model.snapshot import PriorityConfig
 from chalicelib.model.storage import (
@@ -26,7 +26,7 @@ from chalicelib.model.storage import (
 from chalicelib.model.times import parse_time
 from chalicelib.policy import priorities
 from chalicelib.snapshot import storage_wire as wire
-from chalicelib.snapshot.convert import node_terms, selector
+from chalicelib.snapshot.convert import bounded, node_terms
 from chalicelib.snapshot.wire import Quantity
 
 PRIORITIES = priorities.CONFIG_MAP
@@ -98,7 +98,7 @@ class StorageFolder:
 
 
 def _bytes(raw: Quantity | None) -> int | None:
-    return None if raw is None else parse_amount("storage", str(raw))
+    return None if raw is None else parse_amount("storage", quantity_text(raw))
 
 
 def _class_name(name: str | None, notes: wire.Notes | None) -> str:
@@ -124,7 +124,7 @@ def claim_from_spec(spec: wire.ClaimSpec) -> Claim:
     return Claim(
         namespace="", name="", storage_class=spec.storage_class_name or "", any_class=spec.storage_class_name is None,
         access_modes=tuple(sorted(spec.access_modes or ())), request=_bytes(asked) or 0,
-        volume_mode=spec.volume_mode or "Filesystem", selector=selector(spec.selector))
+        volume_mode=spec.volume_mode or "Filesystem", selector=bounded(spec.selector))
 
 
 def _volume(item: wire.VolumeObject) -> PersistentVolume:
@@ -170,7 +170,7 @@ def _csi_node(item: wire.CsiNodeObject) -> CSINode:
 
 
 def _capacity(item: wire.CapacityObject) -> StorageCapacity:
-    return StorageCapacity(item.storage_class_name, selector(item.node_topology), _bytes(item.capacity),
+    return StorageCapacity(item.storage_class_name, bounded(item.node_topology), _bytes(item.capacity),
                            _bytes(item.maximum_volume_size))
 
 

@@ -6,10 +6,9 @@ these objects (mount options, secrets, parameters) is skipped and never becomes 
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
+from chalicelib.model.bounded import Int32
 from chalicelib.snapshot.wire import LabelSelector, NodeSelector, Quantity
 
 
@@ -181,7 +180,7 @@ class ClassObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 class Count(msgspec.Struct, gc=False, frozen=True):
     """allocatable of a driver on a node."""
 
-    count: Annotated[int, msgspec.Meta(lt=2**31)] | None = None
+    count: Int32 | None = None
 
 
 class NodeDriver(msgspec.Struct, gc=False, frozen=True):

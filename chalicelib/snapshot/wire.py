@@ -11,6 +11,8 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
+from chalicelib.model.bounded import Int32, Int64
+
 Quantity = str | int | float
 
 
@@ -43,7 +45,7 @@ class PodMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     owner_references: msgspec.Raw = msgspec.Raw(b"")
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    deletion_grace_period_seconds: int | None = None
+    deletion_grace_period_seconds: Int64 | None = None
 
 
 class PodStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
@@ -102,7 +104,7 @@ class Requirements(msgspec.Struct, gc=False, frozen=True):
 class Port(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """containers[].ports[]."""
 
-    host_port: int = 0
+    host_port: Int32 = 0
     protocol: str = ""
     host_ip: str = msgspec.field(default="", name="hostIP")
 
@@ -147,7 +149,7 @@ class NodeSelector(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 class PreferredNodes(msgspec.Struct, gc=False, frozen=True):
     """A preferred node term with its weight."""
 
-    weight: int = 0
+    weight: Int32 = 0
     preference: SelectorTerm = SelectorTerm()
 
 
@@ -229,12 +231,12 @@ class PodSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     scheduling_gates: list[Named] | None = None
     overhead: dict[str, Quantity] | None = None
     resources: Requirements | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
     scheduler_name: str = "default-scheduler"
     restart_policy: str = "Always"
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
     host_network: bool = False
 
 
@@ -304,9 +306,9 @@ class BudgetSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
 class BudgetStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
     """status of a PodDisruptionBudget."""
 
-    disruptions_allowed: int = 0
-    current_healthy: int = 0
-    desired_healthy: int = 0
+    disruptions_allowed: Int32 = 0
+    current_healthy: Int32 = 0
+    desired_healthy: Int32 = 0
 
 
 class BudgetObject(msgspec.Struct, gc=False, frozen=True):
@@ -336,7 +338,7 @@ class PodTemplate(msgspec.Struct, gc=False, frozen=True):
 class ControllerSpec(msgspec.Struct, gc=False, frozen=True):
     """spec of a controller; template is read for DaemonSets only."""
 
-    replicas: int | None = None
+    replicas: Int32 | None = None
     template: PodTemplate = PodTemplate()
 
 

@@ -17,7 +17,8 @@ from chalicelib.model.errors import BadInput
 from chalicelib.plan.choose.regex_syntax import Assertion, Chars, Either, Repeat, Row, Tree, parse
 
 MOST_CHARACTERS, MOST_PLACES = 1000, 2000
-_MOST_REMEMBERED = 4096
+_MOST_REMEMBERED = 4096     # steps of one pattern
+_MOST_KEPT = 100_000        # places in all remembered steps of one pattern: a step of a large one has hundreds
 
 
 class _Place(NamedTuple):
@@ -26,6 +27,14 @@ class _Place(NamedTuple):
     chars: Chars | None = None
     assertion: str = ""
     ways: tuple[int, ...] = ()
+
+
+class _Step(NamedTuple):
+    """Over one character: whether the pattern is found, the places after it, and how many were looked at."""
+
+    found: bool
+    there: frozenset[int]
+    looked: int
 
 
 class Pattern:
@@ -38,26 +47,44 @@ class Pattern:
         self._places: list[_Place] = []
         self._emit(parse(text))
         self._add(_Place())
-        self._steps: dict[tuple[frozenset[int], str, str], tuple[bool, frozenset[int]]] = {}
+        self._steps: dict[tuple[frozenset[int], str, str], _Step] = {}
+        self._kept = 0
+
+    @property
+    def size(self) -> int:
+        """How many places it has: what one character of a text costs at most."""
+        return len(self._places)
 
     def found_in(self, text: str) -> bool:
         """Whether it is found anywhere in the text."""
+        return self.searched(text)[0]
+
+    def forget(self) -> None:
+        """No step is remembered any more, so that `searched` counts from the beginning."""
+        self._steps.clear()
+        self._kept = 0
+
+    def searched(self, text: str) -> tuple[bool, int]:
+        """Whether it is found anywhere in the text, and what that took: places looked at, where a step was not
+        remembered, and one more for every 32 characters."""
         here: frozenset[int] = frozenset()
-        before = ""
+        before, looked = "", len(text) // 32
         for after in (*text, ""):
             step = (here, before, after)
             made = self._steps.get(step)
             if made is None:
-                if len(self._steps) >= _MOST_REMEMBERED:
-                    self._steps.clear()
+                if len(self._steps) >= _MOST_REMEMBERED or self._kept > _MOST_KEPT:
+                    self.forget()
                 made = self._steps[step] = self._step(*step)
-            found, here = made
-            if found:
-                return True
+                self._kept += len(made.there)
+                looked += made.looked
+            here = made.there
+            if made.found:
+                return True, looked
             before = after
-        return False
+        return False, looked
 
-    def _step(self, here: frozenset[int], before: str, after: str) -> tuple[bool, frozenset[int]]:
+    def _step(self, here: frozenset[int], before: str, after: str) -> _Step:
         """From these places, and from the start once more, over one character (none at the text's end)."""
         waiting, seen, there = [0, *here], set[int](), set[int]()
         while waiting:
@@ -75,8 +102,8 @@ class Pattern:
             elif place.ways:
                 waiting.extend(place.ways)
             else:
-                return True, frozenset()
-        return False, frozenset(there)
+                return _Step(found=True, there=frozenset(), looked=len(seen))
+        return _Step(found=False, there=frozenset(there), looked=len(seen))
 
     def _add(self, place: _Place) -> int:
         if len(self._places) >= MOST_PLACES:
@@ -131,7 +158,7 @@ class Pattern:
             self._places[fork] = _Place(ways=(fork + 1, len(self._places)))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=2048)     # more than a ConfigMap may have (policy/priorities.MOST_RULES)
 def pattern(text: str) -> Pattern:
     """A pattern in Go's syntax; raises BadInput with what Go would say no to, or what is not available here."""
     return Pattern(text)

@@ -1,7 +1,7 @@
 """What this version does not simulate, said aloud: such a pod never silently fits (architecture §3).
 
-Claims on devices, and pods of schedulers whose rules are not those simulated here. A class with one of them is neither
-promised a node nor moved to one.
+Claims on devices, pods that exceed a limit of what is read of them (snapshot/caps.py), and pods of schedulers whose
+rules are not those simulated here. A class with one of them is neither promised a node nor moved to one.
 """
 
 from __future__ import annotations
@@ -16,9 +16,15 @@ _DEFAULT = "default-scheduler"
 
 # What is not simulated, with its name in the answer; in the order in which it is named.
 _CARRIED: tuple[tuple[str, Callable[[PodClass, frozenset[str]], bool]], ...] = (
+    ("excess", lambda cls, _: bool(cls.excess)),
     ("resource claims", lambda cls, _: bool(cls.resource_claims)),
     ("scheduler", lambda cls, known: cls.scheduler not in known),
 )
+# What is named by more than its own name.
+_NAMED: dict[str, Callable[[PodClass], str]] = {
+    "excess": lambda cls: cls.excess,
+    "scheduler": lambda cls: f"scheduler {cls.scheduler}",
+}
 
 
 class NotSimulated:
@@ -36,6 +42,6 @@ class NotSimulated:
         if found is None:
             cls = self._classes[at]
             found = self._known[at] = tuple(
-                Reason.of(Code.NOT_SIMULATED, what=f"scheduler {cls.scheduler}" if name == "scheduler" else name)
+                Reason.of(Code.NOT_SIMULATED, what=_NAMED.get(name, lambda _, name=name: name)(cls))
                 for name, carried in _CARRIED if carried(cls, self._schedulers))
         return found

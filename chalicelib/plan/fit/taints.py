@@ -36,8 +36,10 @@ def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
     """Rows whose taints are all tolerated; asked once per distinct set of taints."""
     del at
     ids, sets = table.taint_sets()
-    verdicts = np.fromiter((untolerated(cls.tolerations, taints) is None for taints in sets), dtype=np.bool_,
-                           count=len(sets))
+    # Each taint is asked about once, however many sets it is in.
+    barred = {taint for taint in {taint for taints in sets for taint in taints}
+              if untolerated(cls.tolerations, (taint,)) is not None}
+    verdicts = np.fromiter((barred.isdisjoint(taints) for taints in sets), dtype=np.bool_, count=len(sets))
     allowed: Bools = verdicts[ids]
     return allowed
 

@@ -53,8 +53,8 @@ class Holding:
         """The pods that must move, or the one that holds the node whatever the budgets allow."""
         gap = self._unknown.get(node.name)
         if gap is not None:
-            return NodeVerdict(node.name, Reason.of(Code.UNEXPECTED, detail=f"pod {gap.name} could not be read"),
-                               gap.name)
+            what = f"pod {gap.name} could not be read" if gap.kind == "Pod" else "the Node could not be read"
+            return NodeVerdict(node.name, Reason.of(Code.UNEXPECTED, detail=what), gap.name)
         moving: list[Pod] = []
         asked: list[tuple[Pod, tuple[str, ...]]] = []
         used: dict[str, int] = {}

@@ -38,7 +38,7 @@ class Fresh:
 
     def __init__(self, rows: Rows, labels: Mapping[str, str], tracked: Sequence[int], daemons: Sequence[int]) -> None:
         self._rows, self._labels, self._tracked, self._daemons = rows, labels, tracked, daemons
-        self._weights: dict[int, tuple[Ints, int]] = {}
+        self._which: dict[int, tuple[Ints, int]] = {}
 
     def cap(self, cls: int, needs: Needs, pods: Ints, mult: Ints) -> Cap:
         """pods: (tracked classes, bins), on each node of a bin; mult: nodes per bin."""
@@ -55,12 +55,14 @@ class Fresh:
 
     def counts(self, counter: Counter, pods: Ints) -> tuple[Ints, int]:
         """Counted pods on each node of every bin, and on an empty new node."""
-        found = self._weights.get(id(counter))
+        found = self._which.get(id(counter))
         if found is None:
-            weights = np.array([cls in counter.members for cls in self._tracked], dtype=np.int64)
-            found = self._weights[id(counter)] = (weights, sum(cls in counter.members for cls in self._daemons))
-        weights, daemons = found
-        return weights @ pods + daemons, daemons
+            which: Ints = np.array([at for at, cls in enumerate(self._tracked) if cls in counter.members],
+                                   dtype=np.int64)
+            found = self._which[id(counter)] = (which, sum(cls in counter.members for cls in self._daemons))
+        which, daemons = found
+        counted: Ints = pods.sum(axis=0) if len(which) == len(pods) else pods[which].sum(axis=0)
+        return counted + daemons, daemons
 
     def _in_domain(self, counter: Counter, key: str, pods: Ints, mult: Ints) -> int:
         """Counted pods in the template's domain of a key that all new nodes share, one more node's daemons included."""

@@ -18,10 +18,11 @@ _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class Objector(msgspec.Struct, frozen=True):
-    """A class whose anti-affinity term forbids others its domains of `key`."""
+    """Classes of one namespace with the same anti-affinity term, which forbids others its domains of `key`."""
 
-    cls: int
     term: PodAffinityTerm
+    where: tuple[tuple[str, ...], Selector | None]
+    classes: frozenset[int]
 
 
 class Matching:
@@ -32,6 +33,7 @@ class Matching:
         self._namespaces = namespaces
         self._by_label: dict[str, dict[str, list[int]]] = {}
         self._known: dict[tuple[object, ...], Members] = {}
+        self._sets: dict[Members, Members] = {}
         self._objectors = _index(classes)
 
     def spread(self, cls: int, constraint: SpreadConstraint) -> Members:
@@ -72,11 +74,14 @@ class Matching:
             candidates += self._objectors.get(label, ())
         found: dict[str, set[int]] = {}
         for objector in candidates:
-            namespaces, selector = _where(self._classes[objector.cls], objector.term)
             assert objector.term.selector is not None
-            if objector.term.selector.matches(pod.labels) and self._in(pod.namespace, namespaces, selector):
-                found.setdefault(objector.term.topology_key, set()).add(objector.cls)
-        return {key: frozenset(found[key]) for key in sorted(found)}
+            if objector.term.selector.matches(pod.labels) and self._in(pod.namespace, *objector.where):
+                found.setdefault(objector.term.topology_key, set()).update(objector.classes)
+        return {key: self._shared(frozenset(found[key])) for key in sorted(found)}
+
+    def _shared(self, members: Members) -> Members:
+        """The same set for all that are equal: many classes are refused by the same many."""
+        return self._sets.setdefault(members, members)
 
     def _select(self, selector: Selector, namespaces: tuple[str, ...], by_label: Selector | None) -> Members:
         key = (selector, namespaces, by_label)
@@ -120,13 +125,17 @@ def _where(pod: PodClass, term: PodAffinityTerm) -> tuple[tuple[str, ...], Selec
 
 
 def _index(classes: Sequence[PodClass]) -> dict[tuple[str, str] | None, list[Objector]]:
-    """Anti-affinity terms by one label value that they ask for; None: terms that cannot be found so."""
-    index: dict[tuple[str, str] | None, list[Objector]] = {}
+    """Anti-affinity terms by one label value that they ask for; None: terms that cannot be found so. Equal terms of a
+    namespace are one entry."""
+    equal: dict[tuple[str, PodAffinityTerm], set[int]] = {}
     for at, cls in enumerate(classes):
         for term in cls.pod_anti_affinity:
-            if term.selector is None:
-                continue
-            asked = next((r for r in term.selector.requirements if r.operator == "In"), None)
-            for place in [(asked.key, value) for value in asked.values] if asked else [None]:
-                index.setdefault(place, []).append(Objector(at, term))
+            if term.selector is not None:
+                equal.setdefault((cls.namespace, term), set()).add(at)
+    index: dict[tuple[str, str] | None, list[Objector]] = {}
+    for (_, term), members in equal.items():
+        objector = Objector(term, _where(classes[min(members)], term), frozenset(members))
+        asked = next((r for r in term.selector.requirements if r.operator == "In"), None) if term.selector else None
+        for place in [(asked.key, value) for value in asked.values] if asked else [None]:
+            index.setdefault(place, []).append(objector)
     return index

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from chalicelib.model.errors import OutscalerError
+from chalicelib.model.errors import MALFORMED, OutscalerError
 from chalicelib.providers.clusterapi.clusters import Cluster
 from chalicelib.providers.clusterapi.keys import Keys
 from chalicelib.providers.clusterapi.wire import Machine, Resource, Scale
@@ -108,7 +108,7 @@ def decode(body: bytes | msgspec.Raw, kind: type[T]) -> T:
     """JSON as that type; raises Transient for what is cut off or is no such object."""
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise Transient(f"the API server's answer cannot be read as {kind.__name__.strip('_')}: {error}") from None
 
 

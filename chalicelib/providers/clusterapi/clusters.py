@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from chalicelib.model.bounded import Int32
 from chalicelib.providers.clusterapi.wire import Metadata
 
 
@@ -18,7 +19,7 @@ class Workers(msgspec.Struct, frozen=True):
     """One entry of spec.topology.workers; replicas None: whoever scales it may."""
 
     name: str = ""
-    replicas: int | None = None
+    replicas: Int32 | None = None
 
 
 class WorkersList(msgspec.Struct, frozen=True, rename="camel"):

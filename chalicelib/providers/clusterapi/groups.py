@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from chalicelib.model.errors import BadInput
+from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.group import Instance, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
@@ -102,7 +102,7 @@ def make_groups(
     candidates = {name: pair for name, pair in free.items() if name not in paused}
     overrides = resolve(policies, candidates, paused)
     maker = _Maker(world, nodes, settings, overrides, own, infra, now)
-    made = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.make(name, kind, each))]
+    made = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.read(name, kind, each))]
     uids = {name: each.metadata.uid for name, (_, each) in candidates.items()}
     groups = [msgspec.structs.replace(each, claim=_claim(identity, uids[each.id])) for each in made]
     gaps = [Gap("Cluster", "it is paused, so none of its node groups is changed", name=f"{space}/{cluster}")
@@ -133,6 +133,14 @@ class _Maker:
         self._nodes = Nodes(nodes, settings.keys, machines)
         self._machines = by_group(machines, sets, world.resources.get(POOL, ()))
         self.gaps: list[Gap] = []
+
+    def read(self, name: str, kind: str, resource: Resource) -> NodeGroup | None:
+        """The same as `make`; a resource that holds what no check has foreseen is a gap, and no other group's."""
+        try:
+            return self.make(name, kind, resource)
+        except MALFORMED as error:
+            self._warn(kind, resource, f"not a node group: it cannot be understood: {str(error)[:200]}")
+            return None
 
     def make(self, name: str, kind: str, resource: Resource) -> NodeGroup | None:
         """The group of a resource; None if it is not meant to be one, or cannot be one (then with a gap)."""

@@ -14,12 +14,14 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.quantity import parse_duration
+from chalicelib.plan.choose.regex import pattern
 from chalicelib.providers.clusterapi.discovery import EVERYTHING, Spec, cluster_names, parse_labels, parse_spec
 from chalicelib.providers.clusterapi.keys import DEFAULT_GROUP, Keys, is_domain
 from chalicelib.providers.clusterapi.topology import Management
 from chalicelib.providers.setting_texts import RESERVE, flag, read_all, reserve
 
 PLACE = "providers.clusterapi"
+_MOST_PATTERNS = 100
 ARCHITECTURES = ("amd64", "arm64", "ppc64le", "s390x")
 
 
@@ -129,13 +131,14 @@ def _architecture(settings: Mapping[str, str]) -> str:
 
 def _managed_labels(settings: Mapping[str, str]) -> tuple[str, ...]:
     patterns = tuple(settings.get("syncMachineLabels", "").split())
-    for pattern in patterns:
+    if len(patterns) > _MOST_PATTERNS:
+        raise BadInput(f"{PLACE}.syncMachineLabels", f"has {len(patterns)} patterns", f"write at most {_MOST_PATTERNS}")
+    for each in patterns:
         try:
-            re.compile(pattern)
-        except re.error as error:
-            raise BadInput(
-                f"{PLACE}.syncMachineLabels", f"{pattern!r} is not a regular expression ({error})", "mend or remove it"
-            ) from None
+            pattern(each)
+        except BadInput as error:
+            raise BadInput(f"{PLACE}.syncMachineLabels", f"{each[:80]!r} is not a regular expression ({error.problem})",
+                           "correct or remove it") from None
     return patterns
 
 

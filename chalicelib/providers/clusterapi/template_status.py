@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.quantity import parse_amount
+from chalicelib.model.quantity import parse_amount, quantity_text
 from chalicelib.providers.clusterapi.keys import is_qualified_name
 from chalicelib.providers.clusterapi.settings import ARCHITECTURES
 
@@ -75,4 +75,4 @@ def _amount(name: str, raw: object) -> int:
         raise BadInput(name, "that is not the name of a resource")
     if isinstance(raw, bool) or not isinstance(raw, int | str):
         raise BadInput(name, "it is neither a whole number nor a quantity")
-    return parse_amount(name, str(raw))
+    return parse_amount(name, quantity_text(raw))

@@ -6,12 +6,13 @@ little, of what the infrastructure provider tells. The planner prefers a real no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from chalicelib.model.errors import BadInput
 from chalicelib.model.node import HOSTNAME_LABEL, Node, Taint
+from chalicelib.plan.choose.regex import pattern
 from chalicelib.providers.clusterapi.api import POOL
 from chalicelib.providers.clusterapi.capacity import merged, read_capacity, suffices
 from chalicelib.providers.clusterapi.infra import Infra, no_infrastructure
@@ -36,6 +37,7 @@ _COPIED = (
     "failure-domain.beta.kubernetes.io/region",
     "failure-domain.beta.kubernetes.io/zone",
 )
+_MOST_LABELS, _LONGEST_KEY = 1_000, 317     # of a template; characters of a qualified name
 _EFFECTS = frozenset({"NoSchedule", "PreferNoSchedule", "NoExecute"})
 
 
@@ -124,6 +126,8 @@ def failure_domain(kind: str, resource: Resource) -> str:
 def _handed_down(resource: Resource, patterns: tuple[str, ...]) -> dict[str, str]:
     template = resource.spec.template
     labels: Mapping[str, str] = (template.metadata.labels or {}) if template and template.metadata else {}
+    if len(labels) > _MOST_LABELS:
+        raise BadInput("spec.template.metadata.labels", f"has {len(labels)} labels", f"keep it under {_MOST_LABELS}")
     return {key: value for key, value in labels.items() if _is_managed(key) or _matches_any(patterns, key)}
 
 
@@ -135,7 +139,7 @@ def _is_managed(key: str) -> bool:
 
 
 def _matches_any(patterns: tuple[str, ...], key: str) -> bool:
-    return any(re.search(pattern, key) for pattern in patterns)
+    return len(key) <= _LONGEST_KEY and any(pattern(each).found_in(key) for each in patterns)
 
 
 def template_taints(resource: Resource) -> tuple[tuple[Taint, ...], tuple[str, ...]]:

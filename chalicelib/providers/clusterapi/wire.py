@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from chalicelib.model.bounded import Int32, Int64
 from chalicelib.model.snapshot import Gap
 from chalicelib.providers.clusterapi.keys import Keys
 
@@ -29,7 +30,7 @@ class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     uid: str = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
-    generation: int = 0
+    generation: Int64 = 0
     deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] | None = None
 
@@ -106,7 +107,7 @@ class ResourceSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """spec of a resource; replicas None where it was never set. The last two are a MachinePool's."""
 
     cluster_name: str = ""
-    replicas: int | None = None
+    replicas: Int32 | None = None
     template: MachineTemplate | None = None
     paused: bool | None = None
     strategy: RolloutStrategy | None = None
@@ -125,7 +126,7 @@ class NodeRef(msgspec.Struct, frozen=True, gc=False):
 class ResourceStatus(msgspec.Struct, frozen=True, gc=False):
     """status of a resource; node_refs: a MachinePool's."""
 
-    replicas: int | None = None
+    replicas: Int32 | None = None
     node_refs: list[NodeRef] | None = msgspec.field(default=None, name="nodeRefs")
     conditions: list[StatusCondition] | None = None
     v1beta2: NewConditions | None = None
@@ -286,7 +287,7 @@ class ScaleMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
 class ScaleSpec(msgspec.Struct, frozen=True, gc=False):
     """The server leaves replicas out when it is 0."""
 
-    replicas: int = 0
+    replicas: Int32 = 0
 
 
 class Scale(msgspec.Struct, frozen=True, gc=False):

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
+from chalicelib.model.errors import MALFORMED
 from chalicelib.model.snapshot import Gap
 from chalicelib.providers.clusterapi.api import CLUSTER, DEPLOYMENT, MACHINE, POOL, SET, Api, decode
 from chalicelib.providers.clusterapi.clusters import Cluster, paused, topology_replicas
@@ -117,6 +118,6 @@ class _Named(msgspec.Struct):
 def _name(item: msgspec.Raw) -> str:
     try:
         metadata = msgspec.json.decode(item, type=_Named).metadata
-    except msgspec.DecodeError:
+    except MALFORMED:
         return ""
     return f"{metadata.namespace}/{metadata.name}"

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.quantity import format_amount, format_duration, parse_amount, parse_duration, parse_quantity
+from chalicelib.model.quantity import (
+    format_amount,
+    format_duration,
+    parse_amount,
+    parse_duration,
+    parse_quantity,
+    quantity_text,
+)
 from chalicelib.model.times import format_time, parse_time
 
 
@@ -20,10 +27,36 @@ def test_quantities(text: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["1.5Gii", "", " 1", "1 ", "2K", "1mi", "1_000", "inf", "NaN", "1e", "0x1", "1Gi2",
-                                  "--1", "1e999999999", "\u0661"])
+                                  "--1", "1e999999999", "\u0661", "1e" + "9" * 5_000, "1e-" + "9" * 5_000, "1e-9999",
+                                  "9" * 200_000, "1e9999", "0x" + "f" * 100, "1Ki\n", "\uff11"])
 def test_what_is_no_quantity(text: str) -> None:
     with pytest.raises(BadInput, match="quantity"):
         parse_quantity(text)
+
+
+def test_an_error_does_not_repeat_a_long_text() -> None:
+    with pytest.raises(BadInput) as raised:
+        parse_quantity("1e" + "9" * 1_000_000)
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    pytest.param(10**5_000, str(2**63 - 1), id="long"),
+    pytest.param(-(10**5_000), str(-(2**63 - 1)), id="long-negative"),
+    pytest.param(7, "7", id="whole"), pytest.param(1.5, "1.5", id="fraction"), pytest.param("2Gi", "2Gi", id="text")])
+def test_a_number_of_any_length_is_written_as_a_quantity(value: str | float, text: str) -> None:
+    assert quantity_text(value) == text
+
+
+@pytest.mark.parametrize("text", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])
+def test_a_time_that_cannot_be_written_again_is_no_time(text: str) -> None:
+    with pytest.raises(BadInput, match="time"):
+        parse_time(text)
+
+
+@pytest.mark.parametrize("instant", [1e300, -1e300, float("inf"), float("-inf")])
+def test_an_instant_beyond_the_calendar_is_written_as_its_end(instant: float) -> None:
+    assert format_time(instant) in {"9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"}
 
 
 def test_cpu_is_in_millicores_and_rounds_up() -> None:

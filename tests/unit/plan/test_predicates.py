@@ -14,7 +14,7 @@ from chalicelib.model.selector import NodeTerm, Requirement, Selector
 from chalicelib.plan.explain import text
 from chalicelib.plan.fit.node_affinity import matches
 from chalicelib.plan.fit.taints import untolerated
-from chalicelib.plan.table import clash
+from chalicelib.plan.held_ports import HeldPorts
 from chalicelib.snapshot import wire
 from chalicelib.snapshot.classes import pod_requests
 from tests.builders import ClusterBuilder, cluster, growth, node, tally, verdict, words
@@ -140,7 +140,7 @@ def test_P15_a_cordoned_node_is_not_filled_even_for_pods_that_tolerate_it() -> N
 ])
 def test_host_ports(wanted: HostPort, taken: bool) -> None:
     held = HostPort(8080, "TCP", "127.0.0.1")
-    assert clash(wanted, held) is taken
+    assert (HeldPorts((held,)).clash((wanted,)) is not None) is taken
     build = cluster().node("n", "1").running("n", 1, ports=(held,)).pending(1, "1m", ports=(wanted,))
     assert _fits(build) is not taken
 

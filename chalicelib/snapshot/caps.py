@@ -1,0 +1,174 @@
+"""How much one pod, and all pods of a cluster together, may ask of the planner.
+
+A pod may carry 1.5 MB of rules, and whoever may create pods in one namespace may create thousands. Every rule is
+compared with every node and with other pods, so that one tenant could use up the time and the memory of a pass. The
+limits below are far above real use. What exceeds one is left out of the class, and `PodClass.excess` names the limit:
+such a pod is not simulated. Its cpu, memory and ephemeral storage are counted as ever, the node it runs on is held, and
+where what was left out may keep other pods away (`PodClass.excess_bars`), nothing is promised there.
+
+    PER_POD      each limit by itself; what exceeds it is left out
+    PER_CLUSTER  sums over all classes; the namespaces that use most lose first, and of their classes the dearest
+
+The second kind is shared out evenly: a namespace that uses no more than its share loses nothing, whatever others do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.pod import PodClass
+from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY
+from chalicelib.model.selector import NodeTerm, Selector
+
+_CORE = (CPU, MEMORY, EPHEMERAL)
+
+
+class Cap(msgspec.Struct, frozen=True):
+    """One limit of a pod. drops: the fields of its class that are left out beyond it; bars: whether what is left out
+    may keep other pods off its node."""
+
+    what: str
+    most: int
+    count: Callable[[PodClass], int]
+    drops: tuple[str, ...]
+    bars: bool = False
+
+
+class Total(msgspec.Struct, frozen=True):
+    """One limit of a cluster. uses: the distinct things that a class counts for."""
+
+    what: str
+    most: int
+    uses: Callable[[PodClass], Iterable[Hashable]]
+
+
+def _selectors(cls: PodClass) -> list[Selector]:
+    terms = (*cls.pod_affinity, *cls.pod_anti_affinity)
+    found = (*(term.selector for term in terms), *(term.namespace_selector for term in terms),
+             *(each.selector for each in (*cls.spread, *cls.preferred_spread)))
+    return [each for each in found if each is not None]
+
+
+def _expressions(cls: PodClass) -> int:
+    keys = sum(len(each.match_label_keys) for each in (*cls.spread, *cls.preferred_spread))
+    return keys + sum(len(each.requirements) for each in _selectors(cls))
+
+
+def _values(cls: PodClass) -> int:
+    named = sum(len(term.namespaces) for term in (*cls.pod_affinity, *cls.pod_anti_affinity))
+    return named + sum(len(one.values) for each in _selectors(cls) for one in each.requirements)
+
+
+def _node_terms(cls: PodClass) -> list[NodeTerm]:
+    return [*(cls.required_affinity or ()), *(each.term for each in cls.preferred_nodes)]
+
+
+_AFFINITY = ("required_affinity", "preferred_nodes")
+_NEIGHBOURS = ("pod_affinity", "pod_anti_affinity", "spread", "preferred_spread")
+
+PER_POD: tuple[Cap, ...] = (
+    Cap("host ports", 100, lambda cls: len(cls.ports), ("ports",), bars=True),
+    Cap("resource names", 32, lambda cls: len(cls.requests), ("requests",), bars=True),
+    Cap("labels", 250, lambda cls: len(cls.labels), ("labels",), bars=True),
+    Cap("node selector entries", 100, lambda cls: len(cls.node_selector), ("node_selector",)),
+    Cap("node affinity terms", 100, lambda cls: len(_node_terms(cls)), _AFFINITY),
+    Cap("node affinity expressions", 500,
+        lambda cls: sum(len(each.expressions) + len(each.fields) for each in _node_terms(cls)), _AFFINITY),
+    Cap("node affinity values", 5_000,
+        lambda cls: sum(len(one.values) for each in _node_terms(cls) for one in (*each.expressions, *each.fields)),
+        _AFFINITY),
+    Cap("pod affinity terms", 20, lambda cls: len(cls.pod_affinity), ("pod_affinity",)),
+    Cap("pod anti-affinity terms", 20, lambda cls: len(cls.pod_anti_affinity), ("pod_anti_affinity",), bars=True),
+    Cap("topology spread constraints", 20, lambda cls: len(cls.spread) + len(cls.preferred_spread),
+        ("spread", "preferred_spread")),
+    Cap("label selector expressions", 200, _expressions, _NEIGHBOURS, bars=True),
+    Cap("label selector values", 1_000, _values, _NEIGHBOURS, bars=True),
+    Cap("tolerations", 250, lambda cls: len(cls.tolerations), ("tolerations",)),
+    Cap("volumes", 250, lambda cls: len(cls.volumes), ("volumes",), bars=True),
+    Cap("volume monitors", 250, lambda cls: sum(len(each.monitors) for each in cls.volumes), ("volumes",), bars=True),
+    Cap("resource claims", 100, lambda cls: len(cls.resource_claims), ("resource_claims",)),
+    Cap("scheduling gates", 100, lambda cls: len(cls.gates), ("gates",)),
+)
+CONTAINERS = 500
+"""Containers of a pod, init containers included. They are not part of a class, so they are counted where it is made."""
+
+
+def _rules(cls: PodClass) -> Iterable[Hashable]:
+    own = cls.namespace
+    yield from ((own, term) for term in (*cls.pod_affinity, *cls.pod_anti_affinity))
+    yield from ((own, each) for each in (*cls.spread, *cls.preferred_spread))
+
+
+PER_CLUSTER: tuple[Total, ...] = (
+    Total("distinct resource names", 256, lambda cls: [name for name in cls.requests if name not in _CORE]),
+    Total("distinct rules about other pods", 4_000, _rules),
+    Total("host ports of distinct pods", 10_000, lambda cls: [(id(cls), port) for port in cls.ports]),
+    Total("claims and disks of distinct pods", 50_000, lambda cls: [(id(cls), each.name) for each in cls.volumes]),
+)
+_EMPTY: dict[str, Any] = {"required_affinity": None, "labels": {}, "node_selector": {}}
+_RULES = ("ports", *_NEIGHBOURS, "volumes")
+
+
+def within(cls: PodClass, containers: int = 0) -> PodClass:
+    """The class without what exceeds a limit of one pod; the same object where nothing does."""
+    over = [cap for cap in PER_POD if cap.count(cls) > cap.most]
+    named = [f"{cap.count(cls)} {cap.what}, at most {cap.most}" for cap in over]
+    if containers > CONTAINERS:
+        named.append(f"{containers} containers, at most {CONTAINERS}")
+    if not named:
+        return cls
+    return _without(cls, {name for cap in over for name in cap.drops}, named[0], bars=any(cap.bars for cap in over))
+
+
+def _without(cls: PodClass, fields: Iterable[str], excess: str, *, bars: bool) -> PodClass:
+    empty: dict[str, Any] = {name: _EMPTY.get(name, ()) for name in fields}
+    if "requests" in empty:
+        empty["requests"] = {name: amount for name, amount in cls.requests.items() if name in _CORE}
+    return msgspec.structs.replace(cls, **empty, excess=excess, excess_bars=bars)
+
+
+def share_out(classes: Sequence[PodClass]) -> tuple[PodClass, ...]:
+    """The classes, those without their rules that lie beyond a limit of the cluster."""
+    found = list(classes)
+    for total in PER_CLUSTER:
+        uses = [frozenset(total.uses(cls)) for cls in found]
+        if sum(map(len, uses)) <= total.most or len(frozenset().union(*uses)) <= total.most:
+            continue
+        for at in _beyond(found, uses, total.most):
+            cls = found[at]
+            bars = bool(cls.ports or cls.pod_anti_affinity or cls.volumes or cls.requests.keys() - set(_CORE))
+            words = f"{total.what}: the pods of namespace {cls.namespace} have more than its share of {total.most}"
+            found[at] = _without(cls, ("requests", *_RULES), cls.excess or words, bars=bars or cls.excess_bars)
+    return tuple(found)
+
+
+def _beyond(classes: Sequence[PodClass], uses: Sequence[frozenset[Hashable]], most: int) -> list[int]:
+    """Which classes lose what they use, so that the rest uses no more than `most`."""
+    mine: dict[str, set[Hashable]] = {}
+    for cls, used in zip(classes, uses, strict=True):
+        mine.setdefault(cls.namespace, set()).update(used)
+    level = _level(sorted(map(len, mine.values())), most)
+    lost: list[int] = []
+    for namespace in sorted(name for name, used in mine.items() if len(used) > level):
+        kept: set[Hashable] = set()
+        own = [at for at, cls in enumerate(classes) if cls.namespace == namespace and uses[at]]
+        for at in sorted(own, key=lambda at: (len(uses[at]), at)):
+            if len(kept | uses[at]) <= level:
+                kept |= uses[at]
+            else:
+                lost.append(at)
+    return lost
+
+
+def _level(sizes: Sequence[int], most: int) -> int:
+    """The largest share that everybody can have, where those who need less leave the rest to the others."""
+    left = most
+    for at, size in enumerate(sizes):
+        each = left // (len(sizes) - at)
+        if size > each:
+            return each
+        left -= size
+    return most

@@ -1,0 +1,105 @@
+"""One tenant's objects cannot stop a cluster's autoscaling: each attack ends, in bounded memory, and others are served.
+
+The bounds are multiples of an ordinary pass over as many pods, in CPU seconds of one process, so that a slow machine
+moves both sides. Every case runs in a process of its own, whose memory is measured.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.reason import Code
+from tests.property import tenants
+
+SECONDS, MIB = 30.0, 600.0       # of an attack; the function that plans has 1,769 MB and 120 s
+_QUICK = ("host-ports-500", "anti-affinity-50", "anti-affinity-that-runs", "resource-names-100", "spread-50",
+          "tolerations-1000", "volumes-2000", "containers-10000", "nodes-of-1000-taints")
+
+
+def _check(case: str) -> None:
+    found = tenants.measured(case)
+    assert found.served == tenants.VICTIMS, found
+    assert found.seconds < SECONDS, found
+    assert found.mib < MIB, found
+
+
+@pytest.mark.parametrize("case", _QUICK)
+def test_an_attack_by_one_tenant_costs_seconds_and_serves_the_others(case: str) -> None:
+    _check(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", sorted(tenants.CASES.keys() - set(_QUICK)))
+def test_every_attack_by_one_tenant_costs_seconds_and_serves_the_others(case: str) -> None:
+    _check(case)
+
+
+def test_a_pod_beyond_a_limit_is_told_which_limit() -> None:
+    many = [{"ports": [{"hostPort": 1_000 + at} for at in range(500)]}]
+    plan = tenants.planned([tenants.pod("many", containers=many)])
+    told = {(reason.code, reason.params["what"]) for each in plan.unschedulable if "tenant/many" in each.pods
+            for reasons in each.reasons.values() for reason in reasons}
+    assert told == {(Code.NOT_SIMULATED, "500 host ports, at most 100")}
+
+
+def test_a_node_with_a_pod_beyond_a_limit_is_held_and_takes_no_promise() -> None:
+    """Port 1007 may be taken there: what is not read of a pod may keep others away."""
+    many = [{"ports": [{"hostPort": 1_000 + at} for at in range(500)]}]
+    empty = f"n{tenants.NODES - 1}"
+    free = {node for each in tenants.planned([]).promises if (node := each.node)}
+    plan = tenants.planned([tenants.pod("many", node=empty, containers=many)])
+    assert empty in free
+    assert empty not in {each.node for each in plan.promises}
+    assert empty not in {each.node for each in plan.removals}
+    assert {each.reason.params["detail"] for each in plan.unremovable if each.node == empty} == {
+        "pod tenant/many is not simulated: 500 host ports, at most 100"}
+
+
+def test_a_pod_beyond_a_limit_that_bars_nobody_leaves_its_room_to_others() -> None:
+    empty = f"n{tenants.NODES - 1}"
+    many = [{"key": f"t{at}", "operator": "Exists"} for at in range(1_000)]
+    plan = tenants.planned([tenants.pod("many", node=empty, tolerations=many)])
+    assert empty in {each.node for each in plan.promises}
+    assert empty not in {each.node for each in plan.removals}
+
+
+def test_the_namespace_that_uses_most_loses_first() -> None:
+    """4,000 rules are shared: the tenant's 16,000 lose, a namespace with 20 keeps its own."""
+    greedy = tenants.CASES["anti-affinity-at-the-limit"]()
+    modest = [tenants.pod(f"m{at}", "modest", **tenants.affinity(tenants.term(at))) for at in range(20)]
+    classes = tenants.snapshot([*greedy, *modest]).classes
+    assert not any(each.excess for each in classes if each.namespace != "tenant")
+    lost = [each for each in classes if each.namespace == "tenant" and each.excess]
+    assert lost[0].excess == ("distinct rules about other pods: the pods of namespace tenant have more than its share "
+                              "of 4000")
+    assert 0 < len(lost) < len([each for each in classes if each.namespace == "tenant"])
+
+
+def test_a_pass_that_runs_out_of_time_keeps_what_it_found_and_removes_nothing() -> None:
+    """The clock jumps by a second at each look: what was not looked at says so, and no empty node goes."""
+    ticks = iter(range(1_000_000))
+    plan = tenants.planned(tenants.CASES["own-labels"](), clock=lambda: float(next(ticks)), within=60.0)
+    told = {reason.code for each in plan.unschedulable for reasons in each.reasons.values() for reason in reasons}
+    assert Code.TIME_BUDGET in told
+    assert not plan.removals
+
+
+def test_time_that_is_not_used_up_changes_no_plan() -> None:
+    objects = list(tenants.CASES["own-labels"]())
+    assert tenants.planned(objects, clock=lambda: 5.0) == tenants.planned(objects)
+
+
+@pytest.mark.parametrize("amount", [2**62, 2**63 - 1, 2**56, 2**55])
+def test_sums_of_huge_requests_do_not_overflow(amount: int) -> None:
+    """A thousand pods on one node that ask for more than there is leave no room there, whatever the sum."""
+    asked = [{"resources": {"requests": {"cpu": "1m", "memory": str(amount)}}}]
+    empty = f"n{tenants.NODES - 1}"
+    plan = tenants.planned([tenants.pod(f"p{at}", node=empty, containers=asked) for at in range(1_000)])
+    assert empty not in {each.node for each in plan.promises}
+    assert empty not in {each.node for each in plan.removals}
+    assert tenants.served(plan) == tenants.VICTIMS
+
+
+def test_a_node_that_offers_too_much_takes_no_more_than_it_may() -> None:
+    huge = tenants.node(tenants.NODES - 1, allocatable={"cpu": str(2**62), "memory": "8Ei", "pods": str(2**62)})
+    assert tenants.served(tenants.planned([huge])) == tenants.VICTIMS

@@ -1,0 +1,61 @@
+"""YAML of strangers costs what its text costs: aliases, depth and odd scalars are bounded before anything is built."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import yaml
+
+from chalicelib.kube.kubeconfig import from_kubeconfig
+from chalicelib.kube.yaml_text import parsed
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.yaml_marks import read
+
+
+def _laughs(levels: int, seed: str = "x") -> str:
+    """Each level is nine aliases of the one before."""
+    lines = [f"l0: &l0 [{', '.join([seed] * 9)}]"]
+    lines += [f"l{at}: &l{at} [{', '.join([f'*l{at - 1}'] * 9)}]" for at in range(1, levels)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("levels", [6, 8, 12])
+def test_aliases_of_aliases_are_refused_before_they_are_written_out(levels: int) -> None:
+    started = time.process_time()
+    with pytest.raises(yaml.YAMLError, match="once aliases are written out"):
+        parsed(_laughs(levels))
+    with pytest.raises(BadInput, match="aliases"):
+        read(_laughs(levels), place="policy")
+    assert time.process_time() - started < 1.0
+
+
+def test_a_long_text_that_is_repeated_by_aliases_is_refused() -> None:
+    text = f"a: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 1_000)}]\n"
+    with pytest.raises(yaml.YAMLError, match="once aliases are written out"):
+        parsed(text)
+    with pytest.raises(BadInput, match="aliases"):
+        read(text, place="policy")
+
+
+def test_aliases_as_people_use_them_are_read() -> None:
+    text = "base: &base {a: 1}\nlist: [*base, *base]\n"
+    assert parsed(text) == {"base": {"a": 1}, "list": [{"a": 1}, {"a": 1}]}
+
+
+def test_an_alias_inside_its_own_anchor_is_refused() -> None:
+    with pytest.raises(yaml.YAMLError, match="inside its own anchor"):
+        parsed("a: &a [*a]\n")
+
+
+@pytest.mark.parametrize("text", [
+    "contexts: 2026-13-45\n", "a: " + "9" * 10_000 + "\n", "a: 0x" + "f" * 100_000 + "\n",
+    "a: 2026-02-31T00:00:00Z\n", "a: 190:20:30\n", "? [a, b]\n: c\n", 'a: "\\ud800"\n', "a: !!python/none x\n",
+    _laughs(8) + "current-context: c\ncontexts: [{name: *l7}]\n", "{" * 200, "- " * 200 + "\n", "a: &a [*a]\n",
+    "contexts: [{name: 2026-01-01}]\ncurrent-context: c\n", "a: !!int x\n", "a: !!timestamp x\n", "a: .inf\n",
+])
+def test_a_kubeconfig_that_is_none_is_refused_in_one_sentence(text: str) -> None:
+    with pytest.raises(BadInput) as raised:
+        from_kubeconfig(text, place="kubeconfig")
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 1_000

@@ -1,0 +1,62 @@
+"""Regular expressions that others write: priorities of a ConfigMap, labels that Cluster API hands down."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.reason import Code
+from chalicelib.plan.choose.priority import keep
+from chalicelib.plan.choose.situation import Situation
+from chalicelib.plan.option import Option
+from chalicelib.policy import priorities
+from chalicelib.providers.clusterapi.settings import read_settings
+from chalicelib.providers.clusterapi.template_status import Infrastructure
+from chalicelib.providers.clusterapi.templates import template_labels
+from chalicelib.providers.clusterapi.wire import MachineTemplate, Metadata, Resource, ResourceSpec, TemplateMetadata
+from tests.builders import node
+
+
+def _config(*patterns: str) -> str:
+    return "10:\n" + "".join(f"  - '{text}'\n" for text in patterns)
+
+
+def test_a_thousand_large_patterns_are_refused_when_they_are_read() -> None:
+    started = time.process_time()
+    found = priorities.read({"priorities": _config(*(f"(.?){{900}}#{at}" for at in range(1_000)))})
+    assert "repeat too much" in found.problem
+    assert time.process_time() - started < 20.0
+
+
+def test_patterns_that_take_too_long_are_told_and_no_group_is_filtered() -> None:
+    """Each of them is allowed; looking for all of them in the names of twenty groups would take minutes."""
+    found = priorities.read({"priorities": _config(*(f"(.?){{900}}#{at}" for at in range(27)))})
+    names = [f"{at}/MachineDeployment/a-namespace/a-rather-long-name" for at in range(20)]
+    options = [Option(name, 1, {0: 1}, node(name), {}, 0.0) for name in names]
+    started = time.process_time()
+    left, notes = keep(options, Situation(priorities=found, group_priorities=dict.fromkeys(names, 0)))
+    assert found.problem == ""
+    assert (left, [note.code for note in notes]) == (options, [Code.PRIORITY_CONFIG_INVALID])
+    assert time.process_time() - started < 30.0
+
+
+def test_a_thousand_ordinary_patterns_are_read() -> None:
+    found = priorities.read({"priorities": _config(*(f".*spot-{at}-[a-z]+.*" for at in range(1_000)))})
+    assert (found.problem, len(found.rules[0][1])) == ("", 1_000)
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|a)*$", "(.*a){20}", "^([a-z]+)*x"])
+def test_a_pattern_of_labels_that_backtracks_for_ever_costs_no_time(pattern: str) -> None:
+    settings = read_settings({"clusterName": "c", "syncMachineLabels": pattern})
+    labels = {"a" * length + "!": "x" for length in range(20, 300)}
+    resource = Resource(Metadata("r"), ResourceSpec(template=MachineTemplate(TemplateMetadata(labels))))
+    started = time.process_time()
+    template_labels("t", "MachineDeployment", resource, settings, None, Infrastructure())
+    assert time.process_time() - started < 10.0
+
+
+def test_a_pattern_of_labels_in_another_syntax_is_refused() -> None:
+    with pytest.raises(BadInput, match="is not a regular expression"):
+        read_settings({"clusterName": "c", "syncMachineLabels": "a(?=b)"})
