@@ -74,7 +74,8 @@ WEBHOOK = Section(fields=(
     Field("reasons", listed(text("an Event's reason", r"[A-Za-z][A-Za-z0-9]{0,127}",
                                  "something like FailedScheduling")), "reasons",
           "Event reasons that wake the cluster up, instead of the built-in list."),
-    Field("debounce", duration(0.0, 60.0), "debounce", "Further events within this time cause no further reconcile; less than 1s counts as 1s.",
+    Field("debounce", duration(0.0, 60.0), "debounce",
+          "Further events within this time cause no further reconcile; less than 1s counts as 1s.",
           default="2s"),
 ))
 

@@ -1,4 +1,4 @@
-"""What a caller who proves nothing can make AWS do: one query and one secret a minute, whatever is sent and however often."""
+"""What a caller who proves nothing can make AWS do: one query and one secret a minute, however much is sent."""
 
 from __future__ import annotations
 
