@@ -1,4 +1,4 @@
-"""What a caller who proves nothing can make AWS do: next to nothing, whatever he sends and however often."""
+"""What a caller who proves nothing can make AWS do: one query and one secret a minute, however much is sent."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_what_an_older_release_has_served_is_not_served_again_after_the_upgrade(
     assert cold.outbox.sent == []
 
 
-def test_a_wake_up_that_ends_later_than_any_window_silences_nobody(cold: Desk) -> None:
+def test_a_wake_up_that_ends_later_than_any_window_does_not_count(cold: Desk) -> None:
     name = _cluster(cold)
     assert cold.post(name, BODY).json_body["woken"]
     [row] = list(cold.store.table.query("!web", f"seen#wake#{name}#"))
