@@ -1,0 +1,31 @@
+"""What the pods of one tenant cost, as multiples of an ordinary pass over as many pods; measured in one run."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.property import tenants
+
+MOST = 150.0        # times the CPU seconds of 800 plain pods of 800 classes
+
+
+def _seconds(case: str) -> float:
+    objects = list(tenants.CASES[case]())
+    started = time.process_time()
+    assert tenants.served(tenants.planned(objects)) == tenants.VICTIMS
+    return time.process_time() - started
+
+
+@pytest.fixture(scope="module")
+def ordinary() -> float:
+    return min(_seconds("own-labels") for _ in range(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", sorted(tenants.CASES))
+def test_an_attack_costs_a_multiple_of_an_ordinary_pass(case: str, ordinary: float) -> None:
+    seconds = _seconds(case)
+    print(f"{case}: {seconds:.2f} s, {seconds / ordinary:.0f} times {ordinary:.2f} s")
+    assert seconds < ordinary * MOST

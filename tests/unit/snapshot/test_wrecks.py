@@ -1,0 +1,76 @@
+"""What becomes of objects that cannot be read: a Node keeps its identity, a pod keeps its node from being touched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.model.errors import MALFORMED
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.snapshot import Gap
+from chalicelib.snapshot import wreck
+from chalicelib.snapshot.observe import observe
+from tests.property import tenants
+
+LAST = f"n{tenants.NODES - 1}"
+
+
+@pytest.mark.parametrize("status", [None, {}, {"allocatable": {"cpu": "soon"}}, {"capacity": []}, 5,
+                                    {"allocatable": {f"r{at}": "1" for at in range(600)}}])
+def test_a_node_that_cannot_be_read_has_joined_and_is_held(status: Any) -> None:
+    """Without its Node its machine would count as one that never joined, and would be discarded."""
+    plan = tenants.planned([{**tenants.node(tenants.NODES - 1), "status": status}])
+    [gap] = plan.gaps
+    assert (gap.kind, gap.node) == ("Node", LAST)
+    assert {each.node: each.reason.code.value for each in plan.unremovable}[LAST] in {
+        "UnexpectedError", "NodeNotStarted", "ScaleDownUnreadyDisabled"}
+    assert LAST not in {each.node for each in (*plan.promises, *plan.removals)}
+    assert sum(group.unregistered + group.long_unregistered for group in plan.groups) == 0
+    assert tenants.served(plan) == tenants.VICTIMS
+
+
+@pytest.mark.parametrize("spec", [
+    {"containers": "none"}, {"containers": [{"resources": {"requests": {"cpu": "1e" + "9" * 5_000}}}]},
+    {"priority": 2**40}, {"containers": [{"ports": [{"hostPort": 10**30}]}]}, {"tolerations": {}}])
+def test_a_pod_that_cannot_be_read_holds_its_node(spec: Any) -> None:
+    plan = tenants.planned([tenants.pod("odd", node=LAST, **spec)])
+    [gap] = plan.gaps
+    assert (gap.kind, gap.name, gap.node) == ("Pod", "tenant/odd", LAST)
+    assert LAST not in {each.node for each in (*plan.promises, *plan.removals)}
+
+
+@pytest.mark.parametrize(("raw", "node"), [
+    (b'{"spec": {"nodeName": "n1"}}', "n1"), (b'{"spec": {"nodeName": "n1"}, "x": "\xed\xa0\x80"}', "n1"),
+    (b'{"spec": {"nodeName": "n1"}, "x": "\\ud800"}', "n1"), (b'{"spec": {"nodeName": 5}}', "5"), (b"[", ""),
+    (b'{"spec": {"nodeName": []}}', ""), (b'{"spec": null}', ""), (b'{"nodeName": "n1"' + b"[" * 5_000, "n1")])
+def test_the_node_of_a_wreck_is_found_as_long_as_it_is_written(raw: bytes, node: str) -> None:
+    assert wreck.of(raw).node == node
+
+
+class _Failing:
+    name = "odd"
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def observe(self, nodes: object) -> object:
+        raise self._error
+
+
+class _Working:
+    name = "fine"
+
+    def observe(self, nodes: object) -> Any:
+        return msgspec.defstruct("Seen", [("groups", tuple), ("gaps", tuple)])((NodeGroup("g", "fine"),), ())
+
+
+@pytest.mark.parametrize("error", [ValueError("x" * 10_000), OverflowError(), KeyError("k"), RecursionError(),
+                                   msgspec.ValidationError("v"), AttributeError("a")])
+def test_a_provider_that_meets_what_nobody_foresaw_costs_its_own_groups_only(error: Exception) -> None:
+    groups, gaps = observe((_Failing(error), _Working()), ())  # type: ignore[arg-type]
+    assert isinstance(error, MALFORMED)
+    assert [group.id for group in groups] == ["g"]
+    assert [(gap.kind, len(gap.detail) < 500) for gap in gaps] == [("provider/odd", True)]
+    assert isinstance(gaps[0], Gap)
