@@ -60,6 +60,7 @@ class InMemoryProvider:
     def __init__(self, name: str = "clusterapi", *, polls: int = 0,
                  on_delete: Callable[[Instance], None] | None = None) -> None:
         self._name, self.polls, self.on_delete = name, polls, on_delete
+        self.claim = ""     # what all its groups are in the world, as NodeGroup.claim
         self.pools: dict[str, Pool] = {}
         self.purchases: list[Purchase] = []
         self.deleted: list[str] = []
@@ -112,7 +113,8 @@ class InMemoryProvider:
         with _Call(self, "observe"):
             return Observation(tuple(
                 NodeGroup(id=pool.id, provider=self._name, min=pool.min, max=pool.max, target=pool.target,
-                          instances=tuple(pool.machines.values()), template=pool.template, options=pool.options)
+                          instances=tuple(pool.machines.values()), template=pool.template, options=pool.options,
+                          claim=self.claim)
                 for pool in self.pools.values()))
 
     def grow(self, operation: Operation) -> Outcome:

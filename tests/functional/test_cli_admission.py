@@ -37,7 +37,7 @@ def verdict(file: str, capsys: Said) -> tuple[int, list[str], list[str]]:
 
 FILES: list[dict[str, Any]] = [
     {"kubernetes": {"kubeconfigFile": "kubeconfig"}},
-    {"providers": {"clusterapi": {"kubeconfigFile": "management"}}},
+    {"providers": {"clusterapi": {"kubeconfigFile": "management", "clusterName": "shop", "namespace": "capi"}}},
     {"providers": {"alicloud": {"region": "cn-hangzhou", "nodes": ALI["nodes"], "oidcProviderArn": "acs:ram::1:p",
                                 "roleArn": "acs:ram::1:r", "oidcTokenFile": "/proc/self/environ"}}},
 ]

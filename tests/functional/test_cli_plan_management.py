@@ -121,7 +121,6 @@ def refused(capsys: Said, *arguments: str) -> str:
     [
         ("{kubeconfigSecret: k}", "{kubeconfigSecret: m}", "clusterName"),
         ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, namespace: default}", "clusterName"),
-        ("{kubeconfigSecret: k}", "{kubeconfigFile: m, labels: a=b}", "clusterName"),
         ("{inClusterKubeconfigSecret: k}", "{kubeconfigSecret: m}", "clusterName"),
         ("{kubeconfigSecret: k, inClusterKubeconfigSecret: m}", "{cloudConfigAuthoritative: true}", "clusterName"),
         ("{kubeconfigSecret: k}", "{kubeconfigSecret: m, autoDiscovery: 'clusterapi:namespace=default'}",
@@ -131,6 +130,10 @@ def refused(capsys: Said, *arguments: str) -> str:
 def test_a_policy_with_a_management_cluster_must_name_the_cluster(
     access: str, clusterapi: str, place: str, tmp_path: Path, capsys: Said
 ) -> None:
+    named = {"Secret: k": "Secret: outscaler/c1/kubeconfig", "kubeconfigSecret: m": "kubeconfigSecret: outscaler/c1/clusterapi",
+             "KubeconfigSecret: m": "KubeconfigSecret: outscaler/c1/kubeconfig-m"}
+    for short, name in named.items():
+        access, clusterapi = access.replace(short, name), clusterapi.replace(short, name)
     document = policy(tmp_path, access, clusterapi)
     for command in (["validate", document], ["apply", "--dry-run", "--table", "none", document]):
         assert main(command) == 2

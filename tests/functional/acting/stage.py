@@ -75,7 +75,8 @@ class Stage:
 
         made = build(clock=self.clock, store=self.store, sender=self, read_secret=lambda name: "",
                      connect=connected, providers=lambda policy, cluster, secret: self.providers())
-        return dataclasses.replace(made, checkpoint=self._checkpoint, emit=self._emit)
+        return dataclasses.replace(made, checkpoint=self._checkpoint, emit=self._emit,
+                                   batch_failures_reported=True)
 
     def _emit(self, line: str) -> None:
         self.lines.append(json.loads(line))

@@ -51,6 +51,7 @@ def two(stage: Stage, dynamodb: Any, table: str) -> Iterator[tuple[Stage, Stage]
 
 def _furnish(stage: Stage) -> None:
     stage.provider.add_pool("g", size=1)
+    stage.provider.claim = "one-place"
     stage.kube.create("nodes", {
         "metadata": {"name": "g-1"}, "spec": {"providerID": "memory://g-1"},
         "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": ROOM, "capacity": ROOM}})
