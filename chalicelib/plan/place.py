@@ -28,6 +28,8 @@ def place(floor: Floor, queue: Sequence[Demand], stop: Callable[[], bool] = lamb
             if at < len(demand.pods):
                 left.append(Demand(demand.cls, demand.pods[at:], demand.counts))
                 full[demand.cls] = floor.generation
+        if floor.late():
+            return tuple(left)
         retry = [demand for demand in left if floor.needs(demand.cls) is not None]
         if not retry or sum(len(d.pods) for d in left) == sum(len(d.pods) for d in waiting):
             return tuple(left)

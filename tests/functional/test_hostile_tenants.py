@@ -103,3 +103,8 @@ def test_sums_of_huge_requests_do_not_overflow(amount: int) -> None:
 def test_a_node_that_offers_too_much_takes_no_more_than_it_may() -> None:
     huge = tenants.node(tenants.NODES - 1, allocatable={"cpu": str(2**62), "memory": "8Ei", "pods": str(2**62)})
     assert tenants.served(tenants.planned([huge])) == tenants.VICTIMS
+
+
+def test_a_pass_ends_soon_after_its_time_whatever_it_is_doing() -> None:
+    """Without a limit of time this case takes more than ten seconds of CPU, in every phase of a pass."""
+    assert tenants.measured("anti-affinity-of-all-zones", within=2.0).seconds < 8.0
