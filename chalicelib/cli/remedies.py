@@ -74,6 +74,7 @@ _ADVICE: Mapping[Code, _Advice] = MappingProxyType({
     Code.BEING_DELETED: _always("nothing: it is on its way out; a mark that nobody is coming for is taken off by the "
                                 "next pass"),
     Code.NOT_UNDERUTILIZED: _threshold,
+    Code.IDENTITY_CONTESTED: _always("delete the Node object that names the wrong machine, and look at its kubelet"),
     Code.RECENTLY_UNREMOVABLE: _always("nothing but time; unremovableNodeRecheckTimeout says how long"),
     Code.NO_PLACE_TO_MOVE_PODS: _always("make room for the pod on other nodes, or let it ask for less; explain pod "
                                         "with --remove-node shows what each group has against it"),

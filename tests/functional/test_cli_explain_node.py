@@ -70,6 +70,13 @@ def _many(group: str, count: int, *, ready: bool = True) -> tuple[dict[str, Any]
     return tuple(_node(f"{group}-{'r' if ready else 'u'}{at}", group, ready=ready) for at in range(count))
 
 
+def _twin(name: str, other: str) -> dict[str, Any]:
+    """A Node that says that it is another Node's machine."""
+    made = _node(name)
+    made["spec"]["providerID"] = f"example://g/{other}"
+    return made
+
+
 MOVES = pod("move", "100m", on="n-0")
 BARE = pod("bare", "100m", on="n-0", owner="")
 DISABLED = {"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
@@ -99,6 +106,7 @@ ROWS = (
     Row(Code.BEING_DELETED, ("operation remove-1 is at step gone, waiting",), first=LEAVING, verdict="leaving",
         memory={"operations": [OPERATION]}),
     Row(Code.BEING_DELETED, ("currently being deleted", "taken off by the next pass"), first=LEAVING),
+    Row(Code.IDENTITY_CONTESTED, ("which machine it is cannot be known", "n-0, n-9"), nodes=(_twin("n-9", "n-0"),)),
     Row(Code.NOT_UNDERUTILIZED, ("cpu 75%, threshold 50%", "raise scaleDownUtilizationThreshold"),
         pods=(pod("big", "1500m", on="n-0"),)),
     Row(Code.RECENTLY_UNREMOVABLE, ("no place to move its pods (shop/move: Insufficient cpu)", "07:25:00Z",

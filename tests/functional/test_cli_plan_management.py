@@ -130,8 +130,9 @@ def refused(capsys: Said, *arguments: str) -> str:
 def test_a_policy_with_a_management_cluster_must_name_the_cluster(
     access: str, clusterapi: str, place: str, tmp_path: Path, capsys: Said
 ) -> None:
-    named = {"Secret: k": "Secret: outscaler/c1/kubeconfig", "kubeconfigSecret: m": "kubeconfigSecret: outscaler/c1/clusterapi",
-             "KubeconfigSecret: m": "KubeconfigSecret: outscaler/c1/kubeconfig-m"}
+    named = {"Secret: k": "Secret: outscaler/a/kubeconfig",
+             "KubeconfigSecret: m": "KubeconfigSecret: outscaler/a/kubeconfig-m",
+             "kubeconfigSecret: m": "kubeconfigSecret: outscaler/a/clusterapi"}
     for short, name in named.items():
         access, clusterapi = access.replace(short, name), clusterapi.replace(short, name)
     document = policy(tmp_path, access, clusterapi)

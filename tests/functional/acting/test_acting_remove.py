@@ -34,6 +34,7 @@ def test_it_is_told_on_the_node_and_in_the_journal(stage: Stage) -> None:
         ("g-1", "marked the node as toBeDeleted/unschedulable"),
         ("g-1", "nodes removed by cluster autoscaler"),
         *((key.removeprefix("default/"), "deleting pod for node scale down") for key in THREE),
+        ("cluster-autoscaler-status", "Scale-down: node g-1 removed with drain"),
     ]
     facts = stage.store.journal.recent(stage.name)[0].facts
     assert (facts["state"], facts["nodes"], facts["targets"]) == ("succeeded", "g-1", "g-1")
