@@ -5,22 +5,27 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from chalicelib.model.memory import NodeMemory
 from chalicelib.model.plan import GroupVerdict, PodVerdict, Promise, ScaleUp
 from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.budgets import BudgetLedger
 from chalicelib.plan.candidates import Candidates
 from chalicelib.plan.choose.least_waste import waste
 from chalicelib.plan.demand import Demand, Pending
+from chalicelib.plan.eligible import ineligible
 from chalicelib.plan.floor import Floor
 from chalicelib.plan.grow import Search
 from chalicelib.plan.headroom import Kept, Wanted, keep
 from chalicelib.plan.limits import Ledger
 from chalicelib.plan.minimum import below_minimum
 from chalicelib.plan.readiness import Bucket
+from chalicelib.plan.removal.holds import Holding, Moves
 from chalicelib.plan.rules import Acted, act
 from chalicelib.plan.settle import Settled, settle
 from chalicelib.plan.situation import situation_of
+from chalicelib.plan.utilization import Usage
 from chalicelib.plan.watch import Watch
-from chalicelib.plan.ways import WAYS, Way
+from chalicelib.plan.ways import WAYS, Way, sparing
 from chalicelib.plan.world import GroupFacts, World
 
 _TRYING = 2.0       # seconds for which other ways are tried, where there is a clock
@@ -60,8 +65,10 @@ def _planned(world: World, floor: Floor, pending: Pending, seed: int, watch: Wat
 def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch) -> tuple[Search, Settled]:
     """The plan that serves most pods, of several ways to put them on nodes that exist (plan/ways.py)."""
     best, chosen = _planned(world, floor, pending, seed, watch, None), None
-    if not best[1].choice:
+    if not best[1].small:
         return best
+    if not best[1].choice:
+        return _sparing(world, floor, pending, seed, watch, best)
     last, started = chosen, watch.spent()
     for number, way in enumerate(WAYS):
         if watch.over(started + _TRYING) or (number >= _SERVED and not best[1].left):
@@ -70,6 +77,29 @@ def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch)
         if _better(found, best):
             best, chosen = found, way
     return best if last is chosen else _planned(world, floor, pending, seed, watch, chosen)
+
+
+def _sparing(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch,
+             best: tuple[Search, Settled]) -> tuple[Search, Settled]:
+    """The same on nodes that stay in any case, as far as they take the pods: a node that pods are expected on does not
+    go, and pods of nodes that are being drained would hold one such node after the other."""
+    may_go = _may_go(world, floor) if best[1].expected else frozenset[int]()
+    if not may_go & best[1].expected.keys():
+        return best
+    found = _planned(world, floor, pending, seed, watch, sparing(may_go))
+    held = len(may_go & found[1].expected.keys()), len(may_go & best[1].expected.keys())
+    if found[1].worth == best[1].worth and found[0].grown == best[0].grown and held[0] < held[1]:
+        return found
+    return _planned(world, floor, pending, seed, watch, None)
+
+
+def _may_go(world: World, floor: Floor) -> frozenset[int]:
+    """Rows of nodes that could be removed by what is known before any removal is tried."""
+    usage, holding = Usage(world), Holding(world, BudgetLedger(world.snapshot.budgets, world.snapshot.classes))
+    return frozenset(
+        floor.table.index[node.name] for node in world.snapshot.nodes if node.name in floor.table.index
+        and ineligible(node, world.memory.nodes.get(node.name, NodeMemory()), world, usage) is None
+        and isinstance(holding.of(node), Moves))
 
 
 def _better(found: tuple[Search, Settled], best: tuple[Search, Settled]) -> bool:

@@ -35,7 +35,7 @@ class Settled(msgspec.Struct, frozen=True):
     """places: (row, class, pods); left: pods without a place; new: row -> (group, number from 1) of planned nodes.
     lost: classes of which packing had placed more than the scheduler will. expected: row of a node that exists or is on
     its way -> one of the pods, also of those that do not count, that will come to it. worth: see `_Settling.worth`.
-    choice: it is a small plan, and some pods are on nodes that exist while others found no room there."""
+    small: placing everybody again is cheap. choice: some pods are on nodes that exist while others found no room."""
 
     places: tuple[tuple[int, int, tuple[Pod, ...]], ...]
     left: tuple[Demand, ...]
@@ -43,6 +43,7 @@ class Settled(msgspec.Struct, frozen=True):
     lost: frozenset[int] = frozenset()
     expected: dict[int, str] = {}
     worth: tuple[int, ...] = ()
+    small: bool = False
     choice: bool = False
 
 
@@ -92,7 +93,7 @@ class _Settling:
         self.rest = self._unserved()
         if way is None and self.rest and self.small:
             self._in_turn()
-        self.choice = bool(self.rest) and self.small and self.floor.mark() > 0
+        self.choice = bool(self.rest) and self.floor.mark() > 0
         self.mark = self.floor.mark()
         # Nodes for minimum sizes come whatever is pending, and join together with the others.
         for group, nodes in kept.items():
@@ -386,4 +387,4 @@ class _Settling:
         left = tuple(Demand(cls, rest) for cls, pods in waiting.items() if (rest := counted(pods[taken[cls]:])))
         lost = frozenset(cls for cls, most in self.most.items() if taken[cls] < most)
         return Settled(tuple(place for place in places if place[2]), left, dict(self.new), lost, expected,
-                       tuple(self.worth()), self.choice)
+                       tuple(self.worth()), self.small, self.choice)

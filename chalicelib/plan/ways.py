@@ -7,15 +7,16 @@ again, and only where some pods fit existing nodes and others do not: else all w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from hashlib import blake2b
 
 from chalicelib.plan.demand import Demand
 from chalicelib.plan.floor import Floor
+from chalicelib.plan.place import place
 
 Way = Callable[[Sequence[Demand], Floor], tuple[list[Demand], bool]]
-"""The queue in another order, in which pods of higher priority stay first; and whether pods are dealt over the rows in
-turn, else first fit."""
+"""What of the queue is left to be placed, in another order, in which pods of higher priority stay first; and whether
+pods are dealt over the rows in turn, else first fit."""
 
 _BY_LOT = 4         # orders by lot; the same lots for the same pods
 
@@ -49,6 +50,19 @@ def _lot(seed: int) -> Way:
         found, _ = _by(lambda each, _: float(drawn(each.pods[0].key)), around=True)(queue, floor)
         floor.turn = drawn("") % max(1, floor.base)
         return found, True
+    return way
+
+
+def sparing(rows: Collection[int]) -> Way:
+    """Everybody onto other rows than these first, as far as those take them."""
+    def way(queue: Sequence[Demand], floor: Floor) -> tuple[list[Demand], bool]:
+        shut = [row for row in rows if floor.open[row]]
+        for row in shut:
+            floor.close(row)
+        left = place(floor, queue)
+        for row in shut:
+            floor.close(row, is_open=True)
+        return list(left), False
     return way
 
 

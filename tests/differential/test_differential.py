@@ -46,6 +46,10 @@ def test_there_is_an_answer_for_every_seed() -> None:
     assert sorted(upstream()) == list(range(SEEDS))
 
 
+def test_at_most_five_answers_are_worse_than_the_replay_of_upstreams_rules() -> None:
+    assert sum(why.startswith("Worse") for why in listed().values()) <= 5
+
+
 def test_every_listed_difference_has_a_reason() -> None:
     assert [row for row, why in listed().items() if len(why) < 10] == []
 
