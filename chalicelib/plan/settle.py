@@ -20,6 +20,7 @@ from chalicelib.plan.choose import LEAST_COST
 from chalicelib.plan.demand import Demand
 from chalicelib.plan.floor import Standing
 from chalicelib.plan.grow import Search
+from chalicelib.plan.needless import refine
 from chalicelib.plan.pack import Ask
 from chalicelib.plan.place import place
 
@@ -57,6 +58,7 @@ def settle(search: Search, queue: Sequence[Demand], kept: dict[str, int]) -> Set
         left = settling.top_up()
         if not left:
             break
+    refine(settling)
     return settling.settled()
 
 
@@ -78,6 +80,7 @@ class _Settling:
     def __init__(self, search: Search, queue: Sequence[Demand], kept: dict[str, int]) -> None:
         self.search, self.floor, self.queue, self.kept = search, search.floor, queue, kept
         self.most: dict[int, int] = {}      # class -> pods that packing ever had a place for
+        self.doubtful: set[int] = set()     # refused classes that one more node would take as things stand
         self.new: dict[int, tuple[str, int]] = {}
         # Who fits on nodes that exist or are on their way goes there now, before any new node joins.
         limit, watch = search.world.options.pending_pods_batching_timeout, search.watch
@@ -118,6 +121,18 @@ class _Settling:
             self.floor.rewind(0)
             self.floor.put_all(first)
 
+    def begin_at(self, mark: int) -> None:
+        """What was placed before this mark is on nodes that exist or are on their way."""
+        self.mark, self.rest = mark, self._unserved()
+
+    def late(self) -> bool:
+        """Whether the time for packing is over."""
+        return self.search.watch.over(self.search.world.options.max_binpacking_time)
+
+    def idle(self) -> bool:
+        """Whether a planned node has no pod."""
+        return not self._crowd()[self.floor.base:].all()
+
     @property
     def small(self) -> bool:
         """Whether placing everybody again is cheap."""
@@ -128,13 +143,13 @@ class _Settling:
         start = self._state()
         rest = self.search.run(asks_of(left))
         self._number()
-        if LEAST_COST in self.search.world.options.expander and any(not self._alone(demand.cls) for demand in left):
+        if LEAST_COST in self.search.world.options.expander and any(not self.alone(demand.cls) for demand in left):
             self._cheaper(left, rest, start)
         for cls, (_, counts) in self.floor.standing().items():
             self.most[cls] = max(self.most.get(cls, 0), int(counts.sum()))
         self.drop_empty()
 
-    def _alone(self, cls: int) -> bool:
+    def alone(self, cls: int) -> bool:
         """Whether least-cost weighs a class: one without rules, ports or claims."""
         return self.floor.needs(cls) is None and not self.floor.classes[cls].ports and (
             not self.floor.volumes.concerns(cls))
@@ -150,14 +165,14 @@ class _Settling:
             self._back_to(mixed)
 
     def _state(self) -> _State:
-        return dict(self.search.grown), self._groups(), self.floor.standing()
+        return dict(self.search.grown), self.groups(), self.floor.standing()
 
     def _back_to(self, state: _State) -> None:
         """Nodes and places as they were."""
         grown, groups, standing = state
         for group, nodes in list(self.search.grown.items()):
             self.search.take_back(group, nodes - grown.get(group, 0))
-        self._restore(groups, standing)
+        self.restore(groups, standing)
 
     def _number(self) -> None:
         numbers: dict[str, int] = {}
@@ -167,7 +182,7 @@ class _Settling:
             numbers[group] = numbers.get(group, 0) + 1
             self.new[row] = (group, numbers[group])
 
-    def _spare(self, group: str) -> int:
+    def spare(self, group: str) -> int:
         """New nodes of a group beyond those it gets for its minimum size."""
         return self.search.grown.get(group, 0) - self.kept.get(group, 0)
 
@@ -190,8 +205,8 @@ class _Settling:
             if not crowd[row]:
                 idle.setdefault(self.new[row][0], []).append(row)
         drop = [row for group, rows in idle.items()
-                if not self._atomic(group) or len(rows) == self.search.grown[group]
-                for row in rows[max(0, len(rows) - self._spare(group)):]]
+                if not self.atomic(group) or len(rows) == self.search.grown[group]
+                for row in rows[max(0, len(rows) - self.spare(group)):]]
         self._without(drop)
         return bool(drop)
 
@@ -206,9 +221,9 @@ class _Settling:
         standing, groups = self.floor.standing(), [self.new[row][0] for row in stay]
         for row in rows:
             self.search.take_back(self.new[row][0], 1)
-        self._restore(groups, {cls: (moved[at], counts) for cls, (at, counts) in standing.items()})
+        self.restore(groups, {cls: (moved[at], counts) for cls, (at, counts) in standing.items()})
 
-    def _lay(self, groups: Sequence[str]) -> None:
+    def lay(self, groups: Sequence[str]) -> None:
         """Planned nodes of these groups, in this order, empty."""
         have: dict[str, int] = {}
         for group, run in groupby(groups):
@@ -237,16 +252,16 @@ class _Settling:
 
     def arrange(self) -> None:
         """First fit in the scheduler's order, if that serves nobody worse; else as packed."""
-        standing, groups, count = self.floor.standing(), self._groups(), self.worth()
+        standing, groups, count = self.floor.standing(), self.groups(), self.worth()
         if self.small or self.unjust():
-            self._in_queue_order()
+            self.in_queue_order()
             if self.worth() >= count:
                 while self.drop_empty():
-                    self._in_queue_order()
+                    self.in_queue_order()
                 return
         elif all(self.floor.needs(cls) is None for cls in standing):
             return      # nobody depends on others: what was packed is accepted in any order
-        self._restore(groups, {})
+        self.restore(groups, {})
         self._as_promised(standing)
         self.drop_empty()
 
@@ -281,37 +296,42 @@ class _Settling:
         left = self.settled().left
         return place(self.floor, left) if left and self.search.grown else left
 
-    def _groups(self) -> list[str]:
+    def groups(self) -> list[str]:
         return [self.new[row][0] for row in self._rows()]
 
-    def _restore(self, groups: Sequence[str], standing: Standing) -> None:
+    def restore(self, groups: Sequence[str], standing: Standing) -> None:
         """Planned nodes and places as they were."""
         self.floor.reset(self.mark)
-        self._lay(groups)
+        self.lay(groups)
         self.floor.put_all(standing)
 
-    def _in_queue_order(self) -> None:
+    def lay_all(self) -> None:
+        """Planned nodes by group, empty."""
+        self.lay([group for group in sorted(self.search.grown) for _ in range(self.search.grown[group])])
+
+    def in_queue_order(self) -> None:
+        """Everybody who is not served by nodes that exist once more, first fit, onto what is planned."""
         self.floor.reset(self.mark)
-        self._lay([group for group in sorted(self.search.grown) for _ in range(self.search.grown[group])])
+        self.lay_all()
         place(self.floor, self.rest)
 
     def drop_needless(self, group: str) -> None:
         """Nodes of a group without which everybody still finds a place are not bought."""
-        if self._atomic(group):
+        if self.atomic(group):
             return
         if not self.small:
             self._without(self._shed(group))
             return
-        while self._spare(group) > 0:
-            standing, groups, count = self.floor.standing(), self._groups(), self.worth()
+        while self.spare(group) > 0:
+            standing, groups, count = self.floor.standing(), self.groups(), self.worth()
             self.search.take_back(group, 1)
-            self._in_queue_order()
+            self.in_queue_order()
             if self.worth() < count:
                 self.search.give_again(group, 1)
-                self._restore(groups, standing)
+                self.restore(groups, standing)
                 return
             while self.drop_empty():
-                self._in_queue_order()
+                self.in_queue_order()
 
     def _shed(self, group: str) -> list[int]:
         """The group's emptiest new nodes, as long as their pods find room elsewhere as things stand; then they are
@@ -324,7 +344,7 @@ class _Settling:
                 if row in on:
                     on[row][cls] = count
         gone: list[int] = []
-        for row in mine[: self._spare(group)]:
+        for row in mine[: self.spare(group)]:
             mark = floor.mark()
             floor.close(row)
             moved: list[tuple[int, int, int]] = []
@@ -342,7 +362,7 @@ class _Settling:
             gone.append(row)
         return gone
 
-    def _atomic(self, group: str) -> bool:
+    def atomic(self, group: str) -> bool:
         return self.search.world.groups[group].group.options.zero_or_max
 
     def settled(self) -> Settled:
@@ -369,5 +389,5 @@ class _Settling:
                 if row < self.floor.base:
                     expected[row] = min(*(pod.key for pod in here), expected.get(row, here[0].key))
         left = tuple(Demand(cls, rest) for cls, pods in waiting.items() if (rest := counted(pods[taken[cls]:])))
-        lost = frozenset(cls for cls, most in self.most.items() if taken[cls] < most)
-        return Settled(tuple(place for place in places if place[2]), left, dict(self.new), lost, expected)
+        lost = self.doubtful.union(cls for cls, most in self.most.items() if taken[cls] < most)
+        return Settled(tuple(place for place in places if place[2]), left, dict(self.new), frozenset(lost), expected)
