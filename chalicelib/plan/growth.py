@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from chalicelib.model.plan import GroupVerdict, PodVerdict, Promise, ScaleUp
+from chalicelib.model.plan import Contest, GroupVerdict, PodVerdict, Promise, ScaleUp
 from chalicelib.model.reason import Code, Reason
 from chalicelib.plan.candidates import Candidates
 from chalicelib.plan.choose.least_waste import waste
@@ -52,21 +52,24 @@ class _Report:
         self.world, self.floor = search.world, search.floor
         self.candidates: Candidates = search.candidates
         self.ledger: Ledger = search.ledger
+        self.contest = _contests(settled)
 
     def growth(self) -> Growth:
         pods: dict[str, list[str]] = {}
         fits: list[str] = []
         promises = []
-        for row, _, here in self.settled.places:
-            keys = tuple(pod.key for pod in here)
+        for row, cls, here in self.settled.places:
+            keys, contest = tuple(pod.key for pod in here), self.contest.get(cls)
+            sure = contest is None
             planned = self.settled.new.get(row)
             if planned is not None:
                 pods.setdefault(planned[0], []).extend(keys)
-                promises.append(Promise(keys, group=planned[0], number=planned[1]))
+                promises.append(Promise(keys, group=planned[0], number=planned[1], promised=sure,
+                                        one_place_among=contest))
             else:
                 name = self.floor.table.nodes[row].name
                 fits += keys
-                promises.append(Promise(keys, node=name))
+                promises.append(Promise(keys, node=name, promised=sure, one_place_among=contest))
         self.floor.promised.update((self.floor.table.nodes[row].name, key)
                                    for row, key in self.settled.expected.items())
         return Growth(
@@ -96,7 +99,8 @@ class _Report:
         real = np.arange(len(self.floor.table)) < self.floor.real
         return PodVerdict(
             pods=tuple(sorted(pod.key for pod in demand.pods)), reasons=dict(sorted(why.items())),
-            nodes=self.floor.real, against=self.floor.tally(demand.cls, real))
+            nodes=self.floor.real, against=self.floor.tally(demand.cls, real),
+            one_place_among=self.contest.get(demand.cls))
 
     def _stop(self, cls: int, facts: GroupFacts) -> Reason:
         """What kept a group that would take the pods from growing (more)."""
@@ -138,10 +142,24 @@ def _backoff(facts: GroupFacts) -> Reason | None:
                                        "code": failed.code or failed.cls, "class": failed.cls})
 
 
-def _merged(promises: list[Promise]) -> tuple[Promise, ...]:
-    """One entry per place, by place."""
-    pods: dict[tuple[str, str, int], list[str]] = {}
-    for promise in promises:
-        pods.setdefault((promise.node, promise.group, promise.number), []).extend(promise.pods)
-    return tuple(Promise(tuple(sorted(keys)), *place) for place, keys in sorted(pods.items()))
+def _contests(settled: Settled) -> dict[int, Contest]:
+    """Class -> the pods with which its pods compete."""
+    pods: dict[int, list[str]] = {}
+    for cls, here in (*((cls, here) for _, cls, here in settled.places),
+                      *((demand.cls, demand.pods) for demand in settled.left)):
+        pods.setdefault(cls, []).extend(pod.key for pod in here)
+    return {cls: contest for found in settled.contests
+            for contest in [Contest(found.places, tuple(sorted(key for cls in found.classes for key in pods[cls])))]
+            for cls in found.classes}
 
+
+def _merged(promises: list[Promise]) -> tuple[Promise, ...]:
+    """By place, one entry for pods that are sure of theirs and one for those that compete with the same others."""
+    pods: dict[tuple[str, str, int, bool, tuple[str, ...]], list[str]] = {}
+    contests: dict[tuple[str, ...], Contest | None] = {}
+    for each in promises:
+        among = each.one_place_among.among if each.one_place_among is not None else ()
+        contests[among] = each.one_place_among
+        pods.setdefault((each.node, each.group, each.number, not each.promised, among), []).extend(each.pods)
+    return tuple(Promise(tuple(sorted(keys)), node, group, number, not unsure, contests[among])
+                 for (node, group, number, unsure, among), keys in sorted(pods.items()))

@@ -16,7 +16,6 @@ from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Code
 from chalicelib.plan.choose import choose
 from chalicelib.plan.demand import Demand
-from chalicelib.plan.floor import Standing
 from chalicelib.plan.option import Option
 from chalicelib.plan.place import place
 
@@ -41,6 +40,36 @@ def refine(settling: _Settling) -> None:
     _Refused(settling).note()
 
 
+def tidy(settling: _Settling) -> None:
+    """The same without buying, after nodes were given back for another reason."""
+    settling.top_up()
+    _Spare(settling).drop()
+    settling.top_up()
+    _Refused(settling).note()
+
+
+class Saved:
+    """Nodes and places as they are, those of pods on nodes that exist included; the planned nodes are taken off."""
+
+    def __init__(self, settling: _Settling) -> None:
+        self._settling, floor = settling, settling.floor
+        self._grown, self._groups, self._standing = settling.state()
+        self._rest = settling.rest
+        floor.reset(settling.mark)
+        self._early = floor.standing()
+
+    def restore(self) -> None:
+        """As they were."""
+        settling, floor, search = self._settling, self._settling.floor, self._settling.search
+        for group, nodes in list(search.grown.items()):
+            search.take_back(group, nodes - self._grown.get(group, 0))
+        floor.reset()
+        floor.put_all(self._early)
+        settling.mark, settling.rest = floor.mark(), self._rest
+        settling.lay(self._groups)
+        floor.put_all(self._standing)
+
+
 class _Spare:
     """New nodes without which the promised pods still find places, one after another, in the order of the queue."""
 
@@ -56,10 +85,7 @@ class _Spare:
 
     def _drop_one(self, group: str) -> bool:
         settling, floor = self.settling, self.floor
-        queue = self._promised()
-        standing, groups = floor.standing(), settling.groups()
-        floor.reset(settling.mark)
-        early, rest = floor.standing(), settling.rest
+        queue, before = self._promised(), Saved(settling)
         floor.reset()
         waiting = place(floor, queue)
         settling.begin_at(floor.mark())
@@ -68,16 +94,8 @@ class _Spare:
         if not place(floor, waiting):
             settling.drop_empty()
             return True
-        self.search.give_again(group, 1)
-        self._back_to(early, rest, groups, standing)
+        before.restore()
         return False
-
-    def _back_to(self, early: Standing, rest: tuple[Demand, ...], groups: Sequence[str], standing: Standing) -> None:
-        self.floor.reset()
-        self.floor.put_all(early)
-        self.settling.mark, self.settling.rest = self.floor.mark(), rest
-        self.settling.lay(groups)
-        self.floor.put_all(standing)
 
     def _promised(self) -> list[Demand]:
         """Pods that have a place, and those that only take room, in the order of the queue."""

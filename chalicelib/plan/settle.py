@@ -17,12 +17,14 @@ import numpy as np
 from chalicelib.model.pod import Pod
 from chalicelib.plan.arrays import Ints
 from chalicelib.plan.choose import LEAST_COST
+from chalicelib.plan.contests import Contest
 from chalicelib.plan.demand import Demand
 from chalicelib.plan.floor import Standing
 from chalicelib.plan.grow import Search
 from chalicelib.plan.needless import refine
 from chalicelib.plan.pack import Ask
 from chalicelib.plan.place import place
+from chalicelib.plan.worst import promised
 
 _TRIES = 3          # how often is planned for pods that lost their place
 _EXACT = 1_000      # rows times runs of pods up to which everybody is placed again to find out
@@ -41,6 +43,7 @@ class Settled(msgspec.Struct, frozen=True):
     new: dict[int, tuple[str, int]]
     lost: frozenset[int] = frozenset()
     expected: dict[int, str] = {}
+    contests: tuple[Contest, ...] = ()      # classes of which no single pod is sure of a place
 
 
 def settle(search: Search, queue: Sequence[Demand], kept: dict[str, int]) -> Settled:
@@ -59,7 +62,7 @@ def settle(search: Search, queue: Sequence[Demand], kept: dict[str, int]) -> Set
         if not left:
             break
     refine(settling)
-    return settling.settled()
+    return promised(settling)
 
 
 def asks_of(left: Sequence[Demand]) -> list[Ask]:
@@ -140,7 +143,7 @@ class _Settling:
 
     def grow(self, left: Sequence[Demand]) -> None:
         """New nodes for these."""
-        start = self._state()
+        start = self.state()
         rest = self.search.run(asks_of(left))
         self._number()
         if LEAST_COST in self.search.world.options.expander and any(not self.alone(demand.cls) for demand in left):
@@ -156,7 +159,7 @@ class _Settling:
 
     def _cheaper(self, left: Sequence[Demand], rest: Sequence[Ask], start: _State) -> None:
         """The rest of the chain alone once more: pods that least-cost leaves aside may make its mix the dearer one."""
-        search, mixed = self.search, self._state()
+        search, mixed = self.search, self.state()
         mix = sum(ask.count for ask in rest), search.price()
         self._back_to(start)
         rest = search.run(asks_of(left), mixed=False)
@@ -164,7 +167,8 @@ class _Settling:
         if (sum(ask.count for ask in rest), search.price()) >= mix:
             self._back_to(mixed)
 
-    def _state(self) -> _State:
+    def state(self) -> _State:
+        """Nodes and places, to go back to."""
         return dict(self.search.grown), self.groups(), self.floor.standing()
 
     def _back_to(self, state: _State) -> None:

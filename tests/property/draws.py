@@ -32,9 +32,12 @@ class History(msgspec.Struct, frozen=True):
 
 class Tally(msgspec.Struct):
     """What came of some draws. unkept: promised pods without a place for them or an equal pod; among: places of pods
-    that compete which none of them got."""
+    that compete which none of them got; sure: places promised to one pod or to several that compete; bound: pods that
+    got a place, promised or not."""
 
     draws: int = 0
+    bound: int = 0
+    sure: int = 0
     promised: int = 0
     unkept: int = 0
     among: int = 0
@@ -47,7 +50,8 @@ class Tally(msgspec.Struct):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def __str__(self) -> str:
-        return (f"{self.draws} draws: {self.unkept} of {self.promised} promised pods without a place, "
+        return (f"{self.draws} draws: {self.bound} pods bound, {self.sure} places promised; "
+                f"{self.unkept} of {self.promised} promised pods without a place, "
                 f"{self.among} places short among pods that compete, {self.empty} of {self.nodes} new nodes empty")
 
 
@@ -116,7 +120,8 @@ def drawn(stage: Stage, plan: Plan, new: Mapping[str, Newcomer], seeds: Iterable
         history = drawing.history(seed)
         placed = Counter(kinds[pod] for pod in history.places)
         tally.add(Tally(
-            draws=1, promised=len(sure), unkept=sum((promised - placed).values()),
+            draws=1, bound=len(history.places), promised=len(sure),
+            sure=len(sure) + sum(each for each, _ in among), unkept=sum((promised - placed).values()),
             among=sum(max(0, places - sum(pod in history.places for pod in pods)) for places, pods in among),
             nodes=len(new), empty=len(history.empty)))
     return tally

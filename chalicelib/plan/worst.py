@@ -1,0 +1,63 @@
+"""The last step of a plan: which nodes it keeps and what it promises, by the worst order that the scheduler could take.
+
+A new node that stays empty in one of the rehearsed orders is given back, as long as this makes fewer nodes stay empty.
+Pods that have no place without it wait for a later pass, which knows where the scheduler has put the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.plan.contests import contests
+from chalicelib.plan.needless import Saved, tidy
+from chalicelib.plan.rehearse import Outcome, rehearse
+
+if TYPE_CHECKING:
+    from chalicelib.plan.settle import Settled, _Settling
+
+_TRIES = 6      # nodes that one plan tries to do without
+
+
+def promised(settling: _Settling) -> Settled:
+    """Everybody's place, and how sure it is."""
+    outcomes = _without_idle_nodes(settling, rehearse(settling))
+    wanted, placed = Counter[int](), Counter[int]()
+    for demand in settling.queue:
+        if demand.counts:
+            wanted[demand.cls] += len(demand.pods)
+    settled = settling.settled()
+    for _, cls, pods in settled.places:
+        placed[cls] += len(pods)
+    return msgspec.structs.replace(settled, contests=contests(wanted, placed, outcomes))
+
+
+def _without_idle_nodes(settling: _Settling, outcomes: list[Outcome]) -> list[Outcome]:
+    for _ in range(_TRIES):
+        idle = Counter(settling.new[row][0] for each in outcomes for row in each.empty)
+        found = next((better for group, _ in idle.most_common()
+                      if (better := _one_less(settling, group, sum(idle.values())))), None)
+        if found is None:
+            break
+        outcomes = found
+    return outcomes
+
+
+def _one_less(settling: _Settling, group: str, most: int) -> list[Outcome]:
+    """Outcomes without one node of a group, which is then given back; none if as many nodes stay empty as did."""
+    if settling.spare(group) <= 0 or settling.atomic(group):
+        return []
+    before, doubtful = Saved(settling), set(settling.doubtful)
+    settling.search.take_back(group, 1)
+    settling.in_queue_order()
+    while settling.drop_empty():
+        settling.in_queue_order()
+    tidy(settling)
+    outcomes = rehearse(settling)
+    if outcomes and sum(len(each.empty) for each in outcomes) < most:
+        return outcomes
+    before.restore()
+    settling.doubtful = doubtful
+    return []
