@@ -22,18 +22,22 @@ class Contest(msgspec.Struct, frozen=True):
     classes: tuple[int, ...]
 
 
-def contests(pods: Mapping[int, int], placed: Mapping[int, int], outcomes: Sequence[Outcome]) -> tuple[Contest, ...]:
-    """pods: class -> pods that want a place; placed: of these, how many have one in the plan. Without outcomes (a large
-    plan) a class competes if the plan has places for some of its pods only."""
+def contests(pods: Mapping[int, int], placed: Mapping[int, int], uncounted: Mapping[int, int],
+             outcomes: Sequence[Outcome]) -> tuple[Contest, ...]:
+    """pods: class -> pods that want a place; placed: of these, how many have one in the plan; uncounted: more pods of
+    the class, which take a place and are promised none. Without outcomes (a large plan) a class competes if the plan
+    has places for some of its pods only."""
     if not outcomes:
         return tuple(Contest(placed[cls], (cls,)) for cls in sorted(placed) if placed[cls] < pods[cls])
     least = {cls: min(each.served[cls] for each in outcomes) for cls in pods}
-    short = [cls for cls in sorted(pods) if least[cls] < pods[cls]]
+    short = [cls for cls in sorted(pods) if least[cls] < pods[cls] + uncounted.get(cls, 0)]
     leader = {cls: cls for cls in short}
     for one, other in combinations(short, 2):
         if min(each.served[one] + each.served[other] for each in outcomes) > least[one] + least[other]:
             first, second = sorted((leader[one], leader[other]))
             leader = {cls: first if head == second else head for cls, head in leader.items()}
     sets = [tuple(cls for cls in short if leader[cls] == head) for head in dict.fromkeys(leader.values())]
-    return tuple(Contest(min(sum(each.served[cls] for cls in classes) for each in outcomes), classes)
-                 for classes in sets if any(placed.get(cls) for cls in classes))
+    return tuple(
+        Contest(max(0, min(sum(each.served[cls] for cls in classes) for each in outcomes)
+                    - sum(uncounted.get(cls, 0) for cls in classes)), classes)
+        for classes in sets if any(placed.get(cls) for cls in classes))

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
     from chalicelib.plan.settle import _Settling
 
 _ZONE_LABEL = "topology.kubernetes.io/zone"
-_FIRST, _MORE = 8, 16            # rehearsals of any plan, and more of one in which they do not all end alike
+_FIRST, _MORE = 8, 20           # rehearsals of any plan, and more of one in which pods compete
 _PODS = 300                     # waiting pods up to which a plan is rehearsed
-_NOISE = (0.0, 4.0, 25.0)       # the largest chance on top of a score; plugins together reach 1,100
+_NOISE = (0.0, 20.0, 100.0, 1_000.0)    # the largest chance on top of a score; plugins together reach 1,100
+_LIKELY = 100.0                 # up to so much chance an outcome says which nodes stay empty
 _SPREAD, _AFFINITY, _TAINTS = 2, 2, 3       # kube-scheduler's weights of these plugins; 1 of the others
 
 
@@ -43,7 +44,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Pods per class that got a place, and planned rows that got no pod."""
+    """Pods per class that got a place, and planned rows that got no pod; none where chance ruled over the scores."""
 
     served: Counter[int]
     empty: tuple[int, ...]
@@ -68,7 +69,7 @@ class _Stage:
         self.score = _Score(settling)
 
     def outcomes(self) -> list[Outcome]:
-        """As many as it takes: the more if the first do not end alike."""
+        """The first few, and more if these show that pods compete."""
         settling, floor = self.settling, self.floor
         if not self.turns or len(self.turns) > _PODS or not settling.small:
             return []
@@ -77,7 +78,7 @@ class _Stage:
         early = floor.standing()
         found: list[Outcome] = []
         for number in range(_FIRST + _MORE):
-            if settling.late() or (number == _FIRST and all(each == found[0] for each in found)):
+            if settling.late() or (number == _FIRST and not self._contested(found)):
                 break
             found.append(self.outcome(number))
         floor.rewind(0)
@@ -86,11 +87,18 @@ class _Stage:
         floor.put_all(standing)
         return found
 
+    def _contested(self, found: Sequence[Outcome]) -> bool:
+        """Whether the outcomes differ, or a class always gets some of its places only."""
+        pods = Counter(turn.cls for turn in self.turns)
+        return any(each != found[0] for each in found) or any(
+            0 < found[0].served[cls] < count for cls, count in pods.items())
+
     def outcome(self, number: int) -> Outcome:
         """One order. Every second one opens the new nodes one after another."""
         floor, draw = self.floor, random.Random(self.seed * 1_000 + number)      # noqa: S311 - foretold, not secret
         floor.rewind(0)
-        self.score.begin(draw, _NOISE[number % len(_NOISE)])
+        noise = _NOISE[(number + number // 4) % len(_NOISE)]
+        self.score.begin(noise)
         for row in self.new.tolist():
             floor.close(row)
             floor.gone(row)
@@ -103,7 +111,7 @@ class _Stage:
                 waiting = self._place(self._queue(draw, number, waiting), draw)
         served = Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()})
         crowd = self.score.crowd
-        return Outcome(served, tuple(row for row in self.new.tolist() if not crowd[row]))
+        return Outcome(served, tuple(row for row in self.new.tolist() if not crowd[row] and noise <= _LIKELY))
 
     def _queue(self, draw: random.Random, number: int, turns: Sequence[Turn]) -> list[Turn]:
         """By priority; among equals as in the plan's queue, or by lot, with one class before or behind all others."""
@@ -158,10 +166,10 @@ class _Score:
         self.soft: dict[int, Floats | None] = {}
         self.noise = 0.0
 
-    def begin(self, draw: random.Random, noise: float) -> None:
+    def begin(self, noise: float) -> None:
         """A new order."""
         self.crowd = np.zeros(len(self.crowd), dtype=np.int64)
-        self.own, self.noise = {}, noise * draw.random()
+        self.own, self.noise = {}, noise
 
     def put(self, cls: int, row: int) -> None:
         """A pod was placed."""

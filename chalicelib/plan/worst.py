@@ -24,14 +24,13 @@ _TRIES = 6      # nodes that one plan tries to do without
 def promised(settling: _Settling) -> Settled:
     """Everybody's place, and how sure it is."""
     outcomes = _without_idle_nodes(settling, rehearse(settling))
-    wanted, placed = Counter[int](), Counter[int]()
+    wanted, placed, uncounted = Counter[int](), Counter[int](), Counter[int]()
     for demand in settling.queue:
-        if demand.counts:
-            wanted[demand.cls] += len(demand.pods)
+        (wanted if demand.counts else uncounted)[demand.cls] += len(demand.pods)
     settled = settling.settled()
     for _, cls, pods in settled.places:
         placed[cls] += len(pods)
-    return msgspec.structs.replace(settled, contests=contests(wanted, placed, outcomes))
+    return msgspec.structs.replace(settled, contests=contests(wanted, placed, uncounted, outcomes))
 
 
 def _without_idle_nodes(settling: _Settling, outcomes: list[Outcome]) -> list[Outcome]:
