@@ -22,6 +22,7 @@ from chalicelib.model.pod import Owner, PodClass
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.arrays import Floats, Ints
 from chalicelib.plan.fit.taints import tolerates
+from chalicelib.plan.floor import Floor
 
 if TYPE_CHECKING:
     from chalicelib.plan.settle import _Settling
@@ -137,7 +138,7 @@ class _Stage:
                 if full.get(turn.cls) == floor.generation:
                     left.append(turn)
                     continue
-                rows = np.flatnonzero(floor.quota(turn.cls)[0])
+                rows = _takers(turn.cls, floor)
                 if not len(rows):
                     full[turn.cls] = floor.generation
                     left.append(turn)
@@ -148,6 +149,16 @@ class _Stage:
             if len(left) == len(waiting) or not any(floor.needs(turn.cls) is not None for turn in left):
                 return left
             waiting = left
+
+
+def _takers(cls: int, floor: Floor) -> Ints:
+    """All rows that take one more pod of a class; a quota would name only the first rows of each domain."""
+    fits = floor.capacity(cls) > 0
+    needs = floor.needs(cls)
+    if needs is not None and fits.any():
+        fits = fits & floor.rows.open(cls, needs)
+    found: Ints = np.flatnonzero(fits)
+    return found
 
 
 class _Score:
