@@ -4,7 +4,7 @@ A plan has one place for every pod, but kube-scheduler does not read plans. It t
 time at which they were queued, which it draws anew for pods that it refused; it draws lots among nodes of one score;
 and new nodes open together or one after another. Each rehearsal is one such order. What a class gets in the worst of
 them is what may be promised. Scores are kube-scheduler's, simplified; a little chance on top of them stands for what is
-left out. All chance comes from the seed of the plan.
+left out. Chance is the same in every pass, so that a plan can be foretold.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ def rehearse(settling: _Settling) -> list[Outcome]:
 class _Stage:
     def __init__(self, settling: _Settling) -> None:
         self.settling, self.floor = settling, settling.floor
-        self.seed = settling.search.situation.seed
         classes = self.floor.classes
         queue = [(demand.cls, pod) for demand in settling.queue for pod in demand.pods]
         able = {cls: bool(self.floor.static(cls).any()) and not self.floor.nowhere(cls) for cls, _ in queue}
@@ -96,7 +95,7 @@ class _Stage:
 
     def outcome(self, number: int) -> Outcome:
         """One order. Every second one opens the new nodes one after another."""
-        floor, draw = self.floor, random.Random(self.seed * 1_000 + number)      # noqa: S311 - foretold, not secret
+        floor, draw = self.floor, random.Random(number)      # noqa: S311 - foretold, not secret
         floor.rewind(0)
         noise = _NOISE[(number + number // 4) % len(_NOISE)]
         self.score.begin(noise)
