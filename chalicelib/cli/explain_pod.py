@@ -9,7 +9,7 @@ import msgspec
 from chalicelib.cli.answers import Answer, Scene, amounts, coded, sentences, weakening
 from chalicelib.cli.find import namespaced
 from chalicelib.cli.tables import Table
-from chalicelib.cli.where import by_pod
+from chalicelib.cli.where import by_pod, competing, sureness
 from chalicelib.model.plan import Plan, PodVerdict, Removal
 from chalicelib.model.pod import Pod, PodClass
 from chalicelib.plan.explain import sentence, text
@@ -103,22 +103,25 @@ def _promised(scene: Scene, pod: Pod, subject: str) -> _Part | None:
     plan = scene.plan
     promise = by_pod(plan).get(pod.key)
     grown = next((each for each in plan.scale_ups if pod.key in each.pods), None)
+    contest = competing(promise.one_place_among) if promise is not None else ""
+    sure = sureness(promise) if promise is not None else {}
     if grown is not None:
         number = promise.number if promise is not None else 0
         which = f"new node {number}" if number else "a new node"
         growth = {"group": grown.group, "from": grown.from_size, "to": grown.to_size, "max": grown.max}
         return _Part(
             f"{subject} is expected on {which} of group {grown.group}, which grows "
-            f"{grown.from_size} -> {grown.to_size} (max {grown.max}).",
-            {"verdict": "newNode", "group": grown.group, **({"number": number} if number else {}), "growth": growth},
+            f"{grown.from_size} -> {grown.to_size} (max {grown.max}).{contest}",
+            {**sure, "verdict": "newNode", "group": grown.group, **({"number": number} if number else {}),
+             "growth": growth},
             (_could_have_been(plan, grown.group),))
     if pod.key in plan.fits_existing:
         node = promise.node if promise is not None else ""
         there = any(each.name == node for each in scene.case.snapshot.nodes)
         which = f"node {node}" if node else "a node that exists or is on its way"
         coming = ", which is on its way" if node and not there else ""
-        return _Part(f"{subject} fits on {which}{coming}: nothing is grown for it.",
-                     {"verdict": "fitsExisting", **({"fitsOn": node, "upcoming": not there} if node else {})})
+        return _Part(f"{subject} fits on {which}{coming}: nothing is grown for it.{contest}",
+                     {**sure, "verdict": "fitsExisting", **({"fitsOn": node, "upcoming": not there} if node else {})})
     return None
 
 

@@ -58,6 +58,7 @@ def _unschedulable(verdict: PodVerdict) -> dict[str, Any]:
         "details": {group: [sentence(reason) for reason in reasons] for group, reasons in verdict.reasons.items()},
         "nodes": verdict.nodes,
         "against": {text(reason): count for reason, count in verdict.against},
+        **where.sureness(verdict),
     }
 
 
@@ -85,6 +86,7 @@ def as_blocks(plan: Plan, timings: dict[str, float], assumed: Sequence[str] = ()
         _table("Pods that get no node", ("pods", "group", "why"), _left(plan)),
         _table("Pods that fit on nodes that exist or are on their way",
                ("node", "pods", "which"), where.rows_of_existing(plan)),
+        _table("Pods that compete for places", ("places", "for pods", "which"), where.rows_of_contests(plan)),
         _table("Pods not looked at", ("pods", "why"), [(some(i.pods), sentence(i.reason)) for i in plan.ignored]),
         rule_rows.rules_table(plan.rules), rule_rows.headroom_table(plan.headroom),
         _table("Nodes to remove", ("node", "group", "how", "pods go to"), gone),

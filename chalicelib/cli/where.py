@@ -6,15 +6,47 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from chalicelib.model.plan import Plan, Promise
+from chalicelib.model.plan import Contest, Plan, PodVerdict, Promise
 
 _NAMED, _ROWS, _NODES = 3, 4, 10
 
 
 def as_data(promise: Promise) -> dict[str, Any]:
-    """{"pods": […], "node": …} for a node that exists or is on its way, else {"pods": […], "group": …, "number": …}."""
+    """{"pods": […], "node": …} for a node that exists or is on its way, else {"pods": […], "group": …, "number": …};
+    and how sure it is."""
     place = {"node": promise.node} if promise.node else {"group": promise.group, "number": promise.number}
-    return {"pods": list(promise.pods), **place}
+    return {"pods": list(promise.pods), **place, **sureness(promise)}
+
+
+def sureness(entry: Promise | PodVerdict) -> dict[str, Any]:
+    """{"promised": …}, and {"onePlaceAmong": {"places": …, "among": […]}} of pods that compete for places."""
+    contest = entry.one_place_among
+    answer: dict[str, Any] = {"promised": isinstance(entry, Promise) and entry.promised}
+    if contest is not None and contest.places:
+        answer["onePlaceAmong"] = {"places": contest.places, "among": list(contest.among)}
+    return answer
+
+
+def contests(plan: Plan) -> list[Contest]:
+    """What is promised to several pods together, by the first of them."""
+    said = [*(each.one_place_among for each in plan.promises), *(each.one_place_among for each in plan.unschedulable)]
+    found = {each.among: each for each in said if each is not None}
+    return [found[among] for among in sorted(found)]
+
+
+def rows_of_contests(plan: Plan) -> list[tuple[str, ...]]:
+    """(sure places, of how many pods, which)."""
+    return [(str(each.places), str(len(each.among)), some(each.among)) for each in contests(plan)]
+
+
+def competing(contest: Contest | None) -> str:
+    """A sentence about a pod that competes, to follow another; empty if it does not."""
+    if contest is None:
+        return ""
+    if not contest.places:
+        return " It may get no place: the scheduler may take other pods first."
+    return (f" It competes for this: {contest.places} of {len(contest.among)} pods ({some(contest.among)}) "
+            "will get a place, and the scheduler chooses which.")
 
 
 def by_pod(plan: Plan) -> Mapping[str, Promise]:

@@ -27,24 +27,36 @@ class ScaleUp(msgspec.Struct, frozen=True, omit_defaults=True, rename={"from_siz
     headroom: tuple[str, ...] = ()
 
 
+class Contest(msgspec.Struct, frozen=True):
+    """So many places for the pods in `among`, whichever of them the scheduler gives them to."""
+
+    places: int
+    among: tuple[str, ...]
+
+
 class Promise(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Pods of one class and where they are expected: on `node` (one that exists, or is on its way), or on the
-    number-th new node (from 1) of `group` in this plan."""
+    """Pods and where they are expected: on `node` (one that exists, or is on its way), or on the number-th new node
+    (from 1) of `group` in this plan. promised: whether each of these pods gets a place in every order of the
+    scheduler that was tried; if not, one_place_among says with which others it competes, and for how many places."""
 
     pods: tuple[str, ...]
     node: str = ""
     group: str = ""
     number: int = 0
+    promised: bool = True
+    one_place_among: Contest | None = None
 
 
 class PodVerdict(msgspec.Struct, frozen=True, omit_defaults=True):
     """Pods of one class that get nothing, with the reasons per group. nodes: how many nodes exist; against: of these,
-    how many each filter of the scheduler turns away, as it counts them itself."""
+    how many each filter of the scheduler turns away, as it counts them itself. one_place_among: the pods of the plan
+    whose places these may get instead, if there are any."""
 
     pods: tuple[str, ...]
     reasons: dict[str, tuple[Reason, ...]] = {}
     nodes: int = 0
     against: tuple[tuple[Reason, int], ...] = ()
+    one_place_among: Contest | None = None
 
 
 class Ignored(msgspec.Struct, frozen=True, omit_defaults=True):

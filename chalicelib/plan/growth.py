@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 import numpy as np
 
 from chalicelib.model.memory import NodeMemory
-from chalicelib.model.plan import GroupVerdict, PodVerdict, Promise, ScaleUp
+from chalicelib.model.plan import Contest, GroupVerdict, PodVerdict, Promise, ScaleUp
 from chalicelib.model.reason import Code, Reason
 from chalicelib.plan.budgets import BudgetLedger
 from chalicelib.plan.candidates import Candidates
 from chalicelib.plan.choose.least_waste import waste
 from chalicelib.plan.demand import Demand, Pending
 from chalicelib.plan.eligible import ineligible
+from chalicelib.plan.final_places import Settled
 from chalicelib.plan.floor import Floor
 from chalicelib.plan.grow import Search
 from chalicelib.plan.headroom import Kept, Wanted, keep
@@ -21,12 +24,13 @@ from chalicelib.plan.minimum import below_minimum
 from chalicelib.plan.readiness import Bucket
 from chalicelib.plan.removal.holds import Holding, Moves
 from chalicelib.plan.rules import Acted, act
-from chalicelib.plan.settle import Settled, settle
+from chalicelib.plan.settle import Settling, settle
 from chalicelib.plan.situation import situation_of
 from chalicelib.plan.utilization import Usage
 from chalicelib.plan.watch import Watch
 from chalicelib.plan.ways import WAYS, Way, sparing
 from chalicelib.plan.world import GroupFacts, World
+from chalicelib.plan.worst import promised
 
 _TRYING = 2.0       # seconds for which other ways are tried, where there is a clock
 _SERVED = 4         # ways that are tried to save nodes only, when everybody has a place
@@ -45,33 +49,42 @@ class Growth(msgspec.Struct, frozen=True):
     spare: Kept = Kept()
 
 
+class _Tried(NamedTuple):
+    """One plan for the pending pods, as the floor has it until the next one is tried."""
+
+    search: Search
+    settling: Settling
+    settled: Settled
+
+
 def grow(world: World, floor: Floor, pending: Pending, virtual: Wanted, seed: int, watch: Watch) -> Growth:
     """Plan for everybody who waits, then for rules, then for headroom. The floor keeps what was placed and planned."""
-    search, settled = _best(world, floor, pending, seed, watch)
+    search, settling, _ = _best(world, floor, pending, seed, watch)
+    settled = promised(settling)
     acted = act(search, served=any(row in settled.new for row, _, _ in settled.places))
     return _Report(search, settled, acted, keep(search, virtual)).growth()
 
 
-def _planned(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch,
-             way: Way | None) -> tuple[Search, Settled]:
+def _planned(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch, way: Way | None) -> _Tried:
     """A whole plan for the pending pods; the floor keeps it."""
     floor.reset()
     search = Search(world, floor, situation_of(world, seed), watch)
     kept = {group: nodes for group, nodes in below_minimum(world, search.ledger, {})
             if group in search.candidates.shapes}
-    return search, settle(search, pending.queue, kept, way)
+    settling = settle(search, pending.queue, kept, way)
+    return _Tried(search, settling, settling.settled())
 
 
-def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch) -> tuple[Search, Settled]:
+def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch) -> _Tried:
     """The plan that serves most pods, of several ways to put them on nodes that exist (plan/ways.py)."""
     best, chosen = _planned(world, floor, pending, seed, watch, None), None
-    if not best[1].small:
+    if not best.settled.small:
         return best
-    if not best[1].choice:
+    if not best.settled.choice:
         return _sparing(world, floor, pending, seed, watch, best)
     last, started = chosen, watch.spent()
     for number, way in enumerate(WAYS):
-        if watch.over(started + _TRYING) or (number >= _SERVED and not best[1].left):
+        if watch.over(started + _TRYING) or (number >= _SERVED and not best.settled.left):
             break
         last, found = way, _planned(world, floor, pending, seed, watch, way)
         if _better(found, best):
@@ -79,16 +92,16 @@ def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch)
     return best if last is chosen else _planned(world, floor, pending, seed, watch, chosen)
 
 
-def _sparing(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch,
-             best: tuple[Search, Settled]) -> tuple[Search, Settled]:
+def _sparing(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch, best: _Tried) -> _Tried:
     """The same on nodes that stay in any case, as far as they take the pods: a node that pods are expected on does not
     go, and pods of nodes that are being drained would hold one such node after the other."""
-    may_go = _may_go(world, floor) if best[1].expected else frozenset[int]()
-    if not may_go & best[1].expected.keys():
+    may_go = _may_go(world, floor) if best.settled.expected else frozenset[int]()
+    if not may_go & best.settled.expected.keys():
         return best
     found = _planned(world, floor, pending, seed, watch, sparing(may_go))
-    held = len(may_go & found[1].expected.keys()), len(may_go & best[1].expected.keys())
-    if found[1].worth == best[1].worth and found[0].grown == best[0].grown and held[0] < held[1]:
+    held = len(may_go & found.settled.expected.keys()), len(may_go & best.settled.expected.keys())
+    same = found.settled.worth == best.settled.worth and found.search.grown == best.search.grown
+    if same and held[0] < held[1]:
         return found
     return _planned(world, floor, pending, seed, watch, None)
 
@@ -102,11 +115,11 @@ def _may_go(world: World, floor: Floor) -> frozenset[int]:
         and isinstance(holding.of(node), Moves))
 
 
-def _better(found: tuple[Search, Settled], best: tuple[Search, Settled]) -> bool:
+def _better(found: _Tried, best: _Tried) -> bool:
     """More pods of the highest priority in which the numbers differ; or as many, and of no group more nodes."""
-    if found[1].worth != best[1].worth:
-        return found[1].worth > best[1].worth
-    ours, theirs = found[0].grown, best[0].grown
+    if found.settled.worth != best.settled.worth:
+        return found.settled.worth > best.settled.worth
+    ours, theirs = found.search.grown, best.search.grown
     return sum(ours.values()) < sum(theirs.values()) and all(
         nodes <= theirs.get(group, 0) for group, nodes in ours.items())
 
@@ -117,21 +130,24 @@ class _Report:
         self.world, self.floor = search.world, search.floor
         self.candidates: Candidates = search.candidates
         self.ledger: Ledger = search.ledger
+        self.contest = _contests(settled)
 
     def growth(self) -> Growth:
         pods: dict[str, list[str]] = {}
         fits: list[str] = []
         promises = []
-        for row, _, here in self.settled.places:
-            keys = tuple(pod.key for pod in here)
+        for row, cls, here in self.settled.places:
+            keys, contest = tuple(pod.key for pod in here), self.contest.get(cls)
+            sure = contest is None
             planned = self.settled.new.get(row)
             if planned is not None:
                 pods.setdefault(planned[0], []).extend(keys)
-                promises.append(Promise(keys, group=planned[0], number=planned[1]))
+                promises.append(Promise(keys, group=planned[0], number=planned[1], promised=sure,
+                                        one_place_among=contest))
             else:
                 name = self.floor.table.nodes[row].name
                 fits += keys
-                promises.append(Promise(keys, node=name))
+                promises.append(Promise(keys, node=name, promised=sure, one_place_among=contest))
         self.floor.promised.update((self.floor.table.nodes[row].name, key)
                                    for row, key in self.settled.expected.items())
         return Growth(
@@ -163,7 +179,8 @@ class _Report:
         real = np.arange(len(self.floor.table)) < self.floor.real
         return PodVerdict(
             pods=tuple(sorted(pod.key for pod in demand.pods)), reasons=dict(sorted(why.items())),
-            nodes=self.floor.real, against=self.floor.tally(demand.cls, real))
+            nodes=self.floor.real, against=self.floor.tally(demand.cls, real),
+            one_place_among=self.contest.get(demand.cls))
 
     def _unlooked(self, demand: Demand, nowhere: tuple[Reason, ...]) -> PodVerdict:
         """What can be said at once, where there is no time to ask every group and node."""
@@ -213,10 +230,24 @@ def _backoff(facts: GroupFacts) -> Reason | None:
                                        "code": failed.code or failed.cls, "class": failed.cls})
 
 
-def _merged(promises: list[Promise]) -> tuple[Promise, ...]:
-    """One entry per place, by place."""
-    pods: dict[tuple[str, str, int], list[str]] = {}
-    for promise in promises:
-        pods.setdefault((promise.node, promise.group, promise.number), []).extend(promise.pods)
-    return tuple(Promise(tuple(sorted(keys)), *place) for place, keys in sorted(pods.items()))
+def _contests(settled: Settled) -> dict[int, Contest]:
+    """Class -> the pods with which its pods compete."""
+    pods: dict[int, list[str]] = {}
+    for cls, here in (*((cls, here) for _, cls, here in settled.places),
+                      *((demand.cls, demand.pods) for demand in settled.left)):
+        pods.setdefault(cls, []).extend(pod.key for pod in here)
+    return {cls: contest for found in settled.contests
+            for contest in [Contest(found.places, tuple(sorted(key for cls in found.classes for key in pods[cls])))]
+            for cls in found.classes}
 
+
+def _merged(promises: list[Promise]) -> tuple[Promise, ...]:
+    """By place, one entry for pods that are sure of theirs and one for those that compete with the same others."""
+    pods: dict[tuple[str, str, int, bool, tuple[str, ...]], list[str]] = {}
+    contests: dict[tuple[str, ...], Contest | None] = {}
+    for each in promises:
+        among = each.one_place_among.among if each.one_place_among is not None else ()
+        contests[among] = each.one_place_among
+        pods.setdefault((each.node, each.group, each.number, not each.promised, among), []).extend(each.pods)
+    return tuple(Promise(tuple(sorted(keys)), node, group, number, not unsure, contests[among])
+                 for (node, group, number, unsure, among), keys in sorted(pods.items()))

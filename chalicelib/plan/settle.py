@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-import msgspec
 import numpy as np
 
 from chalicelib.model.pod import Pod
 from chalicelib.plan.arrays import Ints
 from chalicelib.plan.choose import LEAST_COST
 from chalicelib.plan.demand import Demand
+from chalicelib.plan.final_places import Settled, asks_of
 from chalicelib.plan.floor import Standing
 from chalicelib.plan.grow import Search
+from chalicelib.plan.needless import refine
 from chalicelib.plan.pack import Ask
 from chalicelib.plan.place import place
 from chalicelib.plan.ways import Way
@@ -31,26 +32,11 @@ _EXACT = 1_000      # rows times runs of pods up to which everybody is placed ag
 _State = tuple[dict[str, int], list[str], Standing]     # nodes per group, the group of every planned row, places
 
 
-class Settled(msgspec.Struct, frozen=True):
-    """places: (row, class, pods); left: pods without a place; new: row -> (group, number from 1) of planned nodes.
-    lost: classes of which packing had placed more than the scheduler will. expected: row of a node that exists or is on
-    its way -> one of the pods, also of those that do not count, that will come to it. worth: see `_Settling.worth`.
-    small: placing everybody again is cheap. choice: some pods are on nodes that exist while others found no room."""
-
-    places: tuple[tuple[int, int, tuple[Pod, ...]], ...]
-    left: tuple[Demand, ...]
-    new: dict[int, tuple[str, int]]
-    lost: frozenset[int] = frozenset()
-    expected: dict[int, str] = {}
-    worth: tuple[int, ...] = ()
-    small: bool = False
-    choice: bool = False
-
-
-def settle(search: Search, queue: Sequence[Demand], kept: dict[str, int], way: Way | None = None) -> Settled:
-    """Grow for the queue, and give everybody a place. kept: group -> new nodes that stay even if they are empty. way:
-    how pods are put on nodes that exist; None: in the scheduler's order, first fit or dealt in turn."""
-    settling = _Settling(search, queue, kept, way)
+def settle(search: Search, queue: Sequence[Demand], kept: dict[str, int], way: Way | None = None) -> Settling:
+    """Grow for the queue, and give everybody a place; plan/worst.py says what may be promised of it. kept: group -> new
+    nodes that stay even if they are empty. way: how pods are put on nodes that exist; None: in the scheduler's order,
+    first fit or dealt in turn."""
+    settling = Settling(search, queue, kept, way)
     left: Sequence[Demand] = settling.left
     for _ in range(_TRIES):
         before = dict(search.grown)
@@ -63,27 +49,21 @@ def settle(search: Search, queue: Sequence[Demand], kept: dict[str, int], way: W
         left = settling.top_up()
         if not left:
             break
-    return settling.settled()
-
-
-def asks_of(left: Sequence[Demand]) -> list[Ask]:
-    """Pods that found no place, per class."""
-    counts: dict[int, int] = {}
-    first: dict[int, str] = {}
-    for demand in left:
-        counts[demand.cls] = counts.get(demand.cls, 0) + len(demand.pods)
-        first.setdefault(demand.cls, demand.pods[0].key)
-    return [Ask(cls, count, first[cls]) for cls, count in counts.items()]
+    refine(settling)
+    return settling
 
 
 def _count(left: Sequence[Demand]) -> int:
     return sum(len(demand.pods) for demand in left)
 
 
-class _Settling:
+class Settling:
+    """A plan while it is being made."""
+
     def __init__(self, search: Search, queue: Sequence[Demand], kept: dict[str, int], way: Way | None) -> None:
         self.search, self.floor, self.queue, self.kept = search, search.floor, queue, kept
         self.most: dict[int, int] = {}      # class -> pods that packing ever had a place for
+        self.doubtful: set[int] = set()     # refused classes that one more node would take as things stand
         self.new: dict[int, tuple[str, int]] = {}
         # Who fits on nodes that exist or are on their way goes there now, before any new node joins.
         limit, watch = search.world.options.pending_pods_batching_timeout, search.watch
@@ -127,6 +107,18 @@ class _Settling:
             self.floor.rewind(0)
             self.floor.put_all(first)
 
+    def begin_at(self, mark: int) -> None:
+        """What was placed before this mark is on nodes that exist or are on their way."""
+        self.mark, self.rest = mark, self._unserved()
+
+    def late(self) -> bool:
+        """Whether the time for packing is over."""
+        return self.search.watch.over(self.search.world.options.max_binpacking_time)
+
+    def idle(self) -> bool:
+        """Whether a planned node has no pod."""
+        return not self._crowd()[self.floor.base:].all()
+
     @property
     def small(self) -> bool:
         """Whether placing everybody again is cheap."""
@@ -134,23 +126,23 @@ class _Settling:
 
     def grow(self, left: Sequence[Demand]) -> None:
         """New nodes for these."""
-        start = self._state()
+        start = self.state()
         rest = self.search.run(asks_of(left))
         self._number()
-        if LEAST_COST in self.search.world.options.expander and any(not self._alone(demand.cls) for demand in left):
+        if LEAST_COST in self.search.world.options.expander and any(not self.alone(demand.cls) for demand in left):
             self._cheaper(left, rest, start)
         for cls, (_, counts) in self.floor.standing().items():
             self.most[cls] = max(self.most.get(cls, 0), int(counts.sum()))
         self.drop_empty()
 
-    def _alone(self, cls: int) -> bool:
+    def alone(self, cls: int) -> bool:
         """Whether least-cost weighs a class: one without rules, ports or claims."""
         return self.floor.needs(cls) is None and not self.floor.classes[cls].ports and (
             not self.floor.volumes.concerns(cls))
 
     def _cheaper(self, left: Sequence[Demand], rest: Sequence[Ask], start: _State) -> None:
         """The rest of the chain alone once more: pods that least-cost leaves aside may make its mix the dearer one."""
-        search, mixed = self.search, self._state()
+        search, mixed = self.search, self.state()
         mix = sum(ask.count for ask in rest), search.price()
         self._back_to(start)
         rest = search.run(asks_of(left), mixed=False)
@@ -158,15 +150,16 @@ class _Settling:
         if (sum(ask.count for ask in rest), search.price()) >= mix:
             self._back_to(mixed)
 
-    def _state(self) -> _State:
-        return dict(self.search.grown), self._groups(), self.floor.standing()
+    def state(self) -> _State:
+        """Nodes and places, to go back to."""
+        return dict(self.search.grown), self.groups(), self.floor.standing()
 
     def _back_to(self, state: _State) -> None:
         """Nodes and places as they were."""
         grown, groups, standing = state
         for group, nodes in list(self.search.grown.items()):
             self.search.take_back(group, nodes - grown.get(group, 0))
-        self._restore(groups, standing)
+        self.restore(groups, standing)
 
     def _number(self) -> None:
         numbers: dict[str, int] = {}
@@ -176,7 +169,7 @@ class _Settling:
             numbers[group] = numbers.get(group, 0) + 1
             self.new[row] = (group, numbers[group])
 
-    def _spare(self, group: str) -> int:
+    def spare(self, group: str) -> int:
         """New nodes of a group beyond those it gets for its minimum size."""
         return self.search.grown.get(group, 0) - self.kept.get(group, 0)
 
@@ -199,8 +192,8 @@ class _Settling:
             if not crowd[row]:
                 idle.setdefault(self.new[row][0], []).append(row)
         drop = [row for group, rows in idle.items()
-                if not self._atomic(group) or len(rows) == self.search.grown[group]
-                for row in rows[max(0, len(rows) - self._spare(group)):]]
+                if not self.atomic(group) or len(rows) == self.search.grown[group]
+                for row in rows[max(0, len(rows) - self.spare(group)):]]
         self._without(drop)
         return bool(drop)
 
@@ -215,9 +208,9 @@ class _Settling:
         standing, groups = self.floor.standing(), [self.new[row][0] for row in stay]
         for row in rows:
             self.search.take_back(self.new[row][0], 1)
-        self._restore(groups, {cls: (moved[at], counts) for cls, (at, counts) in standing.items()})
+        self.restore(groups, {cls: (moved[at], counts) for cls, (at, counts) in standing.items()})
 
-    def _lay(self, groups: Sequence[str]) -> None:
+    def lay(self, groups: Sequence[str]) -> None:
         """Planned nodes of these groups, in this order, empty."""
         have: dict[str, int] = {}
         for group, run in groupby(groups):
@@ -248,19 +241,19 @@ class _Settling:
         """First fit in the scheduler's order, if that serves nobody worse and there is time; else as packed."""
         if self.floor.late():
             return
-        standing, groups, count = self.floor.standing(), self._groups(), self.worth()
+        standing, groups, count = self.floor.standing(), self.groups(), self.worth()
         if self.small or self.unjust():
-            self._in_queue_order()
+            self.in_queue_order()
             if self.floor.late():
-                self._restore(groups, standing)
+                self.restore(groups, standing)
                 return
             if self.worth() >= count:
                 while self.drop_empty():
-                    self._in_queue_order()
+                    self.in_queue_order()
                 return
         elif all(self.floor.needs(cls) is None for cls in standing):
             return      # nobody depends on others: what was packed is accepted in any order
-        self._restore(groups, {})
+        self.restore(groups, {})
         self._as_promised(standing)
         self.drop_empty()
 
@@ -295,37 +288,43 @@ class _Settling:
         left = self.settled().left
         return place(self.floor, left) if left and self.search.grown else left
 
-    def _groups(self) -> list[str]:
+    def groups(self) -> list[str]:
+        """The group of every planned row."""
         return [self.new[row][0] for row in self._rows()]
 
-    def _restore(self, groups: Sequence[str], standing: Standing) -> None:
+    def restore(self, groups: Sequence[str], standing: Standing) -> None:
         """Planned nodes and places as they were."""
         self.floor.reset(self.mark)
-        self._lay(groups)
+        self.lay(groups)
         self.floor.put_all(standing)
 
-    def _in_queue_order(self) -> None:
+    def lay_all(self) -> None:
+        """Planned nodes by group, empty."""
+        self.lay([group for group in sorted(self.search.grown) for _ in range(self.search.grown[group])])
+
+    def in_queue_order(self) -> None:
+        """Everybody who is not served by nodes that exist once more, first fit, onto what is planned."""
         self.floor.reset(self.mark)
-        self._lay([group for group in sorted(self.search.grown) for _ in range(self.search.grown[group])])
+        self.lay_all()
         place(self.floor, self.rest)
 
     def drop_needless(self, group: str) -> None:
         """Nodes of a group without which everybody still finds a place are not bought."""
-        if self._atomic(group) or self.floor.late():
+        if self.atomic(group) or self.floor.late():
             return
         if not self.small:
             self._without(self._shed(group))
             return
-        while self._spare(group) > 0 and not self.floor.late():
-            standing, groups, count = self.floor.standing(), self._groups(), self.worth()
+        while self.spare(group) > 0 and not self.floor.late():
+            standing, groups, count = self.floor.standing(), self.groups(), self.worth()
             self.search.take_back(group, 1)
-            self._in_queue_order()
+            self.in_queue_order()
             if self.worth() < count:
                 self.search.give_again(group, 1)
-                self._restore(groups, standing)
+                self.restore(groups, standing)
                 return
             while self.drop_empty():
-                self._in_queue_order()
+                self.in_queue_order()
 
     def _shed(self, group: str) -> list[int]:
         """The group's emptiest new nodes, as long as their pods find room elsewhere as things stand; then they are
@@ -338,7 +337,7 @@ class _Settling:
                 if row in on:
                     on[row][cls] = count
         gone: list[int] = []
-        for row in mine[: self._spare(group)]:
+        for row in mine[: self.spare(group)]:
             if floor.late():
                 return gone
             mark = floor.mark()
@@ -358,7 +357,8 @@ class _Settling:
             gone.append(row)
         return gone
 
-    def _atomic(self, group: str) -> bool:
+    def atomic(self, group: str) -> bool:
+        """Whether the group goes from nothing to its maximum at once."""
         return self.search.world.groups[group].group.options.zero_or_max
 
     def settled(self) -> Settled:
@@ -385,6 +385,6 @@ class _Settling:
                 if row < self.floor.base:
                     expected[row] = min(*(pod.key for pod in here), expected.get(row, here[0].key))
         left = tuple(Demand(cls, rest) for cls, pods in waiting.items() if (rest := counted(pods[taken[cls]:])))
-        lost = frozenset(cls for cls, most in self.most.items() if taken[cls] < most)
-        return Settled(tuple(place for place in places if place[2]), left, dict(self.new), lost, expected,
+        lost = self.doubtful.union(cls for cls, most in self.most.items() if taken[cls] < most)
+        return Settled(tuple(place for place in places if place[2]), left, dict(self.new), frozenset(lost), expected,
                        tuple(self.worth()), self.small, self.choice)

@@ -1,6 +1,7 @@
 """Does a plan keep its word? Each is tried with the scheduler of infra/local, which shares no code with the planner.
 
-    python -m tests.property.referee --seeds 0-500 [-v]     failures by kind; -v: each of them
+    python -m tests.property.referee --seeds 0-500 [-v]         failures by kind; -v: each of them
+    python -m tests.property.referee --seeds 0-500 --draws 6    what six draws of the scheduler make of each plan
 
 A failure's cluster for the command line: python -m tests.property.clusters --seed N --out DIR
 """
@@ -23,6 +24,7 @@ from chalicelib.plan.decide import decide
 from chalicelib.policy.load import load
 from chalicelib.policy.overrides import with_options
 from tests.property.clusters import POLICY, Cluster, make
+from tests.property.draws import Tally
 from tests.property.pieces import NOW
 from tests.property.reading import read
 from tests.property.trial import UNSURE, Trial
@@ -78,10 +80,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-v", "--verbose", action="store_true", help="print each failure")
     parser.add_argument("--only", default="", help="print only kinds that begin so")
     parser.add_argument("--at-once", action="store_true", help="also what fails if all new nodes were there at once")
+    parser.add_argument("--draws", type=int, default=0, metavar="N",
+                        help="only play each plan N times, the scheduler's queue and ties drawn by seed")
     parser.add_argument("--trace", action="store_true", help="print where something was raised")
     args = parser.parse_args(arguments)
     first, _, last = args.seeds.partition("-")
     seeds, started = range(int(first), int(last or first) + 1), time.process_time()
+    if args.draws:
+        return _play(seeds, args.draws, verbose=args.verbose)
     kinds: Counter[str] = Counter()
     for seed in seeds:
         try:
@@ -98,6 +104,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{count:6d} clusters  {kind}")
     print(f"{len(seeds)} clusters in {time.process_time() - started:.1f} s of cpu")
     return int(bool(kinds.keys() - {UNSURE}))
+
+
+def _play(seeds: Sequence[int], draws: int, *, verbose: bool) -> int:
+    """Prints what the draws of all clusters come to; 1 if a promise was not kept or a new node stayed empty."""
+    total, started = Tally(), time.process_time()
+    for seed in seeds:
+        cluster = make(seed)
+        found = Trial(cluster, plan_for(cluster)).drawn(draws)
+        total.add(found)
+        if verbose and (found.unkept or found.among or found.empty):
+            print(f"seed {seed}: {found}")
+    print(f"{len(seeds)} clusters, {total}; {time.process_time() - started:.1f} s of cpu")
+    return int(bool(total.unkept or total.among or total.empty))
 
 
 if __name__ == "__main__":

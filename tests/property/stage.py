@@ -21,6 +21,7 @@ from tests.property.clusters import Cluster
 from tests.property.pieces import CORDONED, HOST, LEAVING, NOW, READY, STARTING, UNREADY, Json
 
 _STARTUP_TIME, _SETTLED, _CUTOFF = 900.0, 60.0, -10
+_BAD_NODES, _BAD_PERCENT = 3, 45        # more than both are unready: the cluster is sick, and no pod gets anything
 _STARTUP_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
 _CONDITIONS = tuple(f"node.kubernetes.io/{word}" for word in (
     "not-ready", "unreachable", "unschedulable", "memory-pressure", "disk-pressure", "pid-pressure",
@@ -84,10 +85,17 @@ class Stage:
         self.groups = {entry["id"]: self._group(entry) for entry in sorted(cluster.manifest["nodeGroups"],
                                                                            key=lambda entry: entry["id"])}
         everyone = [read_pod(pod) for pod in sorted(lists["pods"], key=_key)]
-        self.wanted = {f"{pod.namespace}/{pod.name}": pod for pod in map(self._wants, everyone) if pod is not None}
+        self.wanted = {f"{pod.namespace}/{pod.name}": pod for pod in map(self._wants, everyone)
+                       if pod is not None and not self._sick()}
         self.standing = [pod for pod in map(_standing, everyone) if pod is not None]
         self.upcoming = [self.newcomer(group, f"upcoming-{at}-for-{group.name}")
                          for group in self.groups.values() for at in range(group.upcoming)]
+
+    def _sick(self) -> bool:
+        """Whether so many nodes of groups are unready that nothing grows."""
+        states = [self.states[name] for name, node in self.raws.items() if group_of(node) in self.groups]
+        bad = states.count(UNREADY)
+        return bad > _BAD_NODES and bad * 100 > _BAD_PERCENT * len(states)
 
     def _wants(self, pod: PodView) -> PodView | None:
         """The pod as one to be placed, if it is a reason to grow (scale-up.md §2)."""

@@ -24,9 +24,12 @@ from tests.property.trial import EMPTY, QUEUE, SPARE
 PARTS, EACH, SHRINKABLE, LARGE = 4, 550, 200, 200
 LONG_RUN, CHUNK = 50_000, 500
 SEED = 20_261_121
-# A pod is told "another group was chosen", and a node that this group gets would take it: about one small cluster
-# with many rules in 2,000 (docs/limits.md). Nothing is promised wrongly; the next pass looks at the pod again.
-KNOWN = frozenset({20_262_378})
+# Clusters of which plans of former releases refused a pod that one more node would have taken, or bought a node that
+# no pod needs; and clusters that are too unhealthy to grow.
+ONCE_WRONG = (
+    20_262_378, 100_625, 101_273, 102_175, 102_220, 106_064, 106_155, 106_263, 107_392, 108_430, 108_911, 109_727,
+    117_634, 118_067, 118_402, 118_575, 122_617, 124_865, 126_605, 130_075, 130_373, 130_653, 133_167, 134_693,
+    135_419, 136_618, 138_275, 139_805, 140_096, 143_607, 145_149, 145_165, 146_336, 149_094)
 MISSED = 0.05       # the share of plans of which the scheduler's own order may miss a pod
 
 
@@ -47,8 +50,13 @@ def test_a_plan_keeps_its_promises(part: int) -> None:
     seeds = range(SEED + part * EACH, SEED + (part + 1) * EACH)
     found = {seed: judged(make(seed), reorder=seed % 5 == 0) for seed in seeds}
     wrong = {seed: broken(failures) for seed, failures in found.items() if broken(failures)}
-    assert wrong.keys() == KNOWN & found.keys(), told([each for failures in wrong.values() for each in failures])
+    assert not wrong, told([each for failures in wrong.values() for each in failures])
     assert sum(map(bool, found.values())) <= MISSED * len(found)
+
+
+def test_no_pod_is_refused_and_no_node_bought_for_nothing_where_it_once_was() -> None:
+    failures = [failure for seed in ONCE_WRONG for failure in broken(judged(make(seed)))]
+    assert not failures, told(failures)
 
 
 def test_large_plans_keep_their_promises_too(monkeypatch: pytest.MonkeyPatch) -> None:

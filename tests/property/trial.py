@@ -11,6 +11,7 @@ from chalicelib.plan.explain import text
 from infra.local.controllers.scheduler.world import World
 from tests.property.bounds import Bounds
 from tests.property.clusters import Cluster
+from tests.property.draws import Tally, drawn
 from tests.property.replay import Replay, first_fit, first_of, look, pod_key, why_not
 from tests.property.stage import Newcomer, Stage
 
@@ -57,6 +58,12 @@ class Trial:
         yield from self._spare()
         if not any(kind == BARE for kind, _ in books):
             yield from self._replay()
+
+    def drawn(self, draws: int) -> Tally:
+        """What the scheduler does with the plan in so many histories, its queue and its ties drawn by seed."""
+        if not self._promised:
+            return Tally()
+        return drawn(self._stage, self._plan, self._new, range(draws))
 
     # -- the plan alone
 

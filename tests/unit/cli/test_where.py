@@ -26,7 +26,8 @@ def tables(made: Plan) -> dict[str, Table]:
 def test_a_promise_is_a_node_or_a_number_of_a_group() -> None:
     made = plan(Promise(("shop/a",), node="n-1"), Promise(("shop/b", "shop/c"), group="g", number=2))
     assert render.as_document(made, TIMES)["promises"] == [
-        {"pods": ["shop/a"], "node": "n-1"}, {"pods": ["shop/b", "shop/c"], "group": "g", "number": 2}]
+        {"pods": ["shop/a"], "node": "n-1", "promised": True},
+        {"pods": ["shop/b", "shop/c"], "group": "g", "number": 2, "promised": True}]
 
 
 def test_new_nodes_that_are_equally_full_are_one_row() -> None:

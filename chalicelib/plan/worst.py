@@ -1,0 +1,74 @@
+"""The last step of a plan: which nodes it keeps and what it promises, by the worst order that the scheduler could take.
+
+A new node that stays empty in one of the rehearsed orders is given back if this saves more empty nodes than it costs
+places of pods, in the mean over the orders. Another node that some orders need and others leave empty is kept.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.plan.contests import contests
+from chalicelib.plan.final_places import Settled
+from chalicelib.plan.needless import Saved, tidy
+from chalicelib.plan.rehearse import Outcome, rehearse
+
+if TYPE_CHECKING:
+    from chalicelib.plan.settle import Settling
+
+_TRIES = 6      # nodes that one plan tries to do without
+
+
+def promised(settling: Settling) -> Settled:
+    """Everybody's place, and how sure it is."""
+    outcomes = _without_idle_nodes(settling, rehearse(settling))
+    wanted, placed, uncounted = Counter[int](), Counter[int](), Counter[int]()
+    for demand in settling.queue:
+        (wanted if demand.counts else uncounted)[demand.cls] += len(demand.pods)
+    settled = settling.settled()
+    for _, cls, pods in settled.places:
+        placed[cls] += len(pods)
+    return msgspec.structs.replace(settled, contests=contests(wanted, placed, uncounted, outcomes))
+
+
+def _without_idle_nodes(settling: Settling, outcomes: list[Outcome]) -> list[Outcome]:
+    for _ in range(_TRIES):
+        idle = Counter(settling.new[row][0] for each in outcomes for row in each.empty)
+        found = next((better for group, _ in idle.most_common()
+                      if (better := _one_less(settling, group, outcomes))), None)
+        if found is None:
+            break
+        outcomes = found
+    return outcomes
+
+
+def _one_less(settling: Settling, group: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Outcomes without one node of a group, which is then given back; none if it stays."""
+    if settling.spare(group) <= 0 or settling.atomic(group):
+        return []
+    before, doubtful = Saved(settling), set(settling.doubtful)
+    settling.search.take_back(group, 1)
+    settling.in_queue_order()
+    while settling.drop_empty():
+        settling.in_queue_order()
+    tidy(settling)
+    found = rehearse(settling)
+    if found and _idle(outcomes) - _idle(found) > max(0.0, _served(outcomes) - _served(found)):
+        return found
+    before.restore()
+    settling.doubtful = doubtful
+    return []
+
+
+def _idle(outcomes: Sequence[Outcome]) -> float:
+    """New nodes that stay empty, in the mean."""
+    return sum(len(each.empty) for each in outcomes) / len(outcomes)
+
+
+def _served(outcomes: Sequence[Outcome]) -> float:
+    """Pods that get a place, in the mean."""
+    return sum(each.served.total() for each in outcomes) / len(outcomes)

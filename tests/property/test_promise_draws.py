@@ -1,0 +1,59 @@
+"""Whatever the scheduler's queue and ties: who is promised a place gets one, and few new nodes stay empty.
+
+`python -m tests.property.referee --seeds 0-500 --draws 6` counts the same for any seeds.
+"""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from tests.property.clusters import make
+from tests.property.draws import Tally
+from tests.property.referee import plan_for
+from tests.property.trial import Trial
+
+SEED, EACH, DRAWS = 20_271_121, 200, 4
+LONG_RUN, CHUNK = 10_000, 250
+# Rehearsals are samples of what the scheduler may do, and so are the draws: shares of promises, and of new nodes.
+UNKEPT, SHORT, EMPTY = 0.001, 0.002, 0.015
+
+
+def played(first: int, count: int, draws: int = DRAWS) -> Tally:
+    """What draws make of the plans for some clusters."""
+    total = Tally()
+    for seed in range(first, first + count):
+        cluster = make(seed)
+        total.add(Trial(cluster, plan_for(cluster)).drawn(draws))
+    return total
+
+
+def kept(total: Tally) -> bool:
+    """Whether all but a few promises were kept and all but a few new nodes used."""
+    return (total.unkept <= UNKEPT * total.promised + 1 and total.among <= SHORT * total.sure + 1
+            and total.empty <= EMPTY * total.nodes + 1)
+
+
+def test_promised_pods_find_places_in_whatever_order_the_scheduler_takes_them() -> None:
+    total = played(SEED, EACH)
+    assert total.promised > 1_000
+    assert total.sure > 0.9 * total.bound, str(total)       # promises that say nothing are kept by anybody
+    assert kept(total), str(total)
+
+
+def _chunk(first: int) -> Tally:
+    return played(first, CHUNK, draws=6)
+
+
+@pytest.mark.slow
+def test_the_promises_of_ten_thousand_plans_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
+    """From the seed OUTSCALER_SEED on; the closing line goes into the notes of a release."""
+    first, total = int(os.environ.get("OUTSCALER_SEED", SEED)), Tally()
+    with ProcessPoolExecutor() as workers:
+        for found in workers.map(_chunk, range(first, first + LONG_RUN, CHUNK)):
+            total.add(found)
+    with capsys.disabled():
+        print(f"\nOUTSCALER_SEED={first}: {LONG_RUN} clusters, {total}")
+    assert kept(total), str(total)
