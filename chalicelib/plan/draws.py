@@ -22,3 +22,15 @@ class Draws:
         mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
         return float(((mixed ^ (mixed >> 31)) >> 11) * 2.0**-53)
+
+    def below(self, count: int) -> int:
+        """One of 0 .. count - 1; count: at least 1."""
+        return int(self.random() * count)
+
+    def shuffled(self, count: int) -> list[int]:
+        """0 .. count - 1 in an order by lot."""
+        numbers = list(range(count))
+        for at in range(count - 1, 0, -1):
+            other = self.below(at + 1)
+            numbers[at], numbers[other] = numbers[other], numbers[at]
+        return numbers

@@ -103,7 +103,7 @@ class _Stage:
             floor.close(row)
             floor.gone(row)
         waiting = self._place(self._queue(draw, number, self.turns), draw)
-        order = draw.sample(range(len(self.new)), len(self.new))
+        order = draw.shuffled(len(self.new))
         for batch in [order] if number % 2 == 0 else [[each] for each in order]:
             for at in batch:
                 floor.stay(int(self.new[at]), is_open=bool(self.opens[at]))
@@ -209,7 +209,7 @@ class _Score:
         if self.noise:
             score = score + np.array([draw.random() for _ in rows]) * self.noise
         best = rows[score >= score.max() - 1e-9]
-        return int(best[0] if len(best) == 1 else best[draw.randrange(len(best))])
+        return int(best[0] if len(best) == 1 else best[draw.below(len(best))])
 
     def _spread(self, cls: int, rows: Ints) -> Floats | float:
         """Pods of a class over hosts and zones; what they ask for themselves instead, if they do."""
