@@ -21,6 +21,7 @@ from chalicelib.plan.grow import Search
 from chalicelib.plan.headroom import Kept, Wanted, keep
 from chalicelib.plan.limits import Ledger
 from chalicelib.plan.minimum import below_minimum
+from chalicelib.plan.place import place
 from chalicelib.plan.readiness import Bucket
 from chalicelib.plan.removal.holds import Holding, Moves
 from chalicelib.plan.rules import Acted, act
@@ -82,14 +83,17 @@ def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch)
         return best
     if not best.settled.choice:
         return _sparing(world, floor, pending, seed, watch, best)
-    last, started = chosen, watch.spent()
+    started = watch.spent()
     for number, way in enumerate(WAYS):
         if watch.over(started + _TRYING) or (number >= _SERVED and not best.settled.left):
             break
-        last, found = way, _planned(world, floor, pending, seed, watch, way)
-        if _better(found, best):
+        found = _planned(world, floor, pending, seed, watch, way)
+        if not _better(found, best):
+            continue
+        # Nodes are saved only where the scheduler's own order does without them as well, or did not do before either.
+        if found.settled.worth > best.settled.worth or _in_order(found, floor, pending) or not _in_order(best, floor, pending):
             best, chosen = found, way
-    return best if last is chosen else _planned(world, floor, pending, seed, watch, chosen)
+    return _planned(world, floor, pending, seed, watch, chosen)
 
 
 def _sparing(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch, best: _Tried) -> _Tried:
@@ -101,9 +105,23 @@ def _sparing(world: World, floor: Floor, pending: Pending, seed: int, watch: Wat
     found = _planned(world, floor, pending, seed, watch, sparing(may_go))
     held = len(may_go & found.settled.expected.keys()), len(may_go & best.settled.expected.keys())
     same = found.settled.worth == best.settled.worth and found.search.grown == best.search.grown
-    if same and held[0] < held[1]:
-        return found
+    if same and held[0] < held[1] and _in_order(found, floor, pending):
+        return _planned(world, floor, pending, seed, watch, sparing(may_go))
     return _planned(world, floor, pending, seed, watch, None)
+
+
+def _in_order(found: _Tried, floor: Floor, pending: Pending) -> bool:
+    """Whether all who have a place get one in the scheduler's own order too, first fit by row. It clears the floor."""
+    search, settled = found.search, found.settled
+    left = {pod.key for demand in settled.left for pod in demand.pods}
+    served = [Demand(demand.cls, tuple(pod for pod in demand.pods if pod.key not in left), demand.counts)
+              for demand in pending.queue]
+    floor.reset()
+    rest = place(floor, served)
+    for group, nodes in sorted(search.grown.items()):
+        if nodes:
+            search.put_nodes(group, 0, nodes)
+    return not any(demand.counts for demand in place(floor, rest))
 
 
 def _may_go(world: World, floor: Floor) -> frozenset[int]:

@@ -155,8 +155,10 @@ class _Refused:
         """Groups that may grow, with the refused classes that one more node would take."""
         settling, search, floor = self.settling, self.search, self.floor
         candidates, found = search.candidates, []
+        if settling.late():
+            return []
         left = [demand.cls for demand in settling.settled().left if candidates.fits(demand.cls).any()]
-        left = [cls for cls in dict.fromkeys(left) if settling.small or not settling.alone(cls)]
+        left = [cls for cls in dict.fromkeys(left) if settling.small or not (settling.late() or settling.alone(cls))]
         groups: list[str] | None = None
         for row, facts in enumerate(candidates.able):
             asked = [cls for cls in left if candidates.fits(cls)[row] and not candidates.against(cls, row)]
