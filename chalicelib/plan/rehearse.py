@@ -9,9 +9,9 @@ left out. Chance is the same in every pass, so that a plan can be foretold.
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,6 +32,7 @@ _FIRST, _MORE = 8, 20           # rehearsals of any plan, and more of one in whi
 _PODS = 300                     # waiting pods up to which a plan is rehearsed
 _NOISE = (0.0, 20.0, 100.0, 1_000.0)    # the largest chance on top of a score; plugins together reach 1,100
 _LIKELY = 100.0                 # up to so much chance an outcome says which nodes stay empty
+_GOLDEN, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1      # the step of splitmix64
 _SPREAD, _AFFINITY, _TAINTS = 2, 2, 3       # kube-scheduler's weights of these plugins; 1 of the others
 
 
@@ -54,6 +55,29 @@ class Outcome(msgspec.Struct, frozen=True):
 def rehearse(settling: _Settling) -> list[Outcome]:
     """Outcomes of several orders, the plan being left as it was; none if it is too large, or the time is over."""
     return _Stage(settling).outcomes()
+
+
+class _Chance:
+    """Numbers that look drawn, and are the same for the same start (the additive generator splitmix64)."""
+
+    def __init__(self, start: int) -> None:
+        # Not a multiple of the step: the sequences of two starts would be the same but for an offset.
+        self._state = int.from_bytes(blake2b(str(start).encode(), digest_size=8).digest(), "big")
+
+    def random(self) -> float:
+        """From 0 up to, but not, 1."""
+        self._state = (self._state + _GOLDEN) & _MASK
+        mixed = (self._state ^ self._state >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _MASK
+        return ((mixed ^ mixed >> 31) >> 11) / (1 << 53)
+
+    def randrange(self, stop: int) -> int:
+        """From 0 up to, but not, stop."""
+        return int(self.random() * stop)
+
+    def shuffled(self, items: Sequence[int]) -> list[int]:
+        """All of them in a drawn order."""
+        return [item for _, item in sorted((self.random(), item) for item in items)]
 
 
 class _Stage:
@@ -95,7 +119,7 @@ class _Stage:
 
     def outcome(self, number: int) -> Outcome:
         """One order. Every second one opens the new nodes one after another."""
-        floor, draw = self.floor, random.Random(number)      # noqa: S311 - foretold, not secret
+        floor, draw = self.floor, _Chance(number)
         floor.rewind(0)
         noise = _NOISE[(number + number // 4) % len(_NOISE)]
         self.score.begin(noise)
@@ -103,7 +127,7 @@ class _Stage:
             floor.close(row)
             floor.gone(row)
         waiting = self._place(self._queue(draw, number, self.turns), draw)
-        order = draw.sample(range(len(self.new)), len(self.new))
+        order = draw.shuffled(range(len(self.new)))
         for batch in [order] if number % 2 == 0 else [[each] for each in order]:
             for at in batch:
                 floor.stay(int(self.new[at]), is_open=bool(self.opens[at]))
@@ -113,7 +137,7 @@ class _Stage:
         crowd = self.score.crowd
         return Outcome(served, tuple(row for row in self.new.tolist() if not crowd[row] and noise <= _LIKELY))
 
-    def _queue(self, draw: random.Random, number: int, turns: Sequence[Turn]) -> list[Turn]:
+    def _queue(self, draw: _Chance, number: int, turns: Sequence[Turn]) -> list[Turn]:
         """By priority; among equals as in the plan's queue, or by lot, with one class before or behind all others."""
         by_age = number % 4 == 0
         apart, behind = self._apart(number), number % 2 == 1
@@ -127,7 +151,7 @@ class _Stage:
         classes = list(dict.fromkeys(turn.cls for turn in self.turns))
         return classes[number // (2 if number % 2 else 4) % len(classes)] if number % 4 else None
 
-    def _place(self, queue: Sequence[Turn], draw: random.Random) -> list[Turn]:
+    def _place(self, queue: Sequence[Turn], draw: _Chance) -> list[Turn]:
         """Each onto the node with the best score, in rounds until nobody moves."""
         floor, waiting = self.floor, list(queue)
         full: dict[int, int] = {}
@@ -194,11 +218,11 @@ class _Score:
         pod = self.floor.classes[cls]
         return pod.namespace, cls if pod.owner is None else pod.owner
 
-    def best(self, cls: int, rows: Ints, draw: random.Random) -> int:
+    def best(self, cls: int, rows: Ints, draw: _Chance) -> int:
         """One of the rows with the best score, by lot."""
         table = self.floor.table
         need = table.columns.need(cls)[self.columns]
-        left = (table.free[np.ix_(rows, self.columns)] - need) / self.have[rows]
+        left = (table.free[rows][:, self.columns] - need) / self.have[rows]
         score = left.mean(axis=1) * 100.0
         if len(self.columns) > 1:
             score = score + 100.0 - np.abs(left[:, 0] - left[:, 1]) * 50.0
