@@ -22,7 +22,7 @@ from chalicelib.model.pod import Owner, PodClass
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.arrays import Floats, Ints
 from chalicelib.plan.fit.taints import tolerates
-from chalicelib.plan.floor import Floor
+from chalicelib.plan.floor import Floor, Standing
 
 if TYPE_CHECKING:
     from chalicelib.plan.settle import _Settling
@@ -105,6 +105,8 @@ class _Stage:
             if settling.late() or (number == _FIRST and not self._contested(found)):
                 break
             found.append(self.outcome(number))
+        if found:
+            found.append(self.first_fit(standing))
         floor.rewind(0)
         floor.put_all(early)
         settling.mark = floor.mark()
@@ -117,15 +119,35 @@ class _Stage:
         return any(each != found[0] for each in found) or any(
             0 < found[0].served[cls] < count for cls, count in pods.items())
 
+    def first_fit(self, standing: Standing) -> Outcome:
+        """Only the pods of the plan, in the order of its queue, each onto the first node that takes it."""
+        floor = self.floor
+        left = Counter({cls: int(counts.sum()) for cls, (_, counts) in standing.items()})
+        planned = []
+        for turn in sorted(self.turns, key=lambda turn: turn.at):
+            if left[turn.cls] > 0:
+                left[turn.cls] -= 1
+                planned.append(turn)
+        self._clear()
+        waiting = self._place(planned, None)
+        for at, is_open in enumerate(self.opens):
+            floor.stay(int(self.new[at]), is_open=bool(is_open))
+        self._place(waiting, None)
+        return Outcome(Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()}), ())
+
+    def _clear(self) -> None:
+        """Nothing placed, and the new nodes not there yet."""
+        self.floor.rewind(0)
+        for row in self.new.tolist():
+            self.floor.close(row)
+            self.floor.gone(row)
+
     def outcome(self, number: int) -> Outcome:
         """One order. Every second one opens the new nodes one after another."""
         floor, draw = self.floor, _Chance(number)
-        floor.rewind(0)
+        self._clear()
         noise = _NOISE[(number + number // 4) % len(_NOISE)]
         self.score.begin(noise)
-        for row in self.new.tolist():
-            floor.close(row)
-            floor.gone(row)
         waiting = self._place(self._queue(draw, number, self.turns), draw)
         order = draw.shuffled(range(len(self.new)))
         for batch in [order] if number % 2 == 0 else [[each] for each in order]:
@@ -151,8 +173,8 @@ class _Stage:
         classes = list(dict.fromkeys(turn.cls for turn in self.turns))
         return classes[number // (2 if number % 2 else 4) % len(classes)] if number % 4 else None
 
-    def _place(self, queue: Sequence[Turn], draw: _Chance) -> list[Turn]:
-        """Each onto the node with the best score, in rounds until nobody moves."""
+    def _place(self, queue: Sequence[Turn], draw: _Chance | None) -> list[Turn]:
+        """Each onto the node with the best score, in rounds until nobody moves. Without chance: the first node."""
         floor, waiting = self.floor, list(queue)
         full: dict[int, int] = {}
         while True:
@@ -166,7 +188,7 @@ class _Stage:
                     full[turn.cls] = floor.generation
                     left.append(turn)
                     continue
-                row = int(rows[0]) if len(rows) == 1 else self.score.best(turn.cls, rows, draw)
+                row = int(rows[0]) if len(rows) == 1 or draw is None else self.score.best(turn.cls, rows, draw)
                 floor.put_one(turn.cls, row)
                 self.score.put(turn.cls, row)
             if len(left) == len(waiting) or not any(floor.needs(turn.cls) is not None for turn in left):

@@ -91,7 +91,8 @@ class Trial:
     # -- as the scheduler would go about it
 
     def _queue(self) -> Found:
-        """All pods of the plan as the scheduler takes them, first fit: who is sure of a place has one, or an equal pod."""
+        """All pods of the plan as the scheduler takes them, first fit: who is sure of a place has one (or an equal pod
+        in its stead)."""
         placed, left = first_fit(self._stage, [*self._new.values()], self._promised)
         sure = promises(self._plan)[0] if self._plan.promises else self._promised
         kinds = {pod: look(self._stage.wanted[pod]) for pod in self._promised}
