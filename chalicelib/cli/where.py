@@ -29,8 +29,8 @@ def sureness(entry: Promise | PodVerdict) -> dict[str, Any]:
 
 def contests(plan: Plan) -> list[Contest]:
     """What is promised to several pods together, by the first of them."""
-    said = [*(each.one_place_among for each in plan.promises), *(each.one_place_among for each in plan.unschedulable)]
-    found = {each.among: each for each in said if each is not None}
+    entries: list[Promise | PodVerdict] = [*plan.promises, *plan.unschedulable]
+    found = {each.one_place_among.among: each.one_place_among for each in entries if each.one_place_among is not None}
     return [found[among] for among in sorted(found)]
 
 

@@ -91,7 +91,8 @@ def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch)
         if not _better(found, best):
             continue
         # Nodes are saved only where the scheduler's own order does without them as well, or did not do before either.
-        if found.settled.worth > best.settled.worth or _in_order(found, floor, pending) or not _in_order(best, floor, pending):
+        if (found.settled.worth > best.settled.worth or _in_order(found, floor, pending)
+                or not _in_order(best, floor, pending)):
             best, chosen = found, way
     return _planned(world, floor, pending, seed, watch, chosen)
 

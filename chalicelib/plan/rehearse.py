@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,9 +21,8 @@ from chalicelib.model.node import Taint
 from chalicelib.model.pod import Owner, PodClass
 from chalicelib.model.resources import CPU, MEMORY
 from chalicelib.plan.arrays import Floats, Ints
-from chalicelib.plan.draws import Draws
 from chalicelib.plan.fit.taints import tolerates
-from chalicelib.plan.floor import Floor
+from chalicelib.plan.floor import Floor, Standing
 
 if TYPE_CHECKING:
     from chalicelib.plan.settle import Settling
@@ -32,6 +32,7 @@ _FIRST, _MORE = 8, 20           # rehearsals of any plan, and more of one in whi
 _PODS = 300                     # waiting pods up to which a plan is rehearsed
 _NOISE = (0.0, 20.0, 100.0, 1_000.0)    # the largest chance on top of a score; plugins together reach 1,100
 _LIKELY = 100.0                 # up to so much chance an outcome says which nodes stay empty
+_GOLDEN, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1      # the step of splitmix64
 _SPREAD, _AFFINITY, _TAINTS = 2, 2, 3       # kube-scheduler's weights of these plugins; 1 of the others
 
 
@@ -54,6 +55,29 @@ class Outcome(msgspec.Struct, frozen=True):
 def rehearse(settling: Settling) -> list[Outcome]:
     """Outcomes of several orders, the plan being left as it was; none if it is too large, or the time is over."""
     return _Stage(settling).outcomes()
+
+
+class _Chance:
+    """Numbers that look drawn, and are the same for the same start (the additive generator splitmix64)."""
+
+    def __init__(self, start: int) -> None:
+        # Not a multiple of the step: the sequences of two starts would be the same but for an offset.
+        self._state = int.from_bytes(blake2b(str(start).encode(), digest_size=8).digest(), "big")
+
+    def random(self) -> float:
+        """From 0 up to, but not, 1."""
+        self._state = (self._state + _GOLDEN) & _MASK
+        mixed = (self._state ^ self._state >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _MASK
+        return ((mixed ^ mixed >> 31) >> 11) / (1 << 53)
+
+    def randrange(self, stop: int) -> int:
+        """From 0 up to, but not, stop."""
+        return int(self.random() * stop)
+
+    def shuffled(self, items: Sequence[int]) -> list[int]:
+        """All of them in a drawn order."""
+        return [item for _, item in sorted((self.random(), item) for item in items)]
 
 
 class _Stage:
@@ -81,6 +105,8 @@ class _Stage:
             if settling.late() or (number == _FIRST and not self._contested(found)):
                 break
             found.append(self.outcome(number))
+        if found:
+            found.append(self.first_fit(standing))
         floor.rewind(0)
         floor.put_all(early)
         settling.mark = floor.mark()
@@ -93,17 +119,37 @@ class _Stage:
         return any(each != found[0] for each in found) or any(
             0 < found[0].served[cls] < count for cls, count in pods.items())
 
+    def first_fit(self, standing: Standing) -> Outcome:
+        """Only the pods of the plan, in the order of its queue, each onto the first node that takes it."""
+        floor = self.floor
+        left = Counter({cls: int(counts.sum()) for cls, (_, counts) in standing.items()})
+        planned = []
+        for turn in sorted(self.turns, key=lambda turn: turn.at):
+            if left[turn.cls] > 0:
+                left[turn.cls] -= 1
+                planned.append(turn)
+        self._clear()
+        waiting = self._place(planned, None)
+        for at, is_open in enumerate(self.opens):
+            floor.stay(int(self.new[at]), is_open=bool(is_open))
+        self._place(waiting, None)
+        return Outcome(Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()}), ())
+
+    def _clear(self) -> None:
+        """Nothing placed, and the new nodes not there yet."""
+        self.floor.rewind(0)
+        for row in self.new.tolist():
+            self.floor.close(row)
+            self.floor.gone(row)
+
     def outcome(self, number: int) -> Outcome:
         """One order. Every second one opens the new nodes one after another."""
-        floor, draw = self.floor, Draws(number)
-        floor.rewind(0)
+        floor, draw = self.floor, _Chance(number)
+        self._clear()
         noise = _NOISE[(number + number // 4) % len(_NOISE)]
         self.score.begin(noise)
-        for row in self.new.tolist():
-            floor.close(row)
-            floor.gone(row)
         waiting = self._place(self._queue(draw, number, self.turns), draw)
-        order = draw.shuffled(len(self.new))
+        order = draw.shuffled(range(len(self.new)))
         for batch in [order] if number % 2 == 0 else [[each] for each in order]:
             for at in batch:
                 floor.stay(int(self.new[at]), is_open=bool(self.opens[at]))
@@ -113,7 +159,7 @@ class _Stage:
         crowd = self.score.crowd
         return Outcome(served, tuple(row for row in self.new.tolist() if not crowd[row] and noise <= _LIKELY))
 
-    def _queue(self, draw: Draws, number: int, turns: Sequence[Turn]) -> list[Turn]:
+    def _queue(self, draw: _Chance, number: int, turns: Sequence[Turn]) -> list[Turn]:
         """By priority; among equals as in the plan's queue, or by lot, with one class before or behind all others."""
         by_age = number % 4 == 0
         apart, behind = self._apart(number), number % 2 == 1
@@ -127,8 +173,8 @@ class _Stage:
         classes = list(dict.fromkeys(turn.cls for turn in self.turns))
         return classes[number // (2 if number % 2 else 4) % len(classes)] if number % 4 else None
 
-    def _place(self, queue: Sequence[Turn], draw: Draws) -> list[Turn]:
-        """Each onto the node with the best score, in rounds until nobody moves."""
+    def _place(self, queue: Sequence[Turn], draw: _Chance | None) -> list[Turn]:
+        """Each onto the node with the best score, in rounds until nobody moves. Without chance: the first node."""
         floor, waiting = self.floor, list(queue)
         full: dict[int, int] = {}
         while True:
@@ -142,7 +188,7 @@ class _Stage:
                     full[turn.cls] = floor.generation
                     left.append(turn)
                     continue
-                row = int(rows[0]) if len(rows) == 1 else self.score.best(turn.cls, rows, draw)
+                row = int(rows[0]) if len(rows) == 1 or draw is None else self.score.best(turn.cls, rows, draw)
                 floor.put_one(turn.cls, row)
                 self.score.put(turn.cls, row)
             if len(left) == len(waiting) or not any(floor.needs(turn.cls) is not None for turn in left):
@@ -194,11 +240,11 @@ class _Score:
         pod = self.floor.classes[cls]
         return pod.namespace, cls if pod.owner is None else pod.owner
 
-    def best(self, cls: int, rows: Ints, draw: Draws) -> int:
+    def best(self, cls: int, rows: Ints, draw: _Chance) -> int:
         """One of the rows with the best score, by lot."""
         table = self.floor.table
         need = table.columns.need(cls)[self.columns]
-        left = (table.free[np.ix_(rows, np.array(self.columns, dtype=np.int64))] - need) / self.have[rows]
+        left = (table.free[rows][:, self.columns] - need) / self.have[rows]
         score = left.mean(axis=1) * 100.0
         if len(self.columns) > 1:
             score = score + 100.0 - np.abs(left[:, 0] - left[:, 1]) * 50.0

@@ -1,7 +1,7 @@
 """The last step of a plan: which nodes it keeps and what it promises, by the worst order that the scheduler could take.
 
-A new node that stays empty in one of the rehearsed orders is given back if this saves more empty nodes than it costs
-places of pods, in the mean over the orders. Another node that some orders need and others leave empty is kept.
+A new node that stays empty in one of the rehearsed orders is given back if fewer nodes stay empty without it, and as
+many pods are served, in the mean over the orders. A node that some orders need and others leave empty is kept.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _one_less(settling: Settling, group: str, outcomes: Sequence[Outcome]) -> li
         settling.in_queue_order()
     tidy(settling)
     found = rehearse(settling)
-    if found and _idle(outcomes) - _idle(found) > max(0.0, _served(outcomes) - _served(found)):
+    if found and _idle(found) < _idle(outcomes) and _served(found) >= _served(outcomes):
         return found
     before.restore()
     settling.doubtful = doubtful

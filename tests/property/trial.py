@@ -11,7 +11,7 @@ from chalicelib.plan.explain import text
 from infra.local.controllers.scheduler.world import World
 from tests.property.bounds import Bounds
 from tests.property.clusters import Cluster
-from tests.property.draws import Tally, drawn
+from tests.property.draws import Tally, drawn, promises
 from tests.property.replay import Replay, first_fit, first_of, look, pod_key, why_not
 from tests.property.stage import Newcomer, Stage
 
@@ -91,10 +91,14 @@ class Trial:
     # -- as the scheduler would go about it
 
     def _queue(self) -> Found:
-        """All promised pods as the scheduler takes them, first fit."""
+        """All pods of the plan as the scheduler takes them, first fit: who is sure of a place has one (or an equal pod
+        in its stead)."""
         placed, left = first_fit(self._stage, [*self._new.values()], self._promised)
-        if left:
-            yield QUEUE, f"{len(left)} of {len(self._promised)} pods, such as {left[0]}"
+        sure = promises(self._plan)[0] if self._plan.promises else self._promised
+        kinds = {pod: look(self._stage.wanted[pod]) for pod in self._promised}
+        short = sum((Counter(kinds[pod] for pod in sure) - Counter(kinds[pod] for pod in placed)).values())
+        if short:
+            yield QUEUE, f"{short} of {len(sure)} pods, such as {left[0]}"
         empty = sorted(self._new.keys() - set(placed.values()))
         if empty and not left:
             yield EMPTY, f"{', '.join(empty)} in the queue's order"

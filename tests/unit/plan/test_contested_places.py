@@ -1,0 +1,82 @@
+"""Who is promised a place, and what is promised to pods that compete for places."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.cli import render
+from chalicelib.cli.tables import Table
+from chalicelib.model.plan import Plan, Promise
+from tests.builders import ClusterBuilder, cluster, node
+
+TIMES = {"decode": 0.0, "plan": 0.0}
+
+
+def shop(most: int) -> ClusterBuilder:
+    """Five equal pods, each of which fills a node, and a group of so many nodes at most."""
+    return cluster().group("g", max=most, template=node("t", "2")).pending(5, "1500m", name="web", owner="web")
+
+
+def promised(plan: Plan) -> dict[str, bool]:
+    return {pod: each.promised for each in plan.promises for pod in each.pods}
+
+
+def test_pods_are_promised_places_where_there_is_room_for_all() -> None:
+    plan = shop(5).plan()
+    assert len(promised(plan)) == 5
+    assert all(promised(plan).values())
+    assert not any(each.one_place_among for each in plan.promises)
+
+
+@pytest.mark.parametrize("most", [1, 3, 4])
+def test_pods_that_a_limit_leaves_too_few_places_compete_for_them(most: int) -> None:
+    plan = shop(most).plan()
+    assert len(promised(plan)) == most
+    assert not any(promised(plan).values())
+    for each in (*plan.promises, *plan.unschedulable):
+        assert each.one_place_among is not None
+        assert each.one_place_among.places == most
+        assert len(each.one_place_among.among) == 5
+
+
+def test_a_large_plan_says_which_class_has_too_few_places() -> None:
+    build = shop(3)
+    for at in range(600):
+        build.node(f"full-{at:03d}", "0")
+    plan = build.plan()
+    assert not any(promised(plan).values())
+    assert {each.one_place_among.places for each in plan.promises if each.one_place_among} == {3}
+
+
+def test_two_kinds_that_want_one_place_compete_together() -> None:
+    build = cluster().group("g", max=1, template=node("t", "2"))
+    plan = build.pending(1, "1500m", name="web", owner="web").pending(1, "1600m", name="api", owner="api").plan()
+    sets = {each.one_place_among.among: each.one_place_among.places for each in plan.promises if each.one_place_among}
+    assert list(sets.values()) == [1]
+    assert [len(among) for among in sets] == [2]
+
+
+def test_pods_of_higher_priority_are_sure_of_the_last_place() -> None:
+    build = cluster().group("g", max=1, template=node("t", "2")).pending(1, "1500m", name="vip", priority=10)
+    plan = build.pending(1, "1500m", name="web").plan()
+    assert list(promised(plan).values()) == [True]
+    assert "vip" in next(iter(promised(plan)))
+
+
+def test_the_document_and_the_tables_show_who_competes() -> None:
+    plan = shop(3).plan()
+    document = render.as_document(plan, TIMES)
+    contest = {"places": 3, "among": sorted(pod for each in (*plan.promises, *plan.unschedulable) for pod in each.pods)}
+    for entry in (*document["promises"], *document["unschedulable"]):
+        assert (entry["promised"], entry["onePlaceAmong"]) == (False, contest)
+    table = next(each for each in render.as_blocks(plan, TIMES)
+                 if isinstance(each, Table) and each.title == "Pods that compete for places")
+    assert [row[:2] for row in table.rows] == [("3", "5")]
+
+
+def test_a_promise_of_an_older_release_is_a_promise() -> None:
+    assert Promise(("shop/a",), node="n-1").promised
+
+
+def test_the_same_pods_and_nodes_get_the_same_promises_from_any_seed() -> None:
+    assert len({shop(3).plan(seed=seed).promises for seed in range(4)}) == 1
