@@ -245,7 +245,7 @@ class _Score:
         table = self.floor.table
         need = table.columns.need(cls)[self.columns]
         left = (table.free[rows][:, self.columns] - need) / self.have[rows]
-        score = left.mean(axis=1) * 100.0
+        score = left.mean(axis=1) * 100.0 if self.columns else np.zeros(len(rows))
         if len(self.columns) > 1:
             score = score + 100.0 - np.abs(left[:, 0] - left[:, 1]) * 50.0
         score = np.floor(score) + self._spread(cls, rows)
@@ -255,7 +255,7 @@ class _Score:
         if self.noise:
             score = score + np.array([draw.random() for _ in rows]) * self.noise
         best = rows[score >= score.max() - 1e-9]
-        return int(best[0] if len(best) == 1 else best[draw.below(len(best))])
+        return int(best[0] if len(best) == 1 else best[draw.randrange(len(best))])
 
     def _spread(self, cls: int, rows: Ints) -> Floats | float:
         """Pods of a class over hosts and zones; what they ask for themselves instead, if they do."""
