@@ -112,8 +112,8 @@ class Settling:
         self.mark, self.rest = mark, self._unserved()
 
     def late(self) -> bool:
-        """Whether the time for packing is over."""
-        return self.search.watch.over(self.search.world.options.max_binpacking_time)
+        """Whether the time for packing is over, or that of the whole search for growth."""
+        return self.floor.late() or self.search.watch.over(self.search.world.options.max_binpacking_time)
 
     def idle(self) -> bool:
         """Whether a planned node has no pod."""

@@ -67,8 +67,9 @@ def test_pods_of_higher_priority_are_sure_of_the_last_place() -> None:
 def test_the_document_and_the_tables_show_who_competes() -> None:
     plan = shop(3).plan()
     document = render.as_document(plan, TIMES)
-    contest = {"places": 3, "among": sorted(
-        [pod for each in plan.promises for pod in each.pods] + [pod for each in plan.unschedulable for pod in each.pods])}
+    helped = [pod for each in plan.promises for pod in each.pods]
+    refused = [pod for each in plan.unschedulable for pod in each.pods]
+    contest = {"places": 3, "among": sorted(helped + refused)}
     for entry in (*document["promises"], *document["unschedulable"]):
         assert (entry["promised"], entry["onePlaceAmong"]) == (False, contest)
     table = next(each for each in render.as_blocks(plan, TIMES)
