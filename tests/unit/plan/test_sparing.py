@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
 from tests.builders import NOW, ClusterBuilder, cluster, expected
 
 
-def two(**more: object) -> ClusterBuilder:
+def two(**more: Any) -> ClusterBuilder:
     """`a` is empty and may go; `b` is what the keywords make of it; `g` may shrink to none."""
     build = cluster().node("a", "4", group="g").node("b", "4", group="g", **more)
     return build.group("g", max=2)
