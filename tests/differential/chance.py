@@ -52,6 +52,14 @@ def left_in_our_order(seed: int, make: Any) -> int:
     return len(_Replay(make(seed)[0], None).fill())
 
 
+def replayed(lists: Any, manifest: Any, draw: random.Random) -> dict[str, Outcome]:
+    """What one run of upstream's rules comes to, for no group (`LEFT`) and for each."""
+    replay = _Replay(lists, draw)
+    left = replay.fill()
+    return {LEFT: Outcome(len(left)), **{entry["id"]: replay.estimate(left, entry, lists["workloads"])
+                                         for entry in manifest["nodeGroups"]}}
+
+
 class _Replay:
     def __init__(self, lists: Any, draw: random.Random | None) -> None:
         self._draw = draw or random.Random(0)

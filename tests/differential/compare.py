@@ -94,26 +94,27 @@ def growing(snapshot: Snapshot, group: str) -> Plan:
     return decide(msgspec.structs.replace(snapshot, groups=groups), _POLICY, Memory(), NOW, 0)[0]
 
 
-def _left(plan: Plan) -> int:
+def left_of(plan: Plan) -> int:
+    """Pods without a place."""
     return sum(len(verdict.pods) for verdict in plan.unschedulable)
 
 
-def _figure(plan: Plan, left: int) -> Figure:
+def figure(plan: Plan, left: int) -> Figure:
     """left: the pods that existing nodes alone would leave."""
-    return Figure(sum(up.to_size - up.from_size for up in plan.scale_ups), left - _left(plan))
+    return Figure(sum(up.to_size - up.from_size for up in plan.scale_ups), left - left_of(plan))
 
 
 def differences(seed: int, case: Any, make: Any) -> Iterator[Difference]:
     """Everything about one cluster in which ours is not as good."""
     lists, manifest = make(seed)
     snapshot = read(lists, manifest, NOW)
-    left = _left(growing(snapshot, ""))
+    left = left_of(growing(snapshot, ""))
     if left > max(case["left"]):
         theirs_left = tuple(sorted(case["left"]))
         yield Difference(seed, LEFT, Figure(0, left), tuple(Figure(0, each) for each in theirs_left), left, theirs_left)
     for group, options in sorted(case["options"].items()):
         theirs = tuple(sorted(Figure(*each) for each in options))
-        ours = _figure(growing(snapshot, group), left)
+        ours = figure(growing(snapshot, group), left)
         if not any(as_good(ours, each) for each in theirs):
             yield Difference(seed, group, ours, theirs, left, tuple(sorted(case["left"])))
 
