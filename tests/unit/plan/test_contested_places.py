@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.cli import render
 from chalicelib.cli.tables import Table
-from chalicelib.model.plan import Plan, Promise
+from chalicelib.model.plan import Plan, PodVerdict, Promise
 from tests.builders import ClusterBuilder, cluster, node
 
 TIMES = {"decode": 0.0, "plan": 0.0}
@@ -15,6 +15,10 @@ TIMES = {"decode": 0.0, "plan": 0.0}
 def shop(most: int) -> ClusterBuilder:
     """Five equal pods, each of which fills a node, and a group of so many nodes at most."""
     return cluster().group("g", max=most, template=node("t", "2")).pending(5, "1500m", name="web", owner="web")
+
+
+def entries(plan: Plan) -> list[Promise | PodVerdict]:
+    return [*plan.promises, *plan.unschedulable]
 
 
 def promised(plan: Plan) -> dict[str, bool]:
@@ -33,7 +37,7 @@ def test_pods_that_a_limit_leaves_too_few_places_compete_for_them(most: int) -> 
     plan = shop(most).plan()
     assert len(promised(plan)) == most
     assert not any(promised(plan).values())
-    for each in (*plan.promises, *plan.unschedulable):
+    for each in entries(plan):
         assert each.one_place_among is not None
         assert each.one_place_among.places == most
         assert len(each.one_place_among.among) == 5
@@ -66,7 +70,7 @@ def test_pods_of_higher_priority_are_sure_of_the_last_place() -> None:
 def test_the_document_and_the_tables_show_who_competes() -> None:
     plan = shop(3).plan()
     document = render.as_document(plan, TIMES)
-    contest = {"places": 3, "among": sorted(pod for each in (*plan.promises, *plan.unschedulable) for pod in each.pods)}
+    contest = {"places": 3, "among": sorted(pod for each in entries(plan) for pod in each.pods)}
     for entry in (*document["promises"], *document["unschedulable"]):
         assert (entry["promised"], entry["onePlaceAmong"]) == (False, contest)
     table = next(each for each in render.as_blocks(plan, TIMES)
