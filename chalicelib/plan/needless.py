@@ -27,9 +27,8 @@ _SINGLES = 200      # promised pods up to which they are placed one at a time, a
 
 
 def refine(settling: Settling) -> None:
-    """Give back what nobody needs, and buy what was overlooked. A large plan is only asked for false refusals."""
+    """Give back what nobody needs, and buy what was overlooked. A large plan stays as it is."""
     if not settling.small:
-        _Refused(settling).note()
         return
     for bought in range(_ROUNDS + 1):
         settling.top_up()
@@ -155,10 +154,7 @@ class _Refused:
         """Groups that may grow, with the refused classes that one more node would take."""
         settling, search, floor = self.settling, self.search, self.floor
         candidates, found = search.candidates, []
-        if settling.late():
-            return []
-        left = [demand.cls for demand in settling.settled().left if candidates.fits(demand.cls).any()]
-        left = [cls for cls in dict.fromkeys(left) if settling.small or not (settling.late() or settling.alone(cls))]
+        left = dict.fromkeys(demand.cls for demand in settling.settled().left if candidates.fits(demand.cls).any())
         groups: list[str] | None = None
         for row, facts in enumerate(candidates.able):
             asked = [cls for cls in left if candidates.fits(cls)[row] and not candidates.against(cls, row)]

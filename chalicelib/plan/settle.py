@@ -129,13 +129,13 @@ class Settling:
         start = self.state()
         rest = self.search.run(asks_of(left))
         self._number()
-        if LEAST_COST in self.search.world.options.expander and any(not self.alone(demand.cls) for demand in left):
+        if LEAST_COST in self.search.world.options.expander and any(not self._alone(demand.cls) for demand in left):
             self._cheaper(left, rest, start)
         for cls, (_, counts) in self.floor.standing().items():
             self.most[cls] = max(self.most.get(cls, 0), int(counts.sum()))
         self.drop_empty()
 
-    def alone(self, cls: int) -> bool:
+    def _alone(self, cls: int) -> bool:
         """Whether least-cost weighs a class: one without rules, ports or claims."""
         return self.floor.needs(cls) is None and not self.floor.classes[cls].ports and (
             not self.floor.volumes.concerns(cls))

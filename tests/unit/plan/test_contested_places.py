@@ -17,6 +17,10 @@ def shop(most: int) -> ClusterBuilder:
     return cluster().group("g", max=most, template=node("t", "2")).pending(5, "1500m", name="web", owner="web")
 
 
+def entries(plan: Plan) -> list[Promise | PodVerdict]:
+    return [*plan.promises, *plan.unschedulable]
+
+
 def promised(plan: Plan) -> dict[str, bool]:
     return {pod: each.promised for each in plan.promises for pod in each.pods}
 
@@ -33,8 +37,7 @@ def test_pods_that_a_limit_leaves_too_few_places_compete_for_them(most: int) -> 
     plan = shop(most).plan()
     assert len(promised(plan)) == most
     assert not any(promised(plan).values())
-    entries: list[Promise | PodVerdict] = [*plan.promises, *plan.unschedulable]
-    for each in entries:
+    for each in entries(plan):
         assert each.one_place_among is not None
         assert each.one_place_among.places == most
         assert len(each.one_place_among.among) == 5
@@ -67,9 +70,7 @@ def test_pods_of_higher_priority_are_sure_of_the_last_place() -> None:
 def test_the_document_and_the_tables_show_who_competes() -> None:
     plan = shop(3).plan()
     document = render.as_document(plan, TIMES)
-    helped = [pod for each in plan.promises for pod in each.pods]
-    refused = [pod for each in plan.unschedulable for pod in each.pods]
-    contest = {"places": 3, "among": sorted(helped + refused)}
+    contest = {"places": 3, "among": sorted(pod for each in entries(plan) for pod in each.pods)}
     for entry in (*document["promises"], *document["unschedulable"]):
         assert (entry["promised"], entry["onePlaceAmong"]) == (False, contest)
     table = next(each for each in render.as_blocks(plan, TIMES)
