@@ -49,7 +49,7 @@ def test_a_growth_is_seen_on_the_status_on_its_pods_and_in_the_counters(world: S
     assert ("ScaledUpGroup", f"Scale-up: setting group {GROUP} size to 4 instead of 1 (max: 8)", True) in events(
         world, "ConfigMap")
     assert [words for reason, words, _ in events(world, "Pod") if reason == "TriggeredScaleUp"] == [
-        f"pod triggered scale-up: [{{{GROUP} 1->4}}]"]
+        f"pod triggered scale-up: [{{{GROUP} 1->4 (max: 8)}}]"]
 
     world.minutes(1)
     found = status(world)
