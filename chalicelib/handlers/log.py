@@ -15,5 +15,5 @@ logger = Logger(service="outscaler")
 
 def failure(error: BaseException) -> dict[str, Any]:
     """The fields of a failure's line: its class, its text and, for a cluster's answer, what was asked of whom."""
-    asked = getattr(error, "asked", "")
-    return {"error": type(error).__name__, "detail": str(error), **({"asked": asked} if asked else {})}
+    more = {name: text for name in ("asked", "server") if (text := getattr(error, name, ""))}
+    return {"error": type(error).__name__, "detail": str(error), **more}

@@ -224,17 +224,14 @@ class Cluster:
         try:
             return self._authorised(call)
         except ClusterError as error:
-            error.asked = f"{call.method} {call.path}{self._whom()}"
+            error.asked = f"{call.method} {call.path}"
+            try:
+                credential = self._login.current()
+            except OutscalerError:
+                raise error from None
+            error.server = urlsplit(credential.server).netloc
+            error.asked += f" with {credential.user_place}" if credential.user_place else ""
             raise
-
-    def _whom(self) -> str:
-        """The server and the place of the credential, empty where the credential cannot be read."""
-        try:
-            credential = self._login.current()
-        except OutscalerError:
-            return ""
-        host = urlsplit(credential.server).netloc
-        return f" of {host}" + (f" with {credential.user_place}" if credential.user_place else "")
 
     def _authorised(self, call: Call) -> bytes:
         """One call; on 401 with the credential read again once."""

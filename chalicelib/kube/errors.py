@@ -64,11 +64,12 @@ class _Status(msgspec.Struct, frozen=True):
 class ClusterError(OutscalerError):
     """message is safe to show. status: HTTP's, 0 where there was no answer. reason: metav1.StatusReason, or empty.
 
-    asked: the request, the server and the place of the credential, `GET /api/v1/nodes of HOST with PLACE`. It is an
-    attribute of its own, because the message goes into events, where the reader knows all three.
+    asked: the request and the place of the credential, `GET /api/v1/nodes with PLACE`; server: its host. They are
+    attributes of their own, because the message goes into events, where the reader knows all three.
     """
 
     asked: str = ""
+    server: str = ""
 
     def __init__(
         self, message: str, *, status: int = 0, reason: str = "", details: Details | None = None,
