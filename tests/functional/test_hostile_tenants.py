@@ -1,7 +1,7 @@
 """One tenant's objects cannot stop a cluster's autoscaling: each attack ends, in bounded memory, and others are served.
 
-The bounds are multiples of an ordinary pass over as many pods, in CPU seconds of one process, so that a slow machine
-moves both sides. Every case runs in a process of its own, whose memory is measured.
+Every case runs in a process of its own. The bounds of CPU seconds and memory are far below what the function that plans
+has: an attack that works costs minutes or gigabytes.
 """
 
 from __future__ import annotations
