@@ -68,12 +68,21 @@ def grow(world: World, floor: Floor, pending: Pending, virtual: Wanted, seed: in
 
 def _planned(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch, way: Way | None) -> _Tried:
     """A whole plan for the pending pods; the floor keeps it."""
+    return _finished(_begun(world, floor, pending, seed, watch, way))
+
+
+def _begun(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch, way: Way | None) -> Settling:
+    """A plan before any node is bought: pods stand on nodes that exist or are on their way."""
     floor.reset()
     search = Search(world, floor, situation_of(world, seed), watch)
     kept = {group: nodes for group, nodes in below_minimum(world, search.ledger, {})
             if group in search.candidates.shapes}
-    settling = settle(search, pending.queue, kept, way)
-    return _Tried(search, settling, settling.settled())
+    return Settling(search, pending.queue, kept, way)
+
+
+def _finished(settling: Settling) -> _Tried:
+    settle(settling)
+    return _Tried(settling.search, settling, settling.settled())
 
 
 def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch) -> _Tried:
@@ -83,11 +92,15 @@ def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch)
         return best
     if not best.settled.choice:
         return _sparing(world, floor, pending, seed, watch, best)
-    started = watch.spent()
+    started, seen = watch.spent(), {best.settling.early}
     for number, way in enumerate(WAYS):
         if watch.over(started + _TRYING) or (number >= _SERVED and not best.settled.left):
             break
-        found = _planned(world, floor, pending, seed, watch, way)
+        settling = _begun(world, floor, pending, seed, watch, way)
+        if settling.early in seen:      # the rest of the plan would be the same as well
+            continue
+        seen.add(settling.early)
+        found = _finished(settling)
         if not _better(found, best):
             continue
         # Nodes are saved only where the scheduler's own order does without them as well, or did not do before either.

@@ -106,7 +106,7 @@ class _Stage:
                 break
             found.append(self.outcome(number))
         if found:
-            found.append(self.first_fit(standing))
+            found += [self.first_fit(standing, order) for order in self._orders()]
         floor.rewind(0)
         floor.put_all(early)
         settling.mark = floor.mark()
@@ -119,8 +119,18 @@ class _Stage:
         return any(each != found[0] for each in found) or any(
             0 < found[0].served[cls] < count for cls, count in pods.items())
 
-    def first_fit(self, standing: Standing) -> Outcome:
-        """Only the pods of the plan, in the order of its queue, each onto the first node that takes it."""
+    def _orders(self) -> list[Ints]:
+        """Ranks of rows for first fit: as they stand, and new nodes by the names of their groups."""
+        named = sorted(self.new.tolist(), key=self.settling.new.__getitem__)
+        ranks: Ints = np.arange(len(self.floor.table))
+        if named == self.new.tolist():
+            return [ranks]
+        by_name = ranks.copy()
+        by_name[named] = self.new
+        return [ranks, by_name]
+
+    def first_fit(self, standing: Standing, ranks: Ints) -> Outcome:
+        """Only the pods of the plan, in the order of its queue, each onto the node of the lowest rank that takes it."""
         floor = self.floor
         left = Counter({cls: int(counts.sum()) for cls, (_, counts) in standing.items()})
         planned = []
@@ -129,10 +139,10 @@ class _Stage:
                 left[turn.cls] -= 1
                 planned.append(turn)
         self._clear()
-        waiting = self._place(planned, None)
+        waiting = self._place(planned, ranks)
         for at, is_open in enumerate(self.opens):
             floor.stay(int(self.new[at]), is_open=bool(is_open))
-        self._place(waiting, None)
+        self._place(waiting, ranks)
         return Outcome(Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()}), ())
 
     def _clear(self) -> None:
@@ -173,8 +183,8 @@ class _Stage:
         classes = list(dict.fromkeys(turn.cls for turn in self.turns))
         return classes[number // (2 if number % 2 else 4) % len(classes)] if number % 4 else None
 
-    def _place(self, queue: Sequence[Turn], draw: _Chance | None) -> list[Turn]:
-        """Each onto the node with the best score, in rounds until nobody moves. Without chance: the first node."""
+    def _place(self, queue: Sequence[Turn], draw: _Chance | Ints) -> list[Turn]:
+        """Each onto the node with the best score, in rounds until nobody moves; or onto that of the lowest rank."""
         floor, waiting = self.floor, list(queue)
         full: dict[int, int] = {}
         while True:
@@ -188,7 +198,10 @@ class _Stage:
                     full[turn.cls] = floor.generation
                     left.append(turn)
                     continue
-                row = int(rows[0]) if len(rows) == 1 or draw is None else self.score.best(turn.cls, rows, draw)
+                if isinstance(draw, _Chance):
+                    row = int(rows[0]) if len(rows) == 1 else self.score.best(turn.cls, rows, draw)
+                else:
+                    row = int(rows[draw[rows].argmin()])
                 floor.put_one(turn.cls, row)
                 self.score.put(turn.cls, row)
             if len(left) == len(waiting) or not any(floor.needs(turn.cls) is not None for turn in left):

@@ -32,11 +32,9 @@ _EXACT = 1_000      # rows times runs of pods up to which everybody is placed ag
 _State = tuple[dict[str, int], list[str], Standing]     # nodes per group, the group of every planned row, places
 
 
-def settle(search: Search, queue: Sequence[Demand], kept: dict[str, int], way: Way | None = None) -> Settling:
-    """Grow for the queue, and give everybody a place; plan/worst.py says what may be promised of it. kept: group -> new
-    nodes that stay even if they are empty. way: how pods are put on nodes that exist; None: in the scheduler's order,
-    first fit or dealt in turn."""
-    settling = Settling(search, queue, kept, way)
+def settle(settling: Settling) -> None:
+    """Grow for the queue, and give everybody a place; plan/worst.py says what may be promised of it."""
+    search = settling.search
     left: Sequence[Demand] = settling.left
     for _ in range(_TRIES):
         before = dict(search.grown)
@@ -50,7 +48,6 @@ def settle(search: Search, queue: Sequence[Demand], kept: dict[str, int], way: W
         if not left:
             break
     refine(settling)
-    return settling
 
 
 def _count(left: Sequence[Demand]) -> int:
@@ -60,7 +57,10 @@ def _count(left: Sequence[Demand]) -> int:
 class Settling:
     """A plan while it is being made."""
 
-    def __init__(self, search: Search, queue: Sequence[Demand], kept: dict[str, int], way: Way | None) -> None:
+    def __init__(self, search: Search, queue: Sequence[Demand], kept: dict[str, int], way: Way | None = None) -> None:
+        """kept: group -> new nodes that stay even if they are empty. way: how pods are put on nodes that exist; None:
+        in the scheduler's order, first fit or dealt in turn. early: who stands where before any new
+        node, to compare."""
         self.search, self.floor, self.queue, self.kept = search, search.floor, queue, kept
         self.most: dict[int, int] = {}      # class -> pods that packing ever had a place for
         self.doubtful: set[int] = set()     # refused classes that one more node would take as things stand
@@ -73,7 +73,11 @@ class Settling:
         self.rest = self._unserved()
         if way is None and self.rest and self.small:
             self._in_turn()
-        self.choice = bool(self.rest) and self.floor.mark() > 0
+        standing = self.floor.standing()
+        self.early = tuple((cls, rows.tobytes(), counts.tobytes()) for cls, (rows, counts) in standing.items())
+        self.choice = bool(self.rest and standing)
+        # Pods wait that fit nodes which are there: the scheduler has not seen the cluster as it is now.
+        self.fresh = self.choice and any((rows < self.floor.real).any() for rows, _ in standing.values())
         self.mark = self.floor.mark()
         # Nodes for minimum sizes come whatever is pending, and join together with the others.
         for group, nodes in kept.items():

@@ -1,7 +1,8 @@
 """The last step of a plan: which nodes it keeps and what it promises, by the worst order that the scheduler could take.
 
-A new node that stays empty in one of the rehearsed orders is given back if fewer nodes stay empty without it, and as
-many pods are served, in the mean over the orders. A node that some orders need and others leave empty is kept.
+A new node that stays empty in one of the rehearsed orders is given back if that spares more empty nodes than it costs
+pods their places, in the mean over the orders. While pods wait that fit nodes which exist, it may cost no place at all:
+the orders differ most by who goes there, and the scheduler settles that before the node comes.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def _one_less(settling: Settling, group: str, outcomes: Sequence[Outcome]) -> li
         settling.in_queue_order()
     tidy(settling)
     found = rehearse(settling)
-    if found and _idle(found) < _idle(outcomes) and _served(found) >= _served(outcomes):
+    spared, cost = _idle(outcomes) - _idle(found), _served(outcomes) - _served(found)
+    if found and spared > 0 and cost <= (0 if settling.fresh else spared):
         return found
     before.restore()
     settling.doubtful = doubtful
@@ -66,9 +68,9 @@ def _one_less(settling: Settling, group: str, outcomes: Sequence[Outcome]) -> li
 
 def _idle(outcomes: Sequence[Outcome]) -> float:
     """New nodes that stay empty, in the mean."""
-    return sum(len(each.empty) for each in outcomes) / len(outcomes)
+    return sum(len(each.empty) for each in outcomes) / max(1, len(outcomes))
 
 
 def _served(outcomes: Sequence[Outcome]) -> float:
     """Pods that get a place, in the mean."""
-    return sum(each.served.total() for each in outcomes) / len(outcomes)
+    return sum(each.served.total() for each in outcomes) / max(1, len(outcomes))

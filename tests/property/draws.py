@@ -77,6 +77,12 @@ class Drawing:
         used = set(places.values())
         return History(places, tuple(each.node.name for each in self._new if each.node.name not in used))
 
+    def at_rest(self, seed: int) -> dict[str, str]:
+        """Pod -> node in one draw without any new node, nor one that is on its way."""
+        draw, places = random.Random(seed), dict[str, str]()
+        self._run(self._queue(self._pods, draw), self._stage.world(), set(self._stage.open), draw, places)
+        return places
+
     def _queue(self, pods: Sequence[PodView], draw: random.Random) -> list[PodView]:
         """By priority, then as they were queued: by age, or in an order of its own, since refused pods are queued
         again at other times than they were made."""

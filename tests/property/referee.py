@@ -2,6 +2,7 @@
 
     python -m tests.property.referee --seeds 0-500 [-v]         failures by kind; -v: each of them
     python -m tests.property.referee --seeds 0-500 --draws 6    what six draws of the scheduler make of each plan
+    python -m tests.property.referee --seeds 0-500 --draws 6 --settled    the same once nobody fits nodes that exist
 
 A failure's cluster for the command line: python -m tests.property.clusters --seed N --out DIR
 """
@@ -27,6 +28,7 @@ from tests.property.clusters import POLICY, Cluster, make
 from tests.property.draws import Tally
 from tests.property.pieces import NOW
 from tests.property.reading import read
+from tests.property.settled import settled
 from tests.property.trial import UNSURE, Trial
 
 ORDER = "order: another order of input, another plan"
@@ -82,12 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--at-once", action="store_true", help="also what fails if all new nodes were there at once")
     parser.add_argument("--draws", type=int, default=0, metavar="N",
                         help="only play each plan N times, the scheduler's queue and ties drawn by seed")
+    parser.add_argument("--settled", action="store_true", help="with --draws: bind whoever fits existing nodes first")
     parser.add_argument("--trace", action="store_true", help="print where something was raised")
     args = parser.parse_args(arguments)
     first, _, last = args.seeds.partition("-")
     seeds, started = range(int(first), int(last or first) + 1), time.process_time()
     if args.draws:
-        return _play(seeds, args.draws, verbose=args.verbose)
+        return _play(seeds, args.draws, at_rest=args.settled, verbose=args.verbose)
     kinds: Counter[str] = Counter()
     for seed in seeds:
         try:
@@ -106,11 +109,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(bool(kinds.keys() - {UNSURE}))
 
 
-def _play(seeds: Sequence[int], draws: int, *, verbose: bool) -> int:
+def _play(seeds: Sequence[int], draws: int, *, at_rest: bool, verbose: bool) -> int:
     """Prints what the draws of all clusters come to; 1 if a promise was not kept or a new node stayed empty."""
     total, started = Tally(), time.process_time()
     for seed in seeds:
-        cluster = make(seed)
+        cluster = settled(make(seed), seed) if at_rest else make(seed)
         found = Trial(cluster, plan_for(cluster)).drawn(draws)
         total.add(found)
         if verbose and (found.unkept or found.among or found.empty):

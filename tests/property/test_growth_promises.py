@@ -25,22 +25,16 @@ PARTS, EACH, SHRINKABLE, LARGE = 4, 550, 200, 200
 LONG_RUN, CHUNK = 50_000, 500
 SEED = 20_261_121
 # Clusters of which plans of former releases refused a pod that one more node would have taken, or bought a node that
-# no pod needs; and clusters that are too unhealthy to grow.
+# no pod needs, or missed a promised pod in the queue's order; and clusters that are too unhealthy to grow.
 ONCE_WRONG = (
     20_262_378, 100_625, 101_273, 102_175, 102_220, 106_064, 106_155, 106_263, 107_392, 108_430, 108_911, 109_727,
     117_634, 118_067, 118_402, 118_575, 122_617, 124_865, 126_605, 130_075, 130_373, 130_653, 133_167, 134_693,
-    135_419, 136_618, 138_275, 139_805, 140_096, 143_607, 145_149, 145_165, 146_336, 149_094)
-MISSED = 0.002      # the share of plans of which the scheduler's own order may miss a pod that is promised a place
+    135_419, 136_618, 138_275, 139_805, 140_096, 143_607, 145_149, 145_165, 146_336, 149_094,
+    100_485, 320_523, 322_984, 612_587)
 
 
 def told(failures: Sequence[Failure]) -> str:
     return "\n".join(map(str, failures))
-
-
-def broken(failures: Sequence[Failure]) -> list[Failure]:
-    """What must not be. A plan in which the scheduler's own first-fit order misses a promised pod, though there is an
-    order in which it does not, is counted instead."""
-    return [failure for failure in failures if failure.kind != QUEUE]
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -49,27 +43,25 @@ def test_a_plan_keeps_its_promises(part: int) -> None:
     all modules that are loaded."""
     seeds = range(SEED + part * EACH, SEED + (part + 1) * EACH)
     found = {seed: judged(make(seed), reorder=seed % 5 == 0) for seed in seeds}
-    wrong = {seed: broken(failures) for seed, failures in found.items() if broken(failures)}
-    assert not wrong, told([each for failures in wrong.values() for each in failures])
-    assert sum(map(bool, found.values())) <= MISSED * len(found)
+    assert not any(found.values()), told([each for failures in found.values() for each in failures])
 
 
 def test_no_pod_is_refused_and_no_node_bought_for_nothing_where_it_once_was() -> None:
-    failures = [failure for seed in ONCE_WRONG for failure in broken(judged(make(seed)))]
+    failures = [failure for seed in ONCE_WRONG for failure in judged(make(seed))]
     assert not failures, told(failures)
 
 
 def test_large_plans_keep_their_promises_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large cluster takes another way through settle.py, and small ones can be sent that way. Only small plans try
-    everybody once more to find a needless node."""
+    everybody once more to find a needless node, or in the queue's order."""
     monkeypatch.setattr("chalicelib.plan.settle._EXACT", 0)
-    failures = [failure for seed in range(SEED, SEED + LARGE) for failure in broken(judged(make(seed)))]
-    assert not [failure for failure in failures if failure.kind not in {EMPTY, SPARE}], told(failures)
+    failures = [failure for seed in range(SEED, SEED + LARGE) for failure in judged(make(seed))]
+    assert not [failure for failure in failures if failure.kind not in {EMPTY, SPARE, QUEUE}], told(failures)
 
 
 def _keeps_its_promises(draw: random.Random) -> None:
     cluster = draw_cluster(draw)
-    failures = broken(judged(cluster))
+    failures = judged(cluster)
     if failures:
         folder = Path(tempfile.gettempdir()) / "outscaler-property"     # the last one written is the smallest
         command = " ".join(write(cluster, folder))
@@ -100,5 +92,4 @@ def test_fifty_thousand_plans_keep_their_promises(capsys: pytest.CaptureFixture[
     kinds = Counter(kind for kind, _ in {(failure.kind, failure.seed) for failure in failures})
     with capsys.disabled():
         print(f"\nOUTSCALER_SEED={first}: {LONG_RUN} clusters, of which broke a promise: {dict(kinds) or 'none'}")
-    assert kinds.pop(QUEUE, 0) <= MISSED * LONG_RUN
-    assert not broken(failures), told(broken(failures)[:50])
+    assert not failures, told(failures[:50])

@@ -1,6 +1,6 @@
 """Whatever the scheduler's queue and ties: who is promised a place gets one, and few new nodes stay empty.
 
-`python -m tests.property.referee --seeds 0-500 --draws 6` counts the same for any seeds.
+`python -m tests.property.referee --seeds 0-500 --draws 6 [--settled]` counts the same for any seeds.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ import pytest
 from tests.property.clusters import make
 from tests.property.draws import Tally
 from tests.property.referee import plan_for
+from tests.property.settled import settled
 from tests.property.trial import Trial
 
 SEED, EACH, DRAWS = 20_271_121, 200, 4
 LONG_RUN, CHUNK = 10_000, 250
 # Rehearsals are samples of what the scheduler may do, and so are the draws: shares of promises, and of new nodes.
-UNKEPT, SHORT, EMPTY = 0.001, 0.002, 0.015
+UNKEPT, SHORT, EMPTY, EMPTY_SETTLED = 0.001, 0.002, 0.015, 0.007
 
 
-def played(first: int, count: int, draws: int = DRAWS) -> Tally:
-    """What draws make of the plans for some clusters."""
+def played(first: int, count: int, draws: int = DRAWS, *, at_rest: bool = False) -> Tally:
+    """What draws make of the plans for some clusters. at_rest: whoever fits nodes that exist is bound before."""
     total = Tally()
     for seed in range(first, first + count):
-        cluster = make(seed)
+        cluster = settled(make(seed), seed) if at_rest else make(seed)
         total.add(Trial(cluster, plan_for(cluster)).drawn(draws))
     return total
 
 
-def kept(total: Tally) -> bool:
+def kept(total: Tally, empty: float = EMPTY) -> bool:
     """Whether all but a few promises were kept and all but a few new nodes used."""
     return (total.unkept <= UNKEPT * total.promised + 1 and total.among <= SHORT * total.sure + 1
-            and total.empty <= EMPTY * total.nodes + 1)
+            and total.empty <= empty * total.nodes + 1)
 
 
 def test_promised_pods_find_places_in_whatever_order_the_scheduler_takes_them() -> None:
@@ -41,6 +42,13 @@ def test_promised_pods_find_places_in_whatever_order_the_scheduler_takes_them() 
     assert total.promised > 1_000
     assert total.sure > 0.9 * total.bound, str(total)       # promises that say nothing are kept by anybody
     assert kept(total), str(total)
+
+
+def test_no_new_node_stays_empty_once_the_scheduler_has_refused_all_who_wait() -> None:
+    """A pod that waits for a node and fits one that exists is rare: the scheduler has tried everybody before."""
+    total = played(SEED, EACH, at_rest=True)
+    assert total.promised > 1_000
+    assert kept(total, EMPTY_SETTLED), str(total)
 
 
 def _chunk(first: int) -> Tally:
