@@ -65,6 +65,7 @@ class Audit:
         self.bounds: dict[str, list[Bound]] = {}
         self.planned: Callable[[str], Json | None] = lambda _: None
         self.bought: dict[str, int] = {}
+        self.by_hand: dict[str, int] = {}       # group -> size that a person gave it
         self.seen: dict[str, tuple[float, frozenset[str]]] = {}     # node -> pods of our last look at it
         self.tainted: dict[str, bool] = {}                          # node -> whether our last look at it saw our taint
         self.protected: dict[str, frozenset[str]] = {}              # node -> pods protected when we tainted it
@@ -178,22 +179,26 @@ class Audit:
 
     def _needed(self, group: str, after: int) -> None:
         """Each machine to come needs a pod that waits: however many plans there were, they may not add up to more.
-        Machines that fail are no longer counted on."""
+        Machines that fail are no longer counted on, and those that a person asked for are not waited for: without a
+        request of ours they are no upcoming nodes."""
         machines = [each for each in self._kube.list("machines", group=fields.GROUP)
                     if (each["metadata"].get("labels") or {}).get(fields.DEPLOYMENT_NAME) == group]
         settled = sum(1 for each in machines if fields.node_name(each) or fields.FAULT in marks_of(each))
         pods = sum(1 for at in self.waiting.values() if self._clock() - at < _WAITED)
-        if after - settled > pods:
-            self.fault(f"{group} grew to {after}: {after - settled} machines are to come, and {pods} pods wait")
+        coming = after - max(settled, self.by_hand.get(group, 0))
+        if coming > pods:
+            self.fault(f"{group} grew to {after}: {coming} machines are to come, and {pods} pods wait")
 
-    def forgive(self) -> None:
+    def forgive(self, group: str, size: int) -> None:
         """A person changed a size: an operation that sets its size once more makes up for that."""
         self.bought.clear()
+        self.by_hand[group] = size
 
     # -- victims
 
     def _shrunk(self, group: str, before: int, after: int, known: Json) -> None:
         self.count(f"lowered by {known['kind']}")
+        self.by_hand.pop(group, None)
         mine = [each for each in self._kube.list("machines", group=fields.GROUP)
                 if (each["metadata"].get("labels") or {}).get(fields.DEPLOYMENT_NAME) == group]
         going = first_to_go(mine, "Random")[:max(0, len(mine) - after)]

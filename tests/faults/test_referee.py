@@ -140,6 +140,15 @@ def test_a_machine_for_which_no_pod_waits_is_seen(culprit: Culprit) -> None:
     assert culprit.faults("1 machines are to come, and 0 pods wait")
 
 
+def test_machines_that_a_person_asked_for_need_no_pod(culprit: Culprit) -> None:
+    culprit.audit.waiting.clear()
+    culprit.audit.forgive("small", 3)
+    culprit.planned("grow", 3, 4)
+    culprit.scale("small", 4)
+    assert culprit.faults("1 machines are to come, and 0 pods wait")
+    assert not culprit.faults("2 machines are to come")
+
+
 def test_a_pod_that_is_deleted_and_not_evicted_is_seen(culprit: Culprit) -> None:
     pod = culprit.kube.list("pods", "default")[0]["metadata"]["name"]
     culprit.request("DELETE", f"/api/v1/namespaces/default/pods/{pod}")

@@ -193,7 +193,7 @@ def replicas(m: Machine, dice: Random) -> str:
     assert found is not None
     least, most = m.bounds[name]
     count = min(most, max(least, found["spec"]["replicas"] + dice.choice((-1, 1, 2))))
-    m.world.audit.forgive()
+    m.world.audit.forgive(name, count)
     _edit(m, "machinedeployments", found, fields.GROUP, lambda obj: obj["spec"].update(replicas=count))
     return f"scale group {name} to {count} by hand"
 
