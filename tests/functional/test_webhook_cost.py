@@ -158,7 +158,7 @@ def _older(desk: Desk) -> dict[str, str]:
             "X-Outscaler-Signature": sign_body(HMAC.encode(), timestamp, BODY)}
 
 
-def test_a_signature_of_the_body_only_counts_once_and_only_where_the_secret_allows_it(cold: Desk) -> None:
+def test_a_signature_of_the_body_alone_needs_the_secrets_consent_and_counts_once(cold: Desk) -> None:
     strict, open_ = _cluster(cold), _cluster(cold, secret={"hmac": HMAC, "bodySignatures": True})
     headers = _older(cold)
     assert cold.post(strict, BODY, headers).status_code == 401

@@ -238,7 +238,7 @@ def test_a_standalone_pool_that_only_a_node_names_is_told_to_be_discovered() -> 
     assert {name: group.discovered for name, group in groups.items()} == {A: False, B: True}
 
 
-def test_groups_of_an_sks_cluster_are_discovered_until_most_of_its_machines_are_nodes() -> None:
+def test_groups_of_an_sks_cluster_are_discovered_until_most_machines_are_nodes() -> None:
     api = FakeApi(Pool(size=3), Pool(B, "gpu", owner=NP_B))
     found = [{name: group.discovered for name, group in seen(api, nodes=api.nodes(A)[:count]).items()}
              for count in (0, 1, 2, 3)]
