@@ -1,8 +1,9 @@
 """The last step of a plan: which nodes it keeps and what it promises, by the worst order that the scheduler could take.
 
-A new node that stays empty in one of the rehearsed orders is given back if that spares more empty nodes than it costs
-pods their places, in the mean over the orders. While pods wait that fit nodes which exist, it may cost no place at all:
-the orders differ most by who goes there, and the scheduler settles that before the node comes.
+A new node that stays empty in one of the rehearsed orders is given back if that costs at most three pods their places
+for every two empty nodes that it spares, in the mean over the orders: those pods wait for the next pass, an empty node
+for ten minutes and more. While pods wait that fit nodes which exist, it may cost no place at all. The orders differ
+most by who goes there, and the scheduler settles that before the node comes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from chalicelib.plan.settle import Settling
 
 _TRIES = 6      # nodes that one plan tries to do without
+_WORTH = 1.5    # pods that may wait for the next pass, per new node that would stay empty
 
 
 def promised(settling: Settling) -> Settled:
@@ -59,7 +61,7 @@ def _one_less(settling: Settling, group: str, outcomes: Sequence[Outcome]) -> li
     tidy(settling)
     found = rehearse(settling)
     spared, cost = _idle(outcomes) - _idle(found), _served(outcomes) - _served(found)
-    if found and spared > 0 and cost <= (0 if settling.fresh else spared):
+    if found and spared > 0 and cost <= (0.0 if settling.fresh else _WORTH * spared):
         return found
     before.restore()
     settling.doubtful = doubtful
