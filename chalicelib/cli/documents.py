@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from chalicelib.model.deployment import Deployment, deployment_of
-from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.policy.admission import Admission, Purpose
 from chalicelib.policy.load import load
@@ -26,20 +26,14 @@ def load_document(text: str, place: str, purpose: Purpose = Purpose.VALIDATED) -
     from chalicelib.providers.registry import mistakes
 
     deployment = here()
-    policy, warnings = load(text, place=place, admission=Admission(deployment, purpose))
-    if found := mistakes(policy, deployment):
-        raise BadInputs(tuple(BadInput(f"{place}: {_path(each.place)}", each.problem, each.remedy) for each in found))
-    return policy, warnings
+    return load(text, place=place, admission=Admission(deployment, purpose),
+                ask=lambda policy: mistakes(policy, deployment))
 
 
 def here() -> Deployment:
     """What the environment of this command says of the deployment; a command may read files of its workstation. Raises
     BadInput naming the variable that is wrong."""
     return deployment_of(os.environ, files=True)
-
-
-def _path(place: str) -> str:
-    return place if place.startswith("spec.") else f"spec.{place}"
 
 
 def read_document(path: str, most: int = MAX_BYTES, what: str = "a policy") -> str:

@@ -18,6 +18,7 @@ from chalicelib.cli.documents import here
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.net.files import text
 
 if TYPE_CHECKING:
     from chalicelib.kube.client import Cluster
@@ -95,7 +96,7 @@ def secret_files(given: Sequence[str]) -> Callable[[str], str]:
             raise BadInput(f"secret {name}", "is not read from here",
                            f"name a file for it: --secret {name}=FILE, or --management-kubeconfig for a kubeconfig")
         try:
-            return files[name].read_text("utf-8")
+            return text(files[name])
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not text"
             raise BadInput(f"--secret {name}={files[name]}", f"cannot be read: {why}", "name a readable file") from None

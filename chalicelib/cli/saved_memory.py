@@ -12,8 +12,10 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
+from chalicelib.net.files import content
 
 _KIND = "outscaler/memory"
+_MOST_BYTES = 2**28
 _KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Memory))
 
 
@@ -31,7 +33,7 @@ def write(path: Path, memory: Memory) -> None:
 
 def read(path: Path) -> Memory:
     """A written memory, or a bare Memory object with nothing else in it. Raises BadInput, OSError."""
-    data = path.read_bytes()
+    data = content(path, _MOST_BYTES)
     try:
         fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         if "kind" not in fields:
@@ -40,7 +42,9 @@ def read(path: Path) -> Memory:
             raise msgspec.ValidationError(f"kind and memory must be all it has, and kind must be {_KIND}")
         inner = msgspec.json.decode(fields["memory"], type=dict[str, msgspec.Raw])
         return _bare(bytes(fields["memory"]), inner, "") if inner else Memory()
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        raise BadInput(str(path), "is not a saved memory (nested too deeply)", "write one with --save-memory") from None
+    except (msgspec.DecodeError, ValueError) as error:      # ValueError: text that is not UTF-8, an endless number
         raise BadInput(str(path), f"is not a saved memory ({error})", "write one with --save-memory") from None
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from chalicelib.cli import saved_memory, whatif
-from chalicelib.cli.documents import here
+from chalicelib.cli.documents import here, read_document
 from chalicelib.cli.live import live
 from chalicelib.cli.output import warn
 from chalicelib.cli.policy_groups import with_bounds
@@ -22,6 +22,9 @@ from chalicelib.model.policy import Policy
 from chalicelib.model.quantity import parse_duration
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.times import parse_time
+from chalicelib.net.files import content
+
+_LONGEST_TIME = 1_000      # bytes of captured-at
 
 
 class Case(msgspec.Struct, frozen=True):
@@ -106,7 +109,7 @@ def _policy(args: argparse.Namespace, now: float) -> Policy:
 
     policy = Policy(name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem)
     if args.policy is not None:
-        policy, warnings = load(_text(args.policy), place=args.policy.name,
+        policy, warnings = load(read_document(str(args.policy)), place=args.policy.name,
                                 admission=Admission(here(), Purpose.PLANNED))
         for warning in warnings:
             warn(warning)
@@ -124,19 +127,12 @@ def _warn_of_rules(snapshot: Snapshot) -> None:
             warn(f"HorizontalNodeAutoscaler {each.key}: {warning}")
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise BadInput(str(path), "is not UTF-8 text", "save it as UTF-8") from None
-
-
 def _now(args: argparse.Namespace) -> float:
     if args.now is not None:
         return _instant(args.now, "--now")
     captured = args.snapshot / "captured-at" if args.snapshot else None
     if captured is not None and captured.is_file():
-        return _instant(captured.read_bytes().decode("utf-8", "replace").strip(), str(captured))
+        return _instant(content(captured, _LONGEST_TIME).decode("utf-8", "replace").strip(), str(captured))
     return time.time()
 
 

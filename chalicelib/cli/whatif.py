@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,14 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.net.files import content
 
 if TYPE_CHECKING:
     from chalicelib.plan.whatif import Bounds, Loss, Wanted
 
 _MOST = 500_000
+_MOST_BYTES = 2**28
+_MOST_VALUES = 2_000_000      # of a manifest in YAML; JSON has no aliases
 _SIGN = "\N{MULTIPLICATION SIGN}"      # what people see and copy; * and x are what they can type
 _TIMES = re.compile(rf"(\d{{1,9}})\s*[{_SIGN}*xX]\s*(.+)", re.DOTALL)
 _FORM = f"write FILE, or N{_SIGN}FILE, or N{_SIGN}namespace/name of a pod or workload"
@@ -129,7 +132,7 @@ def _of_file(path: Path, snapshot: Snapshot) -> tuple[Wanted, ...]:
     try:
         objects = [each for document in _documents(path) for each in flat(document)]
     except RecursionError:
-        raise BadInput(f"--add-pods {path}", "holds itself", "write it without such an alias") from None
+        raise BadInput(f"--add-pods {path}", "is nested too deeply", "give the pods that matter alone") from None
     found, skipped = wanted(objects, path.name, snapshot.classes)
     if not found:
         raise BadInput(f"--add-pods {path}", "holds no pods" + (f", only {', '.join(skipped)}" if skipped else ""),
@@ -143,20 +146,33 @@ def _of_file(path: Path, snapshot: Snapshot) -> tuple[Wanted, ...]:
     return found
 
 
-def _documents(path: Path) -> Iterator[Any]:
+def _documents(path: Path) -> list[Any]:
     """JSON if it is, else YAML with any number of documents; raises BadInput."""
-    data = path.read_bytes()
+    place = f"--add-pods {path}"
     try:
-        yield msgspec.json.decode(data)
-        return
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
+        data = content(path, _MOST_BYTES)
+    except OSError as error:
+        raise BadInput(place, f"cannot be read: {error.strerror}", "name a file with the pods that matter") from None
+    try:
+        return [msgspec.json.decode(data)]
+    except (msgspec.DecodeError, ValueError, RecursionError):       # ValueError: a number of thousands of digits
+        return _yaml(data, place)
+
+
+def _yaml(data: bytes, place: str) -> list[Any]:
     import yaml
 
+    from chalicelib.net.yaml_bounds import Excess, documents
+
     try:
-        yield from yaml.safe_load_all(data.decode("utf-8-sig"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise BadInput(f"--add-pods {path}", f"is neither JSON nor YAML ({error})", "mend it") from None
+        return documents(data.decode("utf-8-sig"), most=_MOST_VALUES)
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:     # TypeError: a list as a key
+        mark = getattr(error, "problem_mark", None)
+        where = f"{place}:{mark.line + 1}" if mark else place
+        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        if isinstance(error, Excess):
+            raise BadInput(where, f"is {what}", "give the pods that matter alone") from None
+        raise BadInput(where, f"is neither JSON nor YAML ({what[:200]})", "correct it there") from None
 
 
 def _like(name: str, count: int, snapshot: Snapshot) -> Wanted:

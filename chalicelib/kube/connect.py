@@ -21,6 +21,7 @@ from chalicelib.model.endpoints import FILE_PROBLEM, FILE_REMEDY
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import Secret
+from chalicelib.net.files import text as file_text
 
 __all__ = ["FreshReader", "connect", "from_kubeconfig"]
 
@@ -91,7 +92,7 @@ def _from_file(access: KubernetesAccess, *, hosted: bool) -> Credential:
     path = Path(access.kubeconfig_file).expanduser()
     place = f"kubeconfig file {access.kubeconfig_file}"
     try:
-        text = path.read_text("utf-8")
+        text = file_text(path)
     except UnicodeDecodeError:
         raise BadInput(place, "is not text", "name a kubeconfig in YAML") from None
     except OSError as error:

@@ -18,6 +18,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_TOKEN, Secret, is_sendable
+from chalicelib.net.files import text as file_text
 
 # EKS accepts a token for 15 minutes from its signing; a third of it is left for clocks that differ and slow passes.
 EKS_TOKEN_LIFETIME = 600.0
@@ -112,7 +113,7 @@ class KubeconfigLogin:
             state = (stat.st_mtime_ns, stat.st_size)
             if state == self._file_state:
                 return
-            text = path.read_text("utf-8")
+            text = file_text(path)
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "not text"
             problem = f"{path} cannot be read: {why}"

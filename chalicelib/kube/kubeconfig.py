@@ -23,6 +23,7 @@ from chalicelib.kube.yaml_text import parsed
 from chalicelib.model.errors import MALFORMED, BadInput
 from chalicelib.model.secret import Secret
 from chalicelib.net.addresses import address_of, is_loopback, never
+from chalicelib.net.files import MOST_CONFIGURATION, content
 
 _SERVICE_ACCOUNT = (
     "use a service-account token as `token`: `kubectl -n kube-system create token outscaler --duration=24h` for a "
@@ -200,7 +201,7 @@ def _blob(mapping: Mapping[str, Any], key: str, place: str, base_dir: Path | Non
     if not path:
         return b""
     try:
-        return Path(path).read_bytes()
+        return content(Path(path), MOST_CONFIGURATION)
     except OSError as error:
         raise BadInput(f"{place}.{key}", f"{path} cannot be read: {error.strerror}", _EMBED.format(key=key)) from None
 

@@ -71,7 +71,8 @@ def _secrets(draft: Draft, cluster: str, admission: Admission, report: Report) -
     certain = admission.purpose is Purpose.STORED or deployment.prefix_known
     for below, name, use in named_in(draft.kubernetes or {}, draft.providers or {}, draft.spec.get("webhook") or {}):
         path, uses = (*SPEC, *below), (use,)
-        what, instead = problem(name, cluster, uses, deployment), remedy(cluster, uses, deployment)
+        what = problem(name, cluster, uses, deployment) if cluster else never(name, uses)
+        instead = remedy(cluster or "CLUSTER", uses, deployment)
         if what and (certain or never(name, uses)):
             report.problem(path, what, instead)
         elif what:

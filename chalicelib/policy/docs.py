@@ -54,7 +54,8 @@ How values are read
 - A duration is written as in Go: `30s`, `10m`, `1h30m`, `0`. A bare number is refused.
 - `min:max` is `0:320000` or `{{min: 0, max: 320000}}`; memory is counted in GiB.
 - A list may be one value; names may be separated by commas.
-- A secret is named, never written: its name or ARN in AWS Secrets Manager.
+- A secret is named, never written: its name in AWS Secrets Manager, `<SecretPrefix><cluster>/<use>`
+  ([names](deploy.md#names-of-secrets)). An ARN is refused.
 - A key given twice, a tag (`!…`) or a second document is refused. Anchors and aliases are fine.
 - A percentage is whole, with or without its sign: `70`, `70%`.
 """

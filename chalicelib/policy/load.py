@@ -26,16 +26,20 @@ from chalicelib.policy.check import CHECKS
 from chalicelib.policy.document import ROOT
 from chalicelib.policy.draft import Draft
 from chalicelib.policy.options import Read
+from chalicelib.policy.provider_mistakes import Ask, asked, further
 from chalicelib.policy.report import Report
 from chalicelib.policy.schema import read_section
 from chalicelib.policy.yaml_marks import read
 
 
-def load(text: str, *, place: str, admission: Admission | None = None) -> tuple[Policy, tuple[str, ...]]:
+def load(text: str, *, place: str, admission: Admission | None = None,
+         ask: Ask | None = None) -> tuple[Policy, tuple[str, ...]]:
     """One policy document -> (policy, warnings). place: the file's name, for messages. admission: what the document is
-    for, and under which deployment; None: what a deployment permits is not looked at.
+    for, and under which deployment; None: what a deployment permits is not looked at. ask: what the providers would
+    refuse; None: they are not asked.
 
-    Raises BadInputs with every mistake, in the order of the text: `policy.yaml:14: spec.nodeGroups[1].max`.
+    Raises BadInputs with every mistake, in the order of the text: `policy.yaml:14: spec.nodeGroups[1].max`. What
+    providers refuse comes last, without a line.
     """
     try:
         root = read(text, place=place)
@@ -43,13 +47,15 @@ def load(text: str, *, place: str, admission: Admission | None = None) -> tuple[
         raise BadInputs((error,)) from None
     report = Report(place, root)
     found = read_section(ROOT, root, (), report) or {}
-    draft = _draft(found.get("spec"))
+    draft, name = _draft(found.get("spec")), (found.get("metadata") or {}).get("name", "")
+    refused: tuple[BadInput, ...] = ()
     if draft is not None:
         for check in CHECKS:
             check(draft, report)
+        refused = asked(draft, root, name, ask, report) if ask is not None else ()
         if admission is not None:
-            check_admission(draft, (found.get("metadata") or {}).get("name", ""), admission, report)
-    report.check()
+            check_admission(draft, name, admission, report)
+    report.check(further(refused, place, report))
     return _policy(found), report.warnings()
 
 

@@ -167,7 +167,7 @@ def _secret_name(value: str) -> str:
     if not _SECRET_NAME.match(value):
         # The text is not repeated: people paste the secret itself here.
         raise BadInput("", "is not the name of a secret",
-                       "write a name or ARN in Secrets Manager, not the secret itself")
+                       "write the name of a secret in Secrets Manager, not the secret itself")
     return value
 
 

@@ -81,10 +81,11 @@ class Report:
         """In the order of the text."""
         return tuple(text for _, text in sorted(self._warnings, key=lambda entry: entry[0]))
 
-    def check(self) -> None:
-        """Raises BadInputs if anything was wrong."""
-        if self._problems:
-            raise BadInputs(tuple(problem for _, problem in sorted(self._problems, key=lambda entry: entry[0])))
+    def check(self, further: tuple[BadInput, ...] = ()) -> None:
+        """Raises BadInputs if anything was wrong. further: what was found elsewhere, which comes last."""
+        if self._problems or further:
+            known = tuple(problem for _, problem in sorted(self._problems, key=lambda entry: entry[0]))
+            raise BadInputs(known + further)
 
     def _where(self, path: Path, line: int) -> str:
         where = f"{self.place}:{line}" if self._lines else self.place

@@ -4,6 +4,9 @@ The functions may read every secret of the deployment, and a policy names the on
 cluster by its name alone: `<prefix><cluster>/<use>`, where the use says which key of the policy may name it. A name may
 go on after the use with `-`, `.` or `/`. Secrets that several clusters share are listed by the deployment.
 
+The functions' roles know a secret by its use, wherever the use stands between slashes. So no later part of a name may
+begin with another use: functions for that use could read the secret too.
+
 Names only, no ARNs: an ARN may point at another region or account and ends in characters that the name does not have.
 """
 
@@ -14,9 +17,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from chalicelib.model.deployment import SECRET_PREFIX, SHARED_SECRETS, Deployment
+from chalicelib.model.endpoints import VENDORS
 from chalicelib.model.errors import BadInput
 
 KUBECONFIG, WEBHOOK = "kubeconfig", "webhook"
+USES = (KUBECONFIG, WEBHOOK, *VENDORS)
+"""What a role may be for: the first words of the patterns in the functions' policies."""
 
 _CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")     # without a slash: no name reaches into another's
 _CHARACTERS = re.compile(r"[A-Za-z0-9/_+=.@-]{1,512}\Z")
@@ -27,6 +33,8 @@ def problem(name: str, cluster: str, uses: tuple[str, ...], deployment: Deployme
     """Why this cluster may not use the secret of that name for one of these uses; empty if it may."""
     if why := never(name, uses):
         return why
+    if other := _another_use(name.removeprefix(deployment.secret_prefix), uses):
+        return f"has a part that begins with {other}, so functions for {other} could read it too"
     own = f"{deployment.secret_prefix}{cluster}/"
     if _CLUSTER.match(cluster) and name.startswith(own) and _is_for(name.removeprefix(own), uses):
         return ""
@@ -53,6 +61,13 @@ def remedy(cluster: str, uses: tuple[str, ...], deployment: Deployment) -> str:
 
 def _is_for(rest: str, uses: tuple[str, ...]) -> bool:
     return any(rest == use or rest.startswith(tuple(use + further for further in _FURTHER)) for use in uses)
+
+
+def _another_use(rest: str, uses: tuple[str, ...]) -> str:
+    """The first use, none of `uses`, that a part after a slash begins with; empty if there is none. rest: the name
+    without the deployment's prefix."""
+    parts = rest.split("/")[1:]
+    return next((use for use in USES if use not in uses and any(part.startswith(use) for part in parts)), "")
 
 
 class ClusterSecrets:

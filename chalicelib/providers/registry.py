@@ -83,11 +83,14 @@ def build(name: str, connection: Connection) -> Provider:
     make = _AVAILABLE.get(name)
     if make is None:
         raise BadInput(f"providers.{name}", f"{name!r} is no provider", f"available: {', '.join(names())}")
-    refused = tuple(BadInput(f"providers.{name}.{key}", problem, remedy)
-                    for key, problem, remedy in not_permitted(name, connection.settings, connection.means.deployment))
-    if refused:
+    if refused := _not_permitted(name, connection):
         raise BadInputs(refused)
     return make(connection)
+
+
+def _not_permitted(name: str, connection: Connection) -> tuple[BadInput, ...]:
+    return tuple(BadInput(f"providers.{name}.{key}", problem, remedy)
+                 for key, problem, remedy in not_permitted(name, connection.settings, connection.means.deployment))
 
 
 def mistakes(policy: Policy, deployment: Deployment = STRICT) -> tuple[BadInput, ...]:
@@ -99,14 +102,22 @@ def mistakes(policy: Policy, deployment: Deployment = STRICT) -> tuple[BadInput,
         groups = tuple(group for group in policy.node_groups if group.provider == name)
         connection = Connection(policy.name, policy.providers[name], groups, _unread, object(), lambda: 0.0,
                                 policy.kubernetes, means)
-        try:
-            build(name, connection)
-            found.extend(_LOOKED_AT[name](connection) if name in _LOOKED_AT else ())
-        except BadInputs as several:
-            found.extend(several.problems)
-        except BadInput as mistake:
-            found.append(mistake)
+        found.extend(_not_permitted(name, connection))
+        for look in (_AVAILABLE[name], _LOOKED_AT.get(name)):
+            found.extend(each for each in _refused(look, connection)
+                         if (each.place, each.problem) not in {(known.place, known.problem) for known in found})
     return tuple(found)
+
+
+def _refused(look: Callable[[Connection], object] | None, connection: Connection) -> tuple[BadInput, ...]:
+    """What it raises or returns; a provider that could be built is no mistake."""
+    try:
+        found = look(connection) if look is not None else ()
+    except BadInputs as several:
+        return several.problems
+    except BadInput as mistake:
+        return (mistake,)
+    return found if isinstance(found, tuple) else ()
 
 
 def _unread(name: str) -> str:

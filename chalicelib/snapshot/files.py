@@ -19,6 +19,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.group import GroupOptions, Instance, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import Gap, Snapshot
+from chalicelib.net.files import MOST_OBJECTS, content
 from chalicelib.snapshot import wire
 from chalicelib.snapshot.fold import Folder, node_from_wire
 from chalicelib.snapshot.storage import NAMESPACE
@@ -109,8 +110,7 @@ def _documents(directory: Path, manifest: Path) -> list[Path]:
 
 def _load(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if path.name.endswith(".gz") else data
+        return content(path, MOST_OBJECTS)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadInput(path.name, f"is not a complete gzip file ({error})", "fetch it again") from None
     except OSError as error:
@@ -124,8 +124,9 @@ def groups(path: Path, nodes: Sequence[Node]) -> tuple[NodeGroup, ...]:
     except msgspec.ValidationError as error:
         raise BadInput(path.name, f"is not a manifest of node groups ({error})",
                        'write {"nodeGroups": [{"id": …, "min": …, "max": …, "size": …, "template": Node}]}') from None
-    except msgspec.DecodeError as error:
-        raise BadInput(path.name, f"is not complete JSON ({error})", "fetch it again") from None
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:      # ValueError: an endless number
+        why = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise BadInput(path.name, f"is not complete JSON ({why})", "fetch it again") from None
     members: dict[str, list[Node]] = {}
     for node in nodes:
         members.setdefault(group_of(node), []).append(node)

@@ -178,6 +178,11 @@ class LocalWorld:
         """A secret of this world; another world of the same emulated account does not see it."""
         self._account.put_secret(name, text)
 
+    def permit(self, deployment: Deployment) -> None:
+        """What policies may name from now on, where it is known only after the clouds are served."""
+        self._account.deployment = deployment
+        self.restart()
+
     def apply_policy(self, text: str) -> int:
         """Check the document and put it in force, as `outscaler apply` does; its version. Raises BadInputs."""
         policy, _ = load(text, place="policy", admission=Admission(self._account.deployment))

@@ -3,66 +3,141 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from chalicelib.model.policy import Policy
 from chalicelib.policy.observing import observing
+from infra.local.alicloud.account import AlicloudAccount
+from infra.local.alicloud.joining import Ways as AliWays
+from infra.local.alicloud.keys import Policy as RamPolicy
+from infra.local.alicloud.keys import read_policy
 from infra.local.cherryservers.account import CherryAccount
 from infra.local.controllers import seed
 from infra.local.exoscale.account import ExoscaleAccount
-from infra.local.exoscale.joining import Ways
+from infra.local.exoscale.joining import Ways as ExoWays
+from infra.local.huaweicloud.account import HuaweiAccount
+from infra.local.kube.auth import Rule, User
 from infra.local.services import QuickServices
 from infra.local.world import LocalWorld
 from tests.scenario.policies import document
 
-READS = frozenset({"list-instance-pools", "get-instance-pool", "list-instances", "get-instance", "get-instance-type",
-                   "get-quota", "get-operation", "list-sks-clusters"})
-LOOKS, CHANGES = "outscaler/shop/{}-observe", "outscaler/shared/{}"
+INFRA = Path(__file__).resolve().parents[2] / "infra"
+LOOKS, CHANGES = "outscaler/shop/{}-observe", "outscaler/shop/{}"
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """group, settings: for the policy, without names of secrets. looks, changes: texts of the two secrets. refused:
+    calls that the vendor refused so far; written: by whom changes were made."""
+
+    group: str
+    settings: dict[str, Any]
+    looks: str
+    changes: str
+    refused: Callable[[], Sequence[str]]
+    written: Callable[[], set[str]]
+    looker: str
+
+
+def _alicloud(world: LocalWorld, account: AlicloudAccount) -> Scene:
+    """The key may do what the first statement of the shipped policy allows: it only describes."""
+    shipped = read_policy((INFRA / "alicloud/ram-policy.json").read_text("utf-8"))
+    account.server.ring.add("LTAI-EXAMPLE-LOOKS", "example-secret-that-looks", RamPolicy(shipped.statements[:1]))
+    group = account.cloud.add_group("web", most=5)
+    return Scene(group.id, account.settings(), account.secret("LTAI-EXAMPLE-LOOKS"), account.secret(),
+                 lambda: [f"{call.key} {call.action} {call.code}" for call in account.server.log if call.code],
+                 lambda: {call.key for call in account.server.log if not call.action.startswith("Describe")},
+                 "LTAI-EXAMPLE-LOOKS")
+
+
+def _huaweicloud(world: LocalWorld, account: HuaweiAccount) -> Scene:
+    """The same with Huawei Cloud's."""
+    shipped = json.loads((INFRA / "huaweicloud/policy.json").read_text("utf-8"))["Statement"][0]["Action"]
+    account.server.ring.add("HPUA-EXAMPLE-LOOKS", "example-secret-that-looks", frozenset(shipped))
+    account.cloud.add_pool(account.cluster.uid, "web")
+    return Scene("web", account.settings(), account.secret("HPUA-EXAMPLE-LOOKS"), account.secret(),
+                 lambda: [f"{call.key} {call.operation} {call.code}" for call in account.server.log if call.code],
+                 lambda: {call.key for call in account.server.log if call.method != "GET"}, "HPUA-EXAMPLE-LOOKS")
+
+
+def _exoscale(world: LocalWorld, account: ExoscaleAccount) -> Scene:
+    reads = frozenset({"list-instance-pools", "get-instance-pool", "list-instances", "get-instance",
+                       "get-instance-type", "get-quota", "get-operation", "list-sks-clusters"})
+    account.server.ring.add("EXO-EXAMPLE-LOOKS", "example-secret-that-looks", reads)
+    account.zone.add_nodepool(account.zone.add_cluster("prod").id, "web", type="standard.large")
+    return Scene("prod/web", account.settings(), account.secret("EXO-EXAMPLE-LOOKS"), account.secret(),
+                 lambda: [str(call) for call in account.server.log if call.status >= 300],
+                 lambda: {call.key for call in account.server.log if call.method != "GET"}, "EXO-EXAMPLE-LOOKS")
+
+
+def _cherryservers(world: LocalWorld, account: CherryAccount) -> Scene:
+    account.server.add_token("CHERRY-EXAMPLE-LOOKS", writes=False)
+    return Scene("workers", account.settings(), "CHERRY-EXAMPLE-LOOKS", next(iter(account.secrets().values())),
+                 lambda: [str(call) for call in account.server.log if call.status >= 300],
+                 lambda: {"the log names no token" for call in account.server.log if call.method != "GET"},
+                 "CHERRY-EXAMPLE-LOOKS")
+
+
+def _clusterapi(world: LocalWorld, _: None) -> Scene:
+    """Both kubeconfigs are of the one simulated server, with two users."""
+    reads = Rule(verbs=("get", "list"), groups=("*",), resources=("*",))
+    world.server.api.authority.admit(User("looks", "token-that-looks"), [reads])
+    world.seed(seed.machine_deployment("web", 0, 0, 5))
+
+    def mine() -> list[Any]:
+        return [call for call in world.server.requests if "cluster.x-k8s.io" in call.path]
+
+    return Scene("MachineDeployment/default/web", {"clusterName": "local", "namespace": "default"},
+                 world.server.kubeconfig("looks"), world.server.kubeconfig(),
+                 lambda: [str(call) for call in mine() if call.status in {401, 403}],
+                 lambda: {call.user for call in mine() if call.method != "GET"}, "looks")
+
+
+SCENES: dict[str, tuple[Callable[[], Any] | None, Callable[[LocalWorld, Any], Scene], str]] = {
+    "alicloud": (lambda: AlicloudAccount(ways=AliWays(boot=20.0)), _alicloud, "credentialsSecret"),
+    "cherryservers": (CherryAccount, _cherryservers, "credentialsSecret"),
+    "clusterapi": (None, _clusterapi, "kubeconfigSecret"),
+    "exoscale": (lambda: ExoscaleAccount(ways=ExoWays(boot=20.0)), _exoscale, "credentialsSecret"),
+    "huaweicloud": (HuaweiAccount, _huaweicloud, "credentialsSecret"),
+}
 
 
 def asked(world: LocalWorld, provider: str) -> set[str]:
-    """Secrets of that provider that were read since the last look."""
+    """The two secrets, as far as they were read since the last look."""
     assert isinstance(world.services, QuickServices)
-    found = {name for name in world.services.secrets.asked if f"/{provider}" in name}
+    found = {LOOKS.format(provider), CHANGES.format(provider)} & set(world.services.secrets.asked)
     world.services.secrets.asked.clear()
     return found
 
 
-def look_then_grow(world: LocalWorld, provider: str, group: str, settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize("provider", SCENES)
+def test_passes_look_with_a_key_that_cannot_write_and_executors_write_with_the_other(provider: str) -> None:
     """First in mode shadow, then in mode active until all pods have a node."""
+    make, prepare, key = SCENES[provider]
+    account = make() if make is not None else None
     looks, changes = LOOKS.format(provider), CHANGES.format(provider)
-    spec: dict[str, Any] = {"providers": {provider: settings | {"observeSecret": looks}},
-            "nodeGroups": [{"provider": provider, "id": group, "min": 0, "max": 5}]}
-    world.seed(seed.node("system", cpu="2"), seed.deployment("web", replicas=2, cpu="3", memory="1Gi"))
-    world.apply_policy(document(mode="shadow", **spec))
-    world.step(200)
-    assert world.plans()[-1]["scale_ups"]
-    assert asked(world, provider) == {looks}
-    world.apply_policy(document(mode="active", **spec))
-    world.step_until(lambda: not world.pending(), limit=3600.0)
-    assert {looks, changes} <= asked(world, provider)
-
-
-def test_exoscale_is_looked_at_with_a_key_that_cannot_write() -> None:
-    account = ExoscaleAccount(ways=Ways(boot=20.0))
-    with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
-        account.server.ring.add("EXO-EXAMPLE-LOOKS", "example-secret-that-looks", READS)
-        world.put_secret(LOOKS.format("exoscale"),
-                         json.dumps({"apiKey": "EXO-EXAMPLE-LOOKS", "apiSecret": "example-secret-that-looks"}))
-        account.zone.add_nodepool(account.zone.add_cluster("prod").id, "web", type="standard.large")
-        look_then_grow(world, "exoscale", "prod/web", account.settings())
-        assert {call.status for call in account.server.log} == {200}
-
-
-def test_cherry_servers_is_looked_at_with_a_token_that_cannot_write() -> None:
-    account = CherryAccount()
-    with LocalWorld(quick=True, clouds=(account,), forgetful=True) as world:
-        account.server.add_token("CHERRY-EXAMPLE-LOOKS", writes=False)
-        world.put_secret(LOOKS.format("cherryservers"), "CHERRY-EXAMPLE-LOOKS")
-        look_then_grow(world, "cherryservers", "workers", account.settings())
-        assert all(call.status < 300 for call in account.server.log)
+    with LocalWorld(quick=True, clouds=() if account is None else (account,), forgetful=True) as world:
+        scene = prepare(world, account)
+        world.put_secret(looks, scene.looks)
+        world.put_secret(changes, scene.changes)
+        spec: dict[str, Any] = {
+            "providers": {provider: scene.settings | {key: changes, "observeSecret": looks}},
+            "nodeGroups": [{"provider": provider, "id": scene.group, "min": 0, "max": 5}]}
+        world.seed(seed.node("system", cpu="2"), seed.deployment("web", replicas=2, cpu="3", memory="1Gi"))
+        world.apply_policy(document(mode="shadow", **spec))
+        world.step(200)
+        assert world.plans()[-1]["scale_ups"]
+        assert asked(world, provider) == {looks}
+        world.apply_policy(document(mode="active", **spec))
+        world.step_until(lambda: not world.pending(), limit=3600.0)
+        assert asked(world, provider) == {looks, changes}
+        assert scene.refused() == []
+        assert scene.written()
+        assert scene.looker not in scene.written()
 
 
 @pytest.mark.parametrize(("provider", "given", "used"), [

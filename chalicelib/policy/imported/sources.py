@@ -9,13 +9,13 @@ import msgspec
 import yaml
 
 from chalicelib.model.errors import BadInput
+from chalicelib.net.yaml_bounds import Excess, documents
 from chalicelib.policy.imported.addon import KEYS
 
 MAX_BYTES = 4 * 2**20
 _MOST_VALUES = 200_000      # aliases written out: a billion laughs has more
 _DEEPEST = 100
 _ADDON = "autoscaler"
-_LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -48,7 +48,8 @@ def sort_out(texts: Mapping[str, str]) -> Found:
             for each in (each for document in _documents(place, text) for each in _flat(document)):
                 _put(each, place, addons, objects, others)
         except RecursionError:
-            raise BadInput(place, "holds itself", "write it without such an alias") from None
+            raise BadInput(place, f"is nested deeper than {_DEEPEST} levels",
+                           "give the objects that matter alone") from None
         if len(addons) + len(objects) == before:
             raise BadInput(place, "holds no settings of the autoscaler add-on and no HorizontalNodeAutoscaler objects",
                            "give the answer of GET /api/v3/addons, its custom block, or the objects as kubectl shows "
@@ -120,33 +121,26 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _documents(place: str, text: str) -> Iterator[Any]:
     """JSON if it is, else YAML."""
     try:
-        documents = [msgspec.json.decode(text.encode("utf-8", "surrogatepass"))]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        try:
-            _is_shallow(text, place)
-            documents = list(yaml.load_all(text, Loader=_LOADER))
-        except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:     # TypeError: a list as a key
-            mark = getattr(error, "problem_mark", None)
-            where = f"{place}:{mark.line + 1}" if mark else place
-            what = getattr(error, "problem", None) or str(error).partition("\n")[0]
-            raise BadInput(where, f"is neither JSON nor YAML ({what})", "mend it") from None
+        found = [msgspec.json.decode(text.encode("utf-8", "surrogatepass"))]
+    except (msgspec.DecodeError, ValueError, RecursionError):       # ValueError: a number of thousands of digits
+        found = _yaml(place, text)
     left = [_MOST_VALUES]
-    for document in documents:
+    for document in found:
         _count(document, left, place)
         if document is not None:
             yield document
 
 
-def _is_shallow(text: str, place: str) -> None:
-    """Before anything recurses: libyaml's loader overflows the stack of the process, which nobody can catch."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_LOADER):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            where = f"{place}:{event.start_mark.line + 1}" if event.start_mark else place
-            raise BadInput(where, f"is nested deeper than {_DEEPEST} levels",
-                           "give the objects that matter alone")
+def _yaml(place: str, text: str) -> list[Any]:
+    try:
+        return documents(text, deepest=_DEEPEST, most=_MOST_VALUES)
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:     # TypeError: a list as a key
+        mark = getattr(error, "problem_mark", None)
+        where = f"{place}:{mark.line + 1}" if mark else place
+        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        if isinstance(error, Excess):
+            raise BadInput(where, f"is {what}", "give the objects that matter alone") from None
+        raise BadInput(where, f"is neither JSON nor YAML ({what})", "correct it there") from None
 
 
 def _count(value: Any, left: list[int], place: str) -> None:

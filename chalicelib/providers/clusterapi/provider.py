@@ -24,7 +24,7 @@ from chalicelib.providers.clusterapi.reach import Reach
 from chalicelib.providers.clusterapi.remove import release, remove
 from chalicelib.providers.clusterapi.resize import grow, shrink
 from chalicelib.providers.clusterapi.served import Served, discover
-from chalicelib.providers.clusterapi.settings import PLACE, Settings, read_settings, unnamed
+from chalicelib.providers.clusterapi.settings import PLACE, Settings, read_names, read_settings, unnamed
 from chalicelib.providers.clusterapi.subject import Held
 from chalicelib.providers.clusterapi.topology import to_management
 from chalicelib.providers.clusterapi.world import read_world
@@ -136,7 +136,8 @@ def build(connection: Connection) -> ClusterApi:
 
 
 def mistakes(connection: Connection) -> tuple[BadInput, ...]:
-    """What is wrong with settings that a provider can be built with. Raises BadInput for others."""
-    settings = read_settings(connection.settings)
+    """Whether the name of our cluster is missing, also where other settings are wrong. Raises BadInput where the
+    settings that say so are wrong themselves."""
+    settings = read_names(connection.settings)
     problem = unnamed(settings, to_management(settings.management, connection.access))
     return () if problem is None else (problem,)

@@ -61,6 +61,12 @@ def read_settings(settings: Mapping[str, str]) -> Settings:
     return msgspec.convert(read_all(settings, _READERS, KNOWN, PLACE), Settings)
 
 
+def read_names(settings: Mapping[str, str]) -> Settings:
+    """As read_settings, of the settings alone that name our cluster and the way to the management cluster."""
+    readers = {"specs": _specs, "management": _way, "discovers": _READERS["discovers"]}
+    return msgspec.convert(read_all(settings, readers, settings, PLACE), Settings)
+
+
 def _specs(settings: Mapping[str, str]) -> tuple[Spec, ...]:
     discovery = settings.get("autoDiscovery", "").split()
     plain = [key for key in ("namespace", "clusterName", "labels") if settings.get(key)]
@@ -105,7 +111,14 @@ def _management(settings: Mapping[str, str]) -> Management:
     if settings.get("observeSecret") and not secret:
         raise BadInput(f"{PLACE}.observeSecret", "stands without kubeconfigSecret, which changes are made with",
                        "add kubeconfigSecret, or take it out")
-    return Management(secret, file, context, flag(PLACE, "cloudConfigAuthoritative", default=False)(settings))
+    flag(PLACE, "cloudConfigAuthoritative", default=False)(settings)
+    return _way(settings)
+
+
+def _way(settings: Mapping[str, str]) -> Management:
+    """The way to the management cluster, whether or not its settings agree with each other."""
+    return Management(settings.get("kubeconfigSecret", ""), settings.get("kubeconfigFile", ""),
+                      settings.get("context", ""), settings.get("cloudConfigAuthoritative") == "true")
 
 
 def _keys(settings: Mapping[str, str]) -> Keys:

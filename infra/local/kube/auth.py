@@ -102,6 +102,11 @@ class Authority:
         self._rules = {name: tuple(rules) for name, rules in rbac.items()}
         self._known: dict[str, User] = {}       # header -> user; the users stay as they are
 
+    def admit(self, user: User, rules: Iterable[Rule]) -> None:
+        """One more user, with these rules."""
+        self._users[user.name], self._rules[user.name] = user, tuple(rules)
+        self._known.clear()
+
     def user(self, name: str) -> User:
         """The user of that name; KeyError when there is none."""
         return self._users[name]

@@ -5,12 +5,13 @@ from typing import Any
 import pytest
 
 from chalicelib.handlers.acting import handle
+from chalicelib.kube.client import Cluster
 from chalicelib.kube.errors import Unavailable
 from chalicelib.model.errors import BadInput
 from chalicelib.model.operation import Kind, State
 from chalicelib.model.policy import Policy
 from chalicelib.store.tables import POLICIES
-from tests.functional.acting.stage import Stage
+from tests.functional.acting.stage import POLICY, Stage
 
 
 @pytest.mark.parametrize("mode", ["shadow", "off"])
@@ -117,3 +118,29 @@ def test_a_policy_that_is_deleted_in_the_middle_leaves_no_mark(stage: Stage) -> 
     assert stage.now(operation).state is State.ABANDONED
     assert stage.now(operation).outcome == "node g-1: the cluster's policy is gone"
     assert stage.untouched("g-1")
+
+
+@pytest.mark.parametrize("theft", [
+    ("outscaler/{name}/kubeconfig", "outscaler/other/kubeconfig"), ("kubeconfigSecret:", "kubeconfigFile:"),
+    ("clusterapi: {{}}", "clusterapi: {{clusterName: x, kubeconfigSecret: outscaler/other/clusterapi}}"),
+], ids=["foreign-kubeconfig", "file", "foreign-management-cluster"])
+def test_a_policy_that_steals_a_kubeconfig_in_the_middle_leaves_no_mark(stage: Stage, theft: tuple[str, str]) -> None:
+    used: list[Policy] = []
+    connect = stage.runtime.connect
+
+    def noted(policy: Policy) -> Cluster:
+        used.append(policy)
+        return connect(policy)
+
+    stage.replace(connect=noted)
+    stage.group(1)
+    operation = stage.remove("g-1")
+    stage.deliver()
+    assert not stage.untouched("g-1")
+    stage.store.policies.put(stage.name, POLICY.replace(*theft).format(name=stage.name, mode="active"), "stolen", 1)
+    stage.play()
+    ended = stage.now(operation)
+    assert (ended.state, stage.provider.deleted) == (State.ABANDONED, [])
+    assert "the cluster's policy cannot be read" in ended.outcome
+    assert stage.untouched("g-1")
+    assert {policy.version for policy in used} == {1}

@@ -53,8 +53,9 @@ def test_items_of_a_list_may_leave_their_kind_to_the_list() -> None:
     ("a: !!python/object:os.system x", "f:1: is neither JSON nor YAML"), ("a: \x07", "f: is neither JSON nor YAML"),
     ("[" * 100_000, "f:1: is nested deeper than 100 levels"), ("{a: " * 100_000, "f:1: is nested deeper than 100"),
     (json.dumps(CUSTOM)[:-1] + ', "a": ' + "[" * 5000 + "]" * 5000 + "}", "f:1: is nested deeper than 100 levels"),
-    ("k0: &k0 [1]\n" + "".join(f"k{n}: &k{n} [*k{n - 1}, *k{n - 1}]\n" for n in range(1, 40)), "f: holds more than"),
-    ("maxNodesTotal: &a [*a]", "f: holds itself"),
+    ("k0: &k0 [1]\n" + "".join(f"k{n}: &k{n} [*k{n - 1}, *k{n - 1}]\n" for n in range(1, 40)),
+     "f:17: is more than 200000 values once"),
+    ("maxNodesTotal: &a [*a]", "f:1: is an alias that stands inside its own anchor"),
 ])
 def test_what_is_of_no_use_is_refused_in_a_sentence(text: str, says: str) -> None:
     with pytest.raises(BadInput) as refused:

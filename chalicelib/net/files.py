@@ -1,0 +1,40 @@
+"""Files that a person names, read up to a limit: a name may lead to a disk image, a device or a pipe without an end."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import os
+import stat
+from pathlib import Path
+
+MOST_CONFIGURATION = 2**20
+"""Bytes of a kubeconfig, of a certificate or of a credential in a file. A secret of AWS holds 64 KiB."""
+MOST_OBJECTS = 2**31
+"""Bytes of one file with objects of a cluster, unpacked."""
+
+
+def content(path: Path, most: int) -> bytes:
+    """The file's bytes, unpacked where its name ends in `.gz`. Raises OSError, also for more than `most` bytes;
+    EOFError, zlib.error and gzip.BadGzipFile (an OSError) for a packed file that is not complete."""
+    with path.open("rb") as file:
+        state = os.fstat(file.fileno())
+        if stat.S_ISREG(state.st_mode) and state.st_size > most:
+            raise _too_large(path, most)
+        if path.name.endswith(".gz"):
+            with gzip.GzipFile(fileobj=file) as packed:
+                data = packed.read(most + 1)
+        else:
+            data = file.read(most + 1)
+    if len(data) > most:
+        raise _too_large(path, most)
+    return data
+
+
+def text(path: Path, most: int = MOST_CONFIGURATION) -> str:
+    """The file as UTF-8 text. Raises OSError as content does, UnicodeDecodeError."""
+    return content(path, most).decode("utf-8")
+
+
+def _too_large(path: Path, most: int) -> OSError:
+    return OSError(errno.EFBIG, f"it is too large, at most {most} bytes are read", str(path))

@@ -1,0 +1,154 @@
+"""A policy that steals, stored while an operation is open: the executor sends nothing, and ends it with the reason."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.dispatch.messages import ActMessage, encode
+from chalicelib.handlers.runtime import install
+from chalicelib.model.deployment import STRICT, Deployment
+from chalicelib.model.operation import Kind, Operation, State, Target
+from chalicelib.policy.load import digest
+from infra.local.controllers import seed
+from infra.local.exoscale.account import ExoscaleAccount
+from infra.local.exoscale.joining import Ways
+from infra.local.http_script import HttpScript, Reply
+from infra.local.lambda_events import sqs_event, sqs_record
+from infra.local.services import QuickServices
+from infra.local.world import LocalWorld
+from tests.functional.test_policy_theft import GOOD, THEFTS, Scene
+
+THIEF = "spec.providers."
+SHARED = "outscaler/shared/exoscale"
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    """A cluster `evil` with a right policy as version 1, and a server that the attacker listens on."""
+    file = tmp_path / "file"
+    file.write_text("eyJhbGciOi.example.token")
+    with HttpScript(lambda _: Reply(200, {})) as mine, LocalWorld(name="evil", deployment=STRICT) as world:
+        made = Scene(world, mine, file)
+        world.apply_policy(made.text(GOOD, mode="active"))
+        for name in ("shop/kubeconfig", "shop/clusterapi"):
+            world.put_secret(f"outscaler/{name}", world.server.kubeconfig())
+        for name in ("shop/cherryservers", "evil/cherryservers", "shop/webhook", "evil/webhook"):
+            world.put_secret(f"outscaler/{name}", "example-token-of-sixteen-or-more")
+        world.put_secret("outscaler/evil/exoscale", '{"apiKey": "EXOx", "apiSecret": "x"}')
+        world.put_secret("outscaler/evil/huaweicloud", '{"accessKey": "x", "secretKey": "x"}')
+        world.put_secret("outscaler/evil/alicloud", '{"accessKeyId": "x", "accessKeySecret": "x"}')
+        world.seed(seed.node("node-1", cpu="2"))
+        yield made
+    install(None)
+
+
+def replaced(world: LocalWorld, text: str, times: int = 1) -> None:
+    """The policy's row as PutItem writes it, past `outscaler apply`; times: so many versions of it."""
+    for each in range(times):
+        current = world.store.policies.current(world.name)
+        again = text + "\n" * (each + 1)
+        world.store.policies.put(world.name, again, f"{digest(text)}-{each}", current.version if current else None)
+
+
+def planned(world: LocalWorld, provider: str, kind: Kind) -> Operation:
+    """An open operation of that provider, as a pass saves it."""
+    now = world.clock()
+    targets = (Target("node-1", "id://node-1", "node-1"),) if kind is not Kind.GROW else ()
+    made = Operation(id=f"{kind}-1", cluster=world.name, provider=provider, group="g", kind=kind, plan="plan-1",
+                     created_at=now, due_at=now, targets=targets, from_size=0, to_size=1)
+    lease = world.store.leases.acquire(world.name, "a-pass", 1.0)
+    memory = world.store.memory.load(world.name)
+    world.store.memory.save(world.name, memory, memory, (made,), lease)
+    world.store.leases.release(lease)
+    return made
+
+
+def executed(world: LocalWorld, operation: Operation) -> Operation:
+    """The operation after its executor had its message, and all that follows from it was played."""
+    body = encode(ActMessage(world.name, operation.id)).decode()
+    queue = f"act_{operation.provider}"
+    world.invoke(queue, sqs_event(sqs_record(queue, "m", "r", body, {})))
+    world.step(150)
+    found = world.store.operations.get(world.name, operation.id)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("versions", [1, 6], ids=["once", "older-than-what-is-tried"])
+@pytest.mark.parametrize("kind", [Kind.GROW, Kind.REMOVE])
+@pytest.mark.parametrize(("providers", "word"), THEFTS.values(), ids=THEFTS)
+def test_an_open_operation_is_not_carried_out_for_a_thief(
+    scene: Scene, log: io.StringIO, providers: dict[str, Any], word: str, kind: Kind, versions: int,
+) -> None:
+    [provider] = providers
+    operation = planned(scene.world, provider, kind)
+    replaced(scene.world, scene.text(providers, mode="active"), versions)
+    scene.secrets.asked.clear()
+    ended = executed(scene.world, operation)
+    assert scene.mine.requests == []
+    assert set(scene.secrets.asked) <= {"outscaler/evil/kubeconfig", "outscaler/-/webhook"}
+    assert ended.state is State.ABANDONED
+    assert THIEF in ended.outcome       # the first mistake; the log has them all
+    told = log.getvalue()
+    assert word in told
+    assert ended.id in told
+    node = scene.world.kube.peek("nodes", "node-1")
+    assert node is not None
+    assert not node["spec"].get("taints")
+
+
+@pytest.mark.parametrize("name", ["signed-calls-of-exoscale", "another-clusters-token"])
+def test_an_operation_whose_message_was_lost_is_ended_all_the_same(scene: Scene, name: str) -> None:
+    providers, _ = THEFTS[name]
+    operation = planned(scene.world, next(iter(providers)), Kind.GROW)
+    replaced(scene.world, scene.text(providers, mode="active"))
+    scene.world.step(1200)      # the sweeper sends the message again
+    ended = scene.world.store.operations.get("evil", operation.id)
+    assert ended is not None
+    assert (ended.state, scene.mine.requests) == (State.ABANDONED, [])
+
+
+@pytest.mark.parametrize("theft", [
+    {"endpoint": "MINE"}, {"credentialsSecret": "outscaler/other/exoscale"},
+    {"endpoint": "MINE", "credentialsSecret": "outscaler/other/exoscale"},
+], ids=["foreign-host", "foreign-secret", "both"])
+def test_what_was_ordered_is_seen_through_with_the_last_permitted_policy(theft: dict[str, str]) -> None:
+    account = ExoscaleAccount(ways=Ways(boot=60.0))
+    with HttpScript(lambda _: Reply(200, {})) as mine, LocalWorld(quick=True, clouds=(account,),
+                                                                  forgetful=True) as world:
+        assert isinstance(world.services, QuickServices)
+        world.permit(Deployment(endpoints=frozenset({account.server.root.split("/")[2]}),
+                                shared_secrets=frozenset({SHARED})))
+        account.zone.add_nodepool(account.zone.add_cluster("prod").id, "web", type="standard.large")
+        world.put_secret("outscaler/other/exoscale", '{"apiKey": "EXOx", "apiSecret": "x"}')
+        honest = document_of(account.settings())
+        world.seed(seed.node("system", cpu="2"), seed.deployment("web", replicas=1, cpu="3", memory="1Gi"))
+        world.apply_policy(honest)
+        world.step_until(lambda: any(each.step == "poll" for each in world.operations()), limit=600.0, every=1.0)
+        [operation] = world.operations()
+        stolen = document_of(account.settings() | {key: value.replace("MINE", mine.url)
+                                                   for key, value in theft.items()})
+        replaced(world, stolen)
+        world.services.secrets.asked.clear()
+        world.step(600)
+        assert mine.requests == []
+        assert "outscaler/other/exoscale" not in world.services.secrets.asked
+        ended = world.store.operations.get("shop", operation.id)
+        assert ended is not None
+        assert ended.state is State.SUCCEEDED
+        assert len(account.zone.vms) == 1
+
+
+def document_of(settings: dict[str, str]) -> str:
+    """A policy of cluster shop with one group at Exoscale."""
+    return json.dumps({
+        "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": "shop"}, "spec": {
+            "mode": "active", "kubernetes": {"kubeconfigSecret": "outscaler/shop/kubeconfig"},
+            "providers": {"exoscale": settings},
+            "nodeGroups": [{"provider": "exoscale", "id": "prod/web", "min": 0, "max": 5}]}})

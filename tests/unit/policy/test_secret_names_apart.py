@@ -1,0 +1,89 @@
+"""Names of clusters and uses that begin alike: each secret is one cluster's, and is read by the roles of its use."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chalicelib.model.deployment import STRICT, Deployment
+from chalicelib.model.endpoints import VENDORS
+from chalicelib.policy.secret_names import KUBECONFIG, WEBHOOK, problem
+from infra.local.iam import SUFFIX, arn, roles
+from infra.local.services import QuickServices
+
+EXECUTORS = {f"act_{vendor}" for vendor in VENDORS}
+READERS: dict[str, set[str]] = {
+    KUBECONFIG: {"reconcile", *EXECUTORS}, WEBHOOK: {"api_handler"},
+    **{vendor: {"reconcile", f"act_{vendor}"} for vendor in VENDORS},
+}
+QUEUES = ("reconcile", *sorted(EXECUTORS))
+PREFIXES = ("outscaler/", "outscaler", "team-a/scaler/", "")
+ALIKE = ("a", "a-b", "a-b-c", "b", "ab", "a0", "a--b", "webhook", "kubeconfig", "exoscale", "webhook-a", "a-webhook")
+FURTHER = ("", "-b", ".b", "/b", "-observe", "/a/b", "-a/b.c", "/a-b/exo", "-kubeconfig", ".webhook")
+cluster_names = st.from_regex(r"\A[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?\Z")
+
+
+def may(name: str, cluster: str, use: str, prefix: str = "outscaler/") -> bool:
+    """Whether a policy of that cluster may name the secret for that use."""
+    return not problem(name, cluster, (use,), Deployment(secret_prefix=prefix))
+
+
+def readers(name: str, prefix: str = "outscaler/") -> set[str]:
+    """The functions whose deployed roles let them read the secret."""
+    resource = arn("secretsmanager", f"secret:{name}{SUFFIX}")
+    return {function for function, statements in roles(QuickServices().table, QUEUES, prefix).items()
+            if any(each.allows("secretsmanager:GetSecretValue", resource, frozenset()) for each in statements)}
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("use", READERS)
+def test_no_cluster_uses_a_secret_of_one_that_is_named_alike(prefix: str, use: str) -> None:
+    for mine, theirs, further in itertools.product(ALIKE, ALIKE, FURTHER):
+        assert may(f"{prefix}{theirs}/{use}{further}", mine, use, prefix) == (mine == theirs), (mine, theirs, further)
+
+
+@pytest.mark.parametrize("name", ["a/b", "a.b", "a/", "/a", "a/exoscale", "a..b", "a-", "-a", "A", "a b", "a\n", "a*",
+                                  "?"])
+def test_a_name_with_a_boundary_in_it_is_no_cluster(name: str) -> None:
+    for further in FURTHER:
+        assert not may(f"outscaler/{name}/exoscale{further}", name, "exoscale")
+        assert not may(f"outscaler/{name}/exoscale{further}", "a", "exoscale") or name == "a/exoscale"
+
+
+@given(st.lists(cluster_names, min_size=2, max_size=2, unique=True), st.sampled_from(PREFIXES),
+       st.sampled_from(sorted(READERS)), st.lists(st.sampled_from([*ALIKE, *READERS, "x"]), max_size=3),
+       st.lists(st.sampled_from(["-", ".", "/", "", "//"]), min_size=3, max_size=3))
+def test_a_secret_is_of_at_most_one_cluster(
+    clusters: list[str], prefix: str, use: str, words: list[str], between: list[str],
+) -> None:
+    tail = "".join(each + word for each, word in zip(between, words, strict=False))
+    first = f"{prefix}{clusters[0]}"
+    for name in (f"{first}{tail}", f"{first}/{use}{tail}", f"{first}/{clusters[1]}{tail}"):
+        assert sum(may(name, cluster, use, prefix) for cluster in clusters) <= 1
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("use", READERS)
+def test_what_a_policy_may_name_is_read_by_the_roles_of_its_use_alone(prefix: str, use: str) -> None:
+    for cluster, further in itertools.product(ALIKE, FURTHER):
+        name = f"{prefix}{cluster}/{use}{further}"
+        assert may(name, cluster, use, prefix)
+        assert readers(name, prefix) == READERS[use], name
+
+
+@pytest.mark.parametrize(("name", "use"), [
+    ("outscaler/a/kubeconfig/webhook", KUBECONFIG), ("outscaler/a/exoscale/webhook-x", "exoscale"),
+    ("outscaler/a/exoscale-x/kubeconfig", "exoscale"), ("outscaler/a/webhook/x/alicloud.y", WEBHOOK),
+    ("outscaler/a/kubeconfig/webhooks", KUBECONFIG),
+])
+def test_a_name_that_says_two_uses_is_refused(name: str, use: str) -> None:
+    assert readers(name) > READERS[use]     # the roles of the other use could read it too
+    assert not may(name, "a", use)
+    assert problem(name, "a", (use,), Deployment(shared_secrets=frozenset({name})))
+
+
+def test_the_same_use_twice_is_one_use() -> None:
+    assert problem("outscaler/a/exoscale/exoscale-2", "a", ("exoscale",), STRICT) == ""
