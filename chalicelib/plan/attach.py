@@ -14,6 +14,7 @@ from chalicelib.model.reason import Code, Reason
 from chalicelib.plan.arrays import Bools, Ints
 from chalicelib.plan.fit.volumes import Volumes
 from chalicelib.plan.fit.volumes.held import Held
+from chalicelib.plan.fit.volumes.needs import Attachment
 from chalicelib.plan.table import NodeTable
 
 UNLIMITED = 2**31
@@ -30,6 +31,7 @@ class Attached:
         self._limits: dict[str, Ints] = {}
         self._used: dict[str, Ints] = {}
         self._here: dict[tuple[int, int], int] = {}     # (row, class) -> pods placed in this pass
+        self._common: dict[tuple[int, Attachment], int] = {}   # (row, volume of several pods) -> those placed with it
         self._start = volumes.attached()
         self._claims: dict[str, int] = {}               # ReadWriteOncePod claim -> pods placed with it
         self.extend([node.name for node in table.nodes], limits)
@@ -103,15 +105,15 @@ class Attached:
     def most(self, cls: int) -> Ints | None:
         """How many more pods of a class each row takes; None: as many as it likes."""
         found: Ints | None = None
-        for driver, (each, shared) in self._volumes.attaches(cls).items():
+        for driver, (each, _) in self._volumes.attaches(cls).items():
             if driver in self._limits:
-                many = self._more(cls, driver, each, shared)
+                many = self._more(cls, driver, each)
                 found = many if found is None else np.minimum(found, many)
         return found
 
-    def _more(self, cls: int, driver: str, each: int, shared: int) -> Ints:
+    def _more(self, cls: int, driver: str, each: int) -> Ints:
         """How many more pods of a class one driver attaches volumes for, per row."""
-        missing = self._still(cls, driver, shared)
+        missing = self._still(cls, driver)
         left = self._limits[driver] - self._used[driver] - missing
         # A row may be over its limit: the scheduler asks only where something new would be attached.
         many: Ints = np.where((left < 0) & (missing + each > 0), 0, left // each if each else UNLIMITED)
@@ -119,8 +121,8 @@ class Attached:
 
     def full(self, cls: int, row: int) -> tuple[Reason, ...]:
         """A reason if a driver of a row attaches no more volumes of the class."""
-        for driver, (each, shared) in self._volumes.attaches(cls).items():
-            if driver in self._limits and self._more(cls, driver, each, shared)[row] <= 0:
+        for driver, (each, _) in self._volumes.attaches(cls).items():
+            if driver in self._limits and self._more(cls, driver, each)[row] <= 0:
                 return (Reason.of(Code.VOLUME_COUNT, driver=driver, max=int(self._limits[driver][row])),)
         return ()
 
@@ -144,23 +146,27 @@ class Attached:
         """Rows on which a pod placed in this pass uses a disk that a pod of the class cannot share."""
         return [row for (row, other), count in self._here.items() if count and self._volumes.clash(cls, other)]
 
-    def _still(self, cls: int, driver: str, shared: int) -> Ints:
+    def _still(self, cls: int, driver: str) -> Ints:
         """Of the volumes that all pods of a class share, how many each row would have to attach."""
-        missing: Ints = np.full(len(self._names), shared, dtype=np.int64)
+        shared = [each for each in self._volumes.shared(cls) if each[0] == driver]
+        missing: Ints = np.full(len(self._names), len(shared), dtype=np.int64)
         if shared:
             for row, name in enumerate(self._names):
-                have = self._volumes.already(cls, name).get(driver, 0)
-                missing[row] = 0 if self._here.get((row, cls)) else max(0, shared - have)
+                running = self._volumes.in_use(name)
+                missing[row] = sum(each not in running and not self._common.get((row, each)) for each in shared)
         return missing
 
     def add(self, row: int, cls: int, count: int) -> None:
         """Pods placed on a row, or taken off it (a negative count)."""
-        before = self._here.get((row, cls), 0)
-        after = self._here[(row, cls)] = before + count
+        self._here[(row, cls)] = self._here.get((row, cls), 0) + count
         self.take_claims(cls, count)
         if counting := self._volumes.counting(cls):
             self.held.add(cls, counting, (row, self._table.nodes[row]), count)
-        for driver, (each, shared) in self._volumes.attaches(cls).items():
+        for driver, (each, _) in self._volumes.attaches(cls).items():
             if driver in self._used:
-                fresh = max(0, shared - self._volumes.already(cls, self._names[row]).get(driver, 0))
-                self._used[driver][row] += each * count + fresh * (int(after > 0) - int(before > 0))
+                self._used[driver][row] += each * count
+        for volume in self._volumes.shared(cls):
+            before = self._common.get((row, volume), 0)
+            after = self._common[(row, volume)] = before + count
+            if volume[0] in self._used and volume not in self._volumes.in_use(self._names[row]):
+                self._used[volume[0]][row] += int(after > 0) - int(before > 0)

@@ -16,8 +16,9 @@ import numpy as np
 from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.pod import HostPort
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.plan.arrays import LARGEST, Ints
+from chalicelib.plan.arrays import LARGEST, Bools, Ints
 from chalicelib.plan.bins import Bins
+from chalicelib.plan.fit.volumes.needs import Attachment
 from chalicelib.plan.floor import Floor
 from chalicelib.plan.held_ports import HeldPorts
 from chalicelib.plan.table import least_fit
@@ -217,7 +218,7 @@ class _Packer:
 
     def _volumes(self, cls: int, cap: Cap) -> None:
         """Disk conflicts, claims that one pod may use, and the attach limits of the template's drivers."""
-        volumes, pods, mult = self.floor.volumes, self.bins.pods, self.bins.mult
+        volumes, pods = self.floor.volumes, self.bins.pods
         mine, held = pods[self.at[cls]], self.floor.attached.held
         if held and volumes.waits(cls) and not volumes.bindable(cls, self.shape.template.node, held):
             cap.total = 0
@@ -236,18 +237,40 @@ class _Packer:
         for other, at in self.at.items():
             if other != cls and volumes.clash(cls, other):
                 cap.each[pods[at] > 0] = 0
+        self._attach(cls, cap)
+
+    def _attach(self, cls: int, cap: Cap) -> None:
+        """The attach limits of the template's drivers. A volume counts once per node, however many pods use it."""
+        pods, volumes = self.bins.pods, self.floor.volumes
         for driver, (each, shared) in volumes.attaches(cls).items():
             limit = self.shape.template.volume_limits.get(driver)
             if limit is None:
                 continue
-            used = np.zeros(len(mult), dtype=np.int64)
+            common = self._common(driver)
+            used: Ints = np.zeros(len(self.bins.mult), dtype=np.int64)
+            for there in common.values():
+                used = used + there
             for other, at in self.at.items():
-                per, once = volumes.attaches(other).get(driver, (0, 0)) if volumes.concerns(other) else (0, 0)
-                used += pods[at] * per + (pods[at] > 0) * once
-            left = limit - used - np.where(mine > 0, 0, shared)
+                if volumes.concerns(other):
+                    used = used + pods[at] * volumes.attaches(other).get(driver, (0, 0))[0]
+            for volume in volumes.shared(cls):
+                if volume[0] == driver:
+                    used = used + (~common[volume] if volume in common else 1)
+            left = limit - used
             np.minimum(cap.each, np.where(left < 0, 0, left // each if each else UNLIMITED), out=cap.each)
             alone = limit - shared
             cap.fresh = min(cap.fresh, 0 if alone < 0 else alone // each if each else UNLIMITED)
+
+    def _common(self, driver: str) -> dict[Attachment, Bools]:
+        """Volumes that several pods may use -> the planned nodes that attach them already."""
+        found: dict[Attachment, Bools] = {}
+        for other, at in self.at.items():
+            shared = self.floor.volumes.shared(other) if self.floor.volumes.concerns(other) else frozenset[Attachment]()
+            for volume in shared:
+                if volume[0] == driver:
+                    there = self.bins.pods[at] > 0
+                    found[volume] = found[volume] | there if volume in found else there
+        return found
 
     def _wanted(self, cls: int, needs: Needs | None, count: int, each: int, alone: int) -> int:
         """How many new nodes for so many pods. With a spread over host names a node holds more once its neighbours do:

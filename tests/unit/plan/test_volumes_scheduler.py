@@ -150,7 +150,8 @@ def _room(seen: Cluster, name: str) -> float:
     found = math.inf
     limits, there = seen.volumes.limits(name), seen.volumes.attached()
     for driver, (own, shared) in seen.volumes.attaches(seen.cls).items():
-        missing = shared - seen.volumes.already(seen.cls, name).get(driver, 0)
+        here = seen.volumes.shared(seen.cls).intersection(seen.volumes.in_use(name))
+        missing = shared - sum(each[0] == driver for each in here)
         if driver in limits and own + missing:
             rest = limits[driver] - there.get((name, driver), 0) - missing
             found = min(found, 0 if rest < 0 else rest // own if own else math.inf)

@@ -8,6 +8,7 @@ volume; `concerns` says so first, and nothing else is asked then.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from chalicelib.model.storage import PersistentVolume
 from chalicelib.plan.arrays import Bools
 from chalicelib.plan.fit.volumes import attached, binding, disks, labels
 from chalicelib.plan.fit.volumes.held import Held
-from chalicelib.plan.fit.volumes.needs import HARMLESS, Needs, Stock, Waiting, needs
+from chalicelib.plan.fit.volumes.needs import HARMLESS, Attachment, Needs, Stock, Waiting, needs
 from chalicelib.plan.table import NodeTable
 
 
@@ -141,10 +142,13 @@ class Volumes:
         """(node, CSI driver) -> the volumes that running pods use there, each counted once."""
         return self._running.counts
 
-    def already(self, cls: int, node_name: str) -> dict[str, int]:
-        """CSI driver -> how many of the volumes that pods of a class share are in use on a node already."""
-        here = self._of(cls).shared.intersection(self._running.volumes.get(node_name, ()))
-        return dict(sorted(Counter(driver for driver, _ in here).items()))
+    def shared(self, cls: int) -> frozenset[Attachment]:
+        """The volumes that all pods of a class share, by driver and name."""
+        return self._of(cls).shared
+
+    def in_use(self, node_name: str) -> Collection[Attachment]:
+        """The volumes that running pods use on a node."""
+        return self._running.volumes.get(node_name, ())
 
     def exclusive(self, cls: int) -> tuple[str, ...]:
         """The ReadWriteOncePod claims of a class, namespace/name: once a pod of any class has one, no other gets it."""
