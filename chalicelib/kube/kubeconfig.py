@@ -49,6 +49,7 @@ _REFUSED = (
 _HOST = r"(?P<host>[A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])(?::(?P<port>[0-9]{1,5}))?"
 _SERVER = re.compile(rf"(?P<scheme>(?i:https?))://{_HOST}(?P<path>(?:/[A-Za-z0-9._~:@!$&'()*+,;=-]*)*)")
 _PROXY = re.compile(rf"(?P<scheme>(?i:https?))://(?:[!-.0-9;=A-Z_a-z~:%]*@)?{_HOST}(?P<path>/?)")
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")       # of a host's name
 _HEADER_EXTENSION = "outscaler.dev/token-header"
 _KNOWN_HEADERS = ("X-Auth-Token",)      # of Huawei Cloud's gateway to a CCE cluster (huaweicloud-cce.md B2)
 
@@ -86,7 +87,7 @@ def from_kubeconfig(
     credential = Credential(
         server=server,
         ca=ca,
-        server_name=_text(cluster, "tls-server-name", cluster_at, required=False),
+        server_name=_server_name(cluster, cluster_at),
         insecure=_insecure(cluster, cluster_at, ca, allow=allow_insecure_tls),
         proxy=_proxy(cluster, cluster_at, hosted=hosted),
         hosted=hosted,
@@ -242,6 +243,16 @@ def _address(text: str, place: str, problem: str, remedy: str, *, path: bool) ->
     if never(host):
         raise BadInput(place, "is a link-local address or a metadata service", remedy)
     return found["scheme"].lower(), host
+
+
+def _server_name(cluster: Mapping[str, Any], place: str) -> str:
+    name = _text(cluster, "tls-server-name", place, required=False)
+    address = ":" in name and address_of(name) is not None
+    labels = name.removesuffix(".").split(".")
+    if name and not address and not (len(name) <= 253 and all(map(_LABEL.fullmatch, labels))):
+        raise BadInput(f"{place}.tls-server-name", "is not the name of a host", "write a name that is in the server's "
+                       "certificate, or leave it out")
+    return name
 
 
 def _token_header(user: Mapping[str, Any], place: str) -> str:

@@ -16,6 +16,7 @@ _NETWORKS = tuple(ipaddress.ip_network(text) for text in (
     "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",     # metadata of Alibaba Cloud, Azure and Oracle Cloud
     "::/128", "fe80::/10", "fec0::/10", "ff00::/8",
     "fd00:ec2::/32", "fd20:ce::254/128",                # services of EC2 instances; metadata of Google Cloud
+    "64:ff9b:1::/48", "::ffff:0:0:0/96", "2001::/32",   # translated to IPv4 by a network's own rule; Teredo
 ))
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _LOOPBACK_NAMES = re.compile(r"(?i)(.*\.)?localhost\.?\Z")

@@ -14,14 +14,15 @@ The second kind is shared out evenly: a namespace that uses no more than its sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import msgspec
 
-from chalicelib.model.pod import PodClass
+from chalicelib.model.pod import PodAffinityTerm, PodClass, SpreadConstraint
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY
-from chalicelib.model.selector import NodeTerm, Selector
+from chalicelib.model.selector import NodeTerm, Requirement, Selector
 
 _CORE = (CPU, MEMORY, EPHEMERAL)
 
@@ -38,11 +39,13 @@ class Cap(msgspec.Struct, frozen=True):
 
 
 class Total(msgspec.Struct, frozen=True):
-    """One limit of a cluster. uses: the distinct things that a class counts for."""
+    """One limit of a cluster. uses: the distinct things that a class counts for. weigher: makes, of all classes, how
+    much one of these things counts; each counts 1 where there is none."""
 
     what: str
     most: int
     uses: Callable[[PodClass], Iterable[Hashable]]
+    weigher: Callable[[Sequence[PodClass]], Callable[[Hashable], int]] | None = None
 
 
 def _selectors(cls: PodClass) -> list[Selector]:
@@ -60,6 +63,15 @@ def _expressions(cls: PodClass) -> int:
 def _values(cls: PodClass) -> int:
     named = sum(len(term.namespaces) for term in (*cls.pod_affinity, *cls.pod_anti_affinity))
     return named + sum(len(one.values) for each in _selectors(cls) for one in each.requirements)
+
+
+def _claim_selectors(cls: PodClass) -> list[Selector]:
+    templates = (each.template for each in cls.volumes)
+    return [each.selector for each in templates if each is not None and each.selector is not None]
+
+
+def _claim_expressions(cls: PodClass) -> int:
+    return sum(len(one.values) // 10 + 1 for each in _claim_selectors(cls) for one in each.requirements)
 
 
 def _node_terms(cls: PodClass) -> list[NodeTerm]:
@@ -89,6 +101,7 @@ PER_POD: tuple[Cap, ...] = (
     Cap("tolerations", 250, lambda cls: len(cls.tolerations), ("tolerations",)),
     Cap("volumes", 250, lambda cls: len(cls.volumes), ("volumes",), bars=True),
     Cap("volume monitors", 250, lambda cls: sum(len(each.monitors) for each in cls.volumes), ("volumes",), bars=True),
+    Cap("expressions of claims of ephemeral volumes", 50, _claim_expressions, ("volumes",), bars=True),
     Cap("resource claims", 100, lambda cls: len(cls.resource_claims), ("resource_claims",)),
     Cap("scheduling gates", 100, lambda cls: len(cls.gates), ("gates",)),
 )
@@ -96,15 +109,44 @@ CONTAINERS = 500
 """Containers of a pod, init containers included. They are not part of a class, so they are counted where it is made."""
 
 
-def _rules(cls: PodClass) -> Iterable[Hashable]:
+def _rules(cls: PodClass) -> Iterable[tuple[str, PodAffinityTerm | SpreadConstraint]]:
     own = cls.namespace
     yield from ((own, term) for term in (*cls.pod_affinity, *cls.pod_anti_affinity))
     yield from ((own, each) for each in (*cls.spread, *cls.preferred_spread))
 
 
+def _claimed(cls: PodClass) -> Iterable[Hashable]:
+    return ((each, at) for each in set(_claim_selectors(cls)) for at in range(len(each.requirements)))
+
+
+def _comparisons(classes: Sequence[PodClass]) -> Callable[[Hashable], int]:
+    """How many expressions are tried to find the pods that a rule of `_rules` means. A selector that asks for a value
+    of a label is tried on the classes that have it (plan/topology/matching.py), each other one on all classes."""
+    rules = [rule for cls in classes for rule in _rules(cls)]
+    keys = {asked.key for _, rule in rules if (asked := _asked(rule.selector)) is not None}
+    having = Counter((key, cls.labels[key]) for cls in classes for key in keys & cls.labels.keys())
+
+    def weigh(used: Hashable) -> int:
+        _, rule = cast("tuple[str, PodAffinityTerm | SpreadConstraint]", used)
+        asked = _asked(rule.selector)
+        tried = len(classes) if asked is None else sum(having[asked.key, value] for value in asked.values)
+        spaces = rule.namespace_selector if isinstance(rule, PodAffinityTerm) else None
+        expressions = sum(1 + len(one.values) // 10 for each in (rule.selector, spaces) if each is not None
+                          for one in each.requirements)
+        return tried * max(1, expressions)
+
+    return weigh
+
+
+def _asked(selector: Selector | None) -> Requirement | None:
+    return next((each for each in selector.requirements if each.operator == "In"), None) if selector else None
+
+
 PER_CLUSTER: tuple[Total, ...] = (
     Total("distinct resource names", 256, lambda cls: [name for name in cls.requests if name not in _CORE]),
     Total("distinct rules about other pods", 4_000, _rules),
+    Total("comparisons of rules with distinct pods", 4_000_000, _rules, _comparisons),
+    Total("expressions of claims of ephemeral volumes of all pods", 5_000, _claimed),
     Total("host ports of distinct pods", 10_000, lambda cls: [(id(cls), port) for port in cls.ports]),
     Total("claims and disks of distinct pods", 50_000, lambda cls: [(id(cls), each.name) for each in cls.volumes]),
 )
@@ -135,9 +177,12 @@ def share_out(classes: Sequence[PodClass]) -> tuple[PodClass, ...]:
     found = list(classes)
     for total in PER_CLUSTER:
         uses = [frozenset(total.uses(cls)) for cls in found]
-        if sum(map(len, uses)) <= total.most or len(frozenset().union(*uses)) <= total.most:
+        distinct = frozenset[Hashable]().union(*uses)
+        weigh = total.weigher(found) if total.weigher is not None and distinct else _one
+        weights = {each: weigh(each) for each in distinct}
+        if sum(weights.values()) <= total.most:
             continue
-        for at in _beyond(found, uses, total.most):
+        for at in _beyond(found, uses, weights, total.most):
             cls = found[at]
             bars = bool(cls.ports or cls.pod_anti_affinity or cls.volumes or cls.requests.keys() - set(_CORE))
             words = f"{total.what}: the pods of namespace {cls.namespace} have more than its share of {total.most}"
@@ -145,19 +190,31 @@ def share_out(classes: Sequence[PodClass]) -> tuple[PodClass, ...]:
     return tuple(found)
 
 
-def _beyond(classes: Sequence[PodClass], uses: Sequence[frozenset[Hashable]], most: int) -> list[int]:
+def _one(_: Hashable) -> int:
+    return 1
+
+
+def _beyond(
+    classes: Sequence[PodClass], uses: Sequence[frozenset[Hashable]], weights: Mapping[Hashable, int], most: int,
+) -> list[int]:
     """Which classes lose what they use, so that the rest uses no more than `most`."""
-    mine: dict[str, set[Hashable]] = {}
-    for cls, used in zip(classes, uses, strict=True):
-        mine.setdefault(cls.namespace, set()).update(used)
-    level = _level(sorted(map(len, mine.values())), most)
+    mine: dict[str, list[int]] = {}
+    for at, cls in enumerate(classes):
+        if uses[at]:
+            mine.setdefault(cls.namespace, []).append(at)
+    sums = {name: sum(weights[each] for each in frozenset[Hashable]().union(*(uses[at] for at in own)))
+            for name, own in mine.items()}
+    level = _level(sorted(sums.values()), most)
+    costs = {at: sum(weights[each] for each in uses[at]) for own in mine.values() for at in own}
     lost: list[int] = []
-    for namespace in sorted(name for name, used in mine.items() if len(used) > level):
+    for namespace in sorted(name for name, total in sums.items() if total > level):
         kept: set[Hashable] = set()
-        own = [at for at, cls in enumerate(classes) if cls.namespace == namespace and uses[at]]
-        for at in sorted(own, key=lambda at: (len(uses[at]), at)):
-            if len(kept | uses[at]) <= level:
+        spent = 0
+        for at in sorted(mine[namespace], key=lambda at: (costs[at], at)):
+            more = sum(weights[each] for each in uses[at] if each not in kept)
+            if spent + more <= level:
                 kept |= uses[at]
+                spent += more
             else:
                 lost.append(at)
     return lost

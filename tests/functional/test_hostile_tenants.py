@@ -12,8 +12,9 @@ from chalicelib.model.reason import Code
 from tests.property import tenants
 
 SECONDS, MIB = 30.0, 600.0       # of an attack; the function that plans has 1,769 MB and 120 s
-_QUICK = ("host-ports-500", "anti-affinity-50", "anti-affinity-that-runs", "resource-names-100", "spread-50",
-          "tolerations-1000", "volumes-2000", "containers-10000", "nodes-of-1000-taints")
+_QUICK = ("host-ports-500", "anti-affinity-50", "anti-affinity-of-200-expressions", "selectors-of-ephemeral-claims",
+          "anti-affinity-that-runs", "resource-names-100", "spread-50", "tolerations-1000",
+          "volumes-2000", "containers-10000", "nodes-of-1000-taints")
 
 
 def _check(case: str) -> None:
@@ -73,6 +74,21 @@ def test_the_namespace_that_uses_most_loses_first() -> None:
     assert lost[0].excess == ("distinct rules about other pods: the pods of namespace tenant have more than its share "
                               "of 4000")
     assert 0 < len(lost) < len([each for each in classes if each.namespace == "tenant"])
+
+
+@pytest.mark.parametrize(("expressions", "lost"), [(1, 0), (200, 1)])
+def test_a_namespace_with_few_rules_loses_none_to_one_with_dear_rules(expressions: int, lost: int) -> None:
+    """4,000,000 comparisons are shared: 400 classes with 200 expressions each are 32 million."""
+    dear = [{"key": f"k{each}", "operator": "NotIn", "values": ["x"]} for each in range(expressions)]
+    tenant = [tenants.pod(f"p{at}", **tenants.affinity(
+        {"topologyKey": f"rack-{at}", "labelSelector": {"matchExpressions": dear}})) for at in range(400)]
+    modest = [tenants.pod(f"m{at}", "modest", **tenants.affinity(tenants.term(at))) for at in range(20)]
+    classes = tenants.snapshot([*tenant, *modest]).classes
+    assert not any(each.excess for each in classes if each.namespace != "tenant")
+    told = {each.excess for each in classes if each.excess}
+    assert len(told) == lost
+    assert all(text.startswith("comparisons of rules with distinct pods: the pods of namespace tenant")
+               for text in told)
 
 
 def test_a_pass_that_runs_out_of_time_keeps_what_it_found_and_removes_nothing() -> None:

@@ -69,6 +69,12 @@ def term(at: object, key: str = "kubernetes.io/hostname", **more: Any) -> Json:
             "labelSelector": {"matchExpressions": [{"key": f"k{at}", "operator": "DoesNotExist"}]}}
 
 
+def _wide(at: int, expressions: int) -> Json:
+    """One term whose selector looks at every expression of it before it selects a pod."""
+    return {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchExpressions": [
+        {"key": f"k{each}", "operator": "NotIn", "values": [f"v{at}"]} for each in range(expressions)]}}
+
+
 def _ported(at: int, ports: int) -> Json:
     held = [{"hostPort": 1_000 + at * 7 % 400 + port, "protocol": "TCP"} for port in range(ports)]
     return pod(f"p{at}", containers=[{"ports": held, "resources": {"requests": {"cpu": "100m"}}}])
@@ -116,6 +122,18 @@ def _claiming(at: int, claims: int) -> Json:
                                   for each in range(claims)])
 
 
+def _volume(at: int) -> Json:
+    return {"kind": "PersistentVolume", "metadata": {"name": f"pv{at}"}, "status": {"phase": "Available"}, "spec": {
+        "storageClassName": "slow", "capacity": {"storage": "10Gi"}, "accessModes": ["ReadWriteOnce"],
+        "csi": {"driver": "csi.example.com", "volumeHandle": f"h{at}"}}}
+
+
+def _ephemeral(at: int, volumes: int, expressions: int) -> Json:
+    return pod(f"p{at}", volumes=[{"name": f"v{each}", "ephemeral": {"volumeClaimTemplate": {"spec": {
+        "storageClassName": "slow", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+        "selector": _wide(at * 1_000 + each, expressions)["labelSelector"]}}}} for each in range(volumes)])
+
+
 def _namespaces(count: int) -> list[Json]:
     return [{"kind": "Namespace", "metadata": {"name": f"ns{at}", "labels": {f"l{each}": "x" for each in range(20)}}}
             for at in range(count)]
@@ -141,6 +159,9 @@ CASES: dict[str, Callable[[], Iterable[Json]]] = {
         for at in range(800)],
     "anti-affinity-of-own-kind": lambda: [
         pod(f"p{at}", **affinity({"topologyKey": "kubernetes.io/hostname", **_ANY})) for at in range(800)],
+    "anti-affinity-of-200-expressions": lambda: [pod(f"p{at}", **affinity(_wide(at, 200))) for at in range(2_000)],
+    "namespace-selectors-of-190-expressions": lambda: [pod(f"p{at}", **affinity({
+        **term(at), "namespaceSelector": _wide(at, 190)["labelSelector"]})) for at in range(2_000)],
     "affinity-20": lambda: [
         pod(f"p{at}", **affinity(*(term(f"{at}-{each}") for each in range(20)), kind="podAffinity"))
         for at in range(800)],
@@ -164,6 +185,10 @@ CASES: dict[str, Callable[[], Iterable[Json]]] = {
     "volumes-2000": lambda: [_claiming(at, 2_000) for at in range(50)],
     "volumes-at-the-limit": lambda: [_CLASS, *(_claim(at) for at in range(2_000)),
                                      *(_claiming(at, 250) for at in range(100))],
+    "selectors-of-ephemeral-claims": lambda: [
+        _CLASS, *(_volume(at) for at in range(300)), *(_ephemeral(at, 5, 200) for at in range(400))],
+    "selectors-of-ephemeral-claims-at-the-limit": lambda: [
+        _CLASS, *(_volume(at) for at in range(300)), *(_ephemeral(at, 5, 10) for at in range(800))],
     "containers-10000": lambda: [pod(f"p{at}", containers=[
         {"resources": {"requests": {f"example.com/r{at}-{each}": "1"}}} for each in range(10_000)])
         for at in range(10)],

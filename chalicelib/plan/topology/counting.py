@@ -6,12 +6,14 @@ class, and follows every placement from then on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from chalicelib.plan.arrays import Bools, Ints
 from chalicelib.plan.topology.matching import Members
+
+_MANY = 32      # members from which on all pods are looked through once
 
 
 class Counter:
@@ -46,15 +48,27 @@ class Counting:
 
     def _counted(self, members: Members, *, settled: bool) -> Ints:
         vector: Ints = np.zeros(self._count, dtype=np.int64)
+        for rows in self._there(members, settled=settled):
+            np.add.at(vector, rows, 1)
+        for cls in members & self._log.keys():
+            for where, counts in self._log[cls]:
+                vector[where] += counts
+        for cls in members & self._moved.keys():
+            for row, count in self._moved[cls].items():
+                vector[row] += count
+        return vector
+
+    def _there(self, members: Members, *, settled: bool) -> Iterator[Ints]:
+        """The rows of the members' pods that were there at first. Many members are found in one go: a search for each
+        of thousands of classes, for each of thousands of rules, takes minutes."""
+        if len(members) > _MANY:
+            here = np.isin(self._classes, np.fromiter(members, dtype=np.int64, count=len(members)))
+            yield self._rows[here & ~self._dying] if settled else self._rows[here]
+            return
         for cls in members:
             start, end = np.searchsorted(self._classes, (cls, cls + 1))
             rows = self._rows[start:end]
-            np.add.at(vector, rows[~self._dying[start:end]] if settled else rows, 1)
-            for where, counts in self._log.get(cls, ()):
-                vector[where] += counts
-            for row, count in self._moved.get(cls, {}).items():
-                vector[row] += count
-        return vector
+            yield rows[~self._dying[start:end]] if settled else rows
 
     def add(self, rows: Ints, cls: int, counts: Ints) -> bool:
         """Pods placed on rows (each named once), or taken off (negative counts); they count as not terminating. Returns

@@ -34,6 +34,8 @@ class Matching:
         self._by_label: dict[str, dict[str, list[int]]] = {}
         self._known: dict[tuple[object, ...], Members] = {}
         self._sets: dict[Members, Members] = {}
+        # Whether a namespace is one that a selector means, by the object: the hash of a large selector costs as much.
+        self._spaces: dict[tuple[str, int], bool] = {}
         self._objectors = _index(classes)
 
     def spread(self, cls: int, constraint: SpreadConstraint) -> Members:
@@ -72,32 +74,40 @@ class Matching:
         candidates = list(self._objectors.get(None, ()))
         for label in pod.labels.items():
             candidates += self._objectors.get(label, ())
-        found: dict[str, set[int]] = {}
+        found: dict[str, list[Members]] = {}
         for objector in candidates:
             assert objector.term.selector is not None
             if objector.term.selector.matches(pod.labels) and self._in(pod.namespace, *objector.where):
-                found.setdefault(objector.term.topology_key, set()).update(objector.classes)
-        return {key: self._shared(frozenset(found[key])) for key in sorted(found)}
+                found.setdefault(objector.term.topology_key, []).append(objector.classes)
+        return {key: self._union(found[key]) for key in sorted(found)}
+
+    def _union(self, sets: Sequence[Members]) -> Members:
+        """All members; the same set for all that are equal, for many classes are refused by the same many. One set is
+        its own union: to copy and to hash thousands of members for each of thousands of classes takes minutes."""
+        return sets[0] if len(sets) == 1 else self._shared(frozenset().union(*sets))
 
     def _shared(self, members: Members) -> Members:
-        """The same set for all that are equal: many classes are refused by the same many."""
+        """The same set for all that are equal."""
         return self._sets.setdefault(members, members)
 
     def _select(self, selector: Selector, namespaces: tuple[str, ...], by_label: Selector | None) -> Members:
         key = (selector, namespaces, by_label)
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = frozenset(
+            found = self._known[key] = self._shared(frozenset(
                 at for at in self._candidates(selector)
-                if selector.matches(self._classes[at].labels)
-                and self._in(self._classes[at].namespace, namespaces, by_label))
+                if self._in(self._classes[at].namespace, namespaces, by_label)
+                and selector.matches(self._classes[at].labels)))
         return found
 
     def _in(self, namespace: str, namespaces: tuple[str, ...], by_label: Selector | None) -> bool:
-        if namespace in namespaces:
-            return True
-        labels = self._namespaces.get(namespace) or {_NAME_LABEL: namespace}  # every namespace has that one
-        return by_label is not None and by_label.matches(labels)
+        if namespace in namespaces or by_label is None:
+            return namespace in namespaces
+        found = self._spaces.get((namespace, id(by_label)))
+        if found is None:
+            labels = self._namespaces.get(namespace) or {_NAME_LABEL: namespace}  # every namespace has that one
+            found = self._spaces[namespace, id(by_label)] = by_label.matches(labels)
+        return found
 
     def _candidates(self, selector: Selector) -> Iterable[int]:
         for requirement in selector.requirements:

@@ -52,6 +52,7 @@ METADATA = (
     "[::ffff:a9fe:a9fe]", "[0:0:0:0:0:ffff:a9fe:a9fe]", "[64:ff9b::a9fe:a9fe]", "[2002:a9fe:a9fe::1]", "[::a9fe:a9fe]",
     "[fd00:ec2::254]", "[fe80::1]", "[febf::1]", "[fd20:ce::254]", "100.100.100.200", "168.63.129.16", "192.0.0.192",
     "0.0.0.0", "0", "[::]", "224.0.0.1", "255.255.255.255", "[ff02::1]", "metadata.google.internal", "METADATA",
+    "[64:ff9b:1::a9fe:a9fe]", "[::ffff:0:a9fe:a9fe]", "[2001:0:a9fe:a9fe::1]",
     "metadata.tencentyun.com", "instance-data", "instance-data.ec2.internal",
 )
 
@@ -107,3 +108,16 @@ def test_a_proxy_that_cannot_be_used_is_refused_without_being_quoted(proxy: str)
     with pytest.raises(BadInput, match="not an http or https proxy") as caught:
         read(proxy_url=proxy)
     assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a\r\nX: y", "\0", "a b", "a" * 254, "*.example.com", "ex\u00e4mple.com", "a..b",
+                                  "-a", "https://example.com", "example.com:443"])
+def test_a_tls_server_name_that_is_no_host_name_is_refused_when_it_is_read(name: str) -> None:
+    with pytest.raises(BadInput, match="is not the name of a host") as caught:
+        read(**{"tls-server-name": name})
+    assert caught.value.place.endswith(".tls-server-name")
+
+
+@pytest.mark.parametrize("name", ["kubernetes.default.svc", "10.0.0.1", "fd12::1", "A-1.example.com", "x_y.example"])
+def test_a_tls_server_name_may_be_a_name_or_an_address(name: str) -> None:
+    assert read(**{"tls-server-name": name}).server_name == name
