@@ -114,10 +114,10 @@ def test_a_proxy_that_cannot_be_used_is_refused_without_being_quoted(proxy: str)
                                   "-a", "https://example.com", "example.com:443"])
 def test_a_tls_server_name_that_is_no_host_name_is_refused_when_it_is_read(name: str) -> None:
     with pytest.raises(BadInput, match="is not the name of a host") as caught:
-        read(**{"tls-server-name": name})
+        read(tls_server_name=name)
     assert caught.value.place.endswith(".tls-server-name")
 
 
 @pytest.mark.parametrize("name", ["kubernetes.default.svc", "10.0.0.1", "fd12::1", "A-1.example.com", "x_y.example"])
 def test_a_tls_server_name_may_be_a_name_or_an_address(name: str) -> None:
-    assert read(**{"tls-server-name": name}).server_name == name
+    assert read(tls_server_name=name).server_name == name
