@@ -26,6 +26,7 @@ from chalicelib.kube.errors import ClusterError, Expired, TooMany, Unauthorized,
 from chalicelib.kube.transport import LONGEST_BODY, TOTAL, Call, Dial, Line, exchange, open_line
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
+from chalicelib.net.json_repair import decode_repaired, repaired
 
 T = TypeVar("T")
 
@@ -36,6 +37,18 @@ _RESTARTS = 3                               # of one list whose continue token e
 _SAFE = frozenset({"GET", "HEAD"})
 _OF_FIRST_PAGE_ONLY = frozenset({"resourceVersion", "resourceVersionMatch"})   # refused beside a continue token
 _TIMEOUT = (3.05, 20.0)
+
+
+def _decoded(body: bytes, kind: type[T]) -> tuple[T, bytes]:
+    """The body as that type, and the body without what is nested too deeply to be decoded: one such object must not
+    hide the others of its list. Raises msgspec.DecodeError and nothing else."""
+    try:
+        return msgspec.json.decode(body, type=kind), body
+    except RecursionError:
+        kept = repaired(body)
+        return decode_repaired(kept, kind), kept
+    except UnicodeError:
+        raise msgspec.DecodeError("the answer is not UTF-8") from None
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -122,8 +135,8 @@ class Cluster:
         """One object, or one List that is known to be short; complete JSON, read again if it was cut."""
 
         def whole(body: bytes) -> bytes:
-            msgspec.json.decode(body, type=msgspec.Raw)  # skips through without making objects
-            return body
+            _, kept = _decoded(body, msgspec.Raw)   # skips through without making objects
+            return kept
 
         return self._persist(Call("GET", path, dict(query or {}), None, "", _TIMEOUT), whole)
 
@@ -131,7 +144,7 @@ class Cluster:
         """One object, decoded into a msgspec.Struct that names the fields wanted."""
 
         def decode(body: bytes) -> T:
-            return msgspec.json.decode(body, type=kind)
+            return _decoded(body, kind)[0]
 
         return self._persist(Call("GET", path, dict(query or {}), None, "", _TIMEOUT), decode)
 
@@ -186,7 +199,8 @@ class Cluster:
             raise Unavailable(f"{path}: the cluster's lists took longer than {self._patience.lists:g} s", lasting=True)
 
         def read_head(body: bytes) -> tuple[bytes, str | None]:
-            return body, msgspec.json.decode(body, type=_ListHead).metadata.next_page
+            head, kept = _decoded(body, _ListHead)
+            return kept, head.metadata.next_page
 
         return self._persist(Call("GET", path, query, None, "", _TIMEOUT), read_head, within=left)
 

@@ -25,6 +25,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret, one_line
 from chalicelib.net.addresses import is_loopback
 from chalicelib.net.exchange import PLAIN, Bounds, NoReply, Request, exchange, media_type
+from chalicelib.net.json_repair import read_json
 from chalicelib.net.session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown
 from chalicelib.providers.statuses import class_for
@@ -74,10 +75,10 @@ class Answer(msgspec.Struct, frozen=True):
         return f"{len(self.body)} bytes of {media_type(self.headers)}"
 
     def read(self, kind: type[T]) -> T:
-        """The JSON body as that type. Raises Transient for what is no JSON (a proxy's page, a body cut short), Unknown
-        for JSON of another shape."""
+        """The JSON body as that type, values that no decoder takes as texts (net/json_repair.py). Raises Transient for
+        what is no JSON (a proxy's page, a body cut short), Unknown for JSON of another shape."""
         try:
-            return msgspec.json.decode(self.body, type=kind)
+            return msgspec.convert(read_json(self.body), kind)
         except msgspec.ValidationError as error:
             raise Unknown(f"{self.call}: the answer has another shape than expected: {error}") from None
         except msgspec.DecodeError:
