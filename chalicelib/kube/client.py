@@ -37,18 +37,20 @@ _RESTARTS = 3                               # of one list whose continue token e
 _SAFE = frozenset({"GET", "HEAD"})
 _OF_FIRST_PAGE_ONLY = frozenset({"resourceVersion", "resourceVersionMatch"})   # refused beside a continue token
 _TIMEOUT = (3.05, 20.0)
+_SURROGATE = rb"\ud"
 
 
 def _decoded(body: bytes, kind: type[T]) -> tuple[T, bytes]:
-    """The body as that type, and the body without what is nested too deeply to be decoded: one such object must not
-    hide the others of its list. Raises msgspec.DecodeError and nothing else."""
+    """The body as that type, and the body without values that cannot be decoded: one such object must not hide the
+    others of its list. Raises msgspec.DecodeError and nothing else."""
     try:
         return msgspec.json.decode(body, type=kind), body
-    except RecursionError:
-        kept = repaired(body)
-        return decode_repaired(kept, kind), kept
-    except UnicodeError:
-        raise msgspec.DecodeError("the answer is not UTF-8") from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        # API servers write no surrogates, so a body without them that is no JSON was cut short: it is read again.
+        if isinstance(error, msgspec.DecodeError) and _SURROGATE not in body.lower():
+            raise
+    kept = repaired(body)
+    return decode_repaired(kept, kind), kept
 
 
 class Page(msgspec.Struct, frozen=True):

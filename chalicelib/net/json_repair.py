@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -21,12 +22,13 @@ _ESCAPE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 
-def read_json(body: bytes) -> Any:
-    """The document. Raises msgspec.DecodeError for what is no JSON, and nothing else."""
+def read_json(body: bytes, shape: Callable[[Any], Any] = lambda document: document) -> Any:
+    """The document, as `shape` makes it, which may go into all its levels. Raises msgspec.DecodeError for what is no
+    JSON, and what `shape` raises."""
     try:
-        return msgspec.json.decode(body)
+        return shape(msgspec.json.decode(body))
     except _UNREADABLE:
-        return decode_repaired(body, object)
+        return shape(decode_repaired(body, object))
 
 
 def decode_repaired(body: bytes, kind: Any) -> Any:

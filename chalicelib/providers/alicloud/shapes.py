@@ -23,10 +23,10 @@ def decode(answer: Answer, kind: type[T]) -> T:
     """The answer as that type. Raises Transient for a body cut short, Unknown for another shape, and what the vendor's
     code means for an error that came with a status of success."""
     try:
-        body = read_json(answer.body)
+        body = read_json(answer.body, _even)
         if isinstance(body, dict) and body.get("Code"):
             raise error_for(answer) or Unknown(f"{answer.call}: the answer carries an error code")
-        return msgspec.convert(_even(body), kind, strict=False)
+        return msgspec.convert(body, kind, strict=False)
     except msgspec.ValidationError as error:
         raise Unknown(f"{answer.call}: the answer has another shape than expected: {error}") from None
     except msgspec.DecodeError:

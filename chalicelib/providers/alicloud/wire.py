@@ -10,7 +10,8 @@ from typing import Annotated
 
 import msgspec
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Tag(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
@@ -73,7 +74,7 @@ class ScalingInstance(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     """DescribeScalingInstances, one instance. lifecycle_state: InService, Pending, Pending:Wait, Protected, Standby,
     Stopped, Removing, Removing:Wait."""
 
-    instance_id: str
+    instance_id: Id
     scaling_group_id: str = ""
     scaling_configuration_id: str = ""
     lifecycle_state: str = ""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+Name = Annotated[str, msgspec.Meta(max_length=300)]
 NO_SIZE = -1
 """Stands for the size of a pool whose description in a list cannot be understood (answers.py)."""
 
@@ -25,8 +28,8 @@ class Instance(msgspec.Struct, frozen=True, rename="kebab"):
     """A machine. created_at: ISO 8601; disk_size: GiB."""
 
     id: str
-    name: str = ""
-    state: str = ""
+    name: Name = ""
+    state: Name = ""
     created_at: str = ""
     instance_type: Ref = Ref()
     disk_size: int = 0
@@ -37,12 +40,12 @@ class InstancePool(msgspec.Struct, frozen=True, rename="kebab"):
     """A pool of machines; those of SKS have a manager and are changed through their Nodepool only."""
 
     id: str
-    name: str = ""
-    state: str = ""
+    name: Name = ""
+    state: Name = ""
     size: int = 0
     min_available: int = 0
     disk_size: int = 0
-    instance_prefix: str = ""
+    instance_prefix: Name = ""
     instance_type: Ref = Ref()
     template: Ref = Ref()
     instances: tuple[Ref, ...] = ()
@@ -61,8 +64,8 @@ class Nodepool(msgspec.Struct, frozen=True, rename="kebab"):
     """A Nodepool of an SKS cluster. kubelet_max_pods 0: the default."""
 
     id: str
-    name: str = ""
-    state: str = ""
+    name: Name = ""
+    state: Name = ""
     size: int = 0
     instance_pool: Ref = Ref()
     instance_type: Ref = Ref()
@@ -76,8 +79,8 @@ class SksCluster(msgspec.Struct, frozen=True):
     """A managed cluster with its Nodepools."""
 
     id: str
-    name: str = ""
-    state: str = ""
+    name: Name = ""
+    state: Name = ""
     nodepools: tuple[Nodepool, ...] = ()
 
 
