@@ -17,6 +17,7 @@ from chalicelib.providers.alicloud.wire import (
     ScalingActivity,
     ScalingGroup,
     ScalingInstance,
+    Whole,
 )
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -93,7 +94,7 @@ class TypesAnswer(msgspec.Struct, frozen=True, rename="pascal"):
 class SystemDisk(msgspec.Struct, frozen=True, rename="pascal"):
     """A template's SystemDisk."""
 
-    size: int = 0
+    size: Whole = 0
 
 
 class TemplateData(LaunchTemplateData, frozen=True, rename="pascal"):

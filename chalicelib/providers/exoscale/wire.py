@@ -6,6 +6,7 @@ from typing import Annotated
 
 import msgspec
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**20)]     # GiB of a disk, pods of a node
 Name = Annotated[str, msgspec.Meta(max_length=300)]
 NO_SIZE = -1
 """Stands for the size of a pool whose description in a list cannot be understood (answers.py)."""
@@ -32,7 +33,7 @@ class Instance(msgspec.Struct, frozen=True, rename="kebab"):
     state: Name = ""
     created_at: str = ""
     instance_type: Ref = Ref()
-    disk_size: int = 0
+    disk_size: Count = 0
     manager: Manager | None = None
 
 
@@ -43,8 +44,8 @@ class InstancePool(msgspec.Struct, frozen=True, rename="kebab"):
     name: Name = ""
     state: Name = ""
     size: int = 0
-    min_available: int = 0
-    disk_size: int = 0
+    min_available: Count = 0
+    disk_size: Count = 0
     instance_prefix: Name = ""
     instance_type: Ref = Ref()
     template: Ref = Ref()
@@ -69,8 +70,8 @@ class Nodepool(msgspec.Struct, frozen=True, rename="kebab"):
     size: int = 0
     instance_pool: Ref = Ref()
     instance_type: Ref = Ref()
-    disk_size: int = 0
-    kubelet_max_pods: int = 0
+    disk_size: Count = 0
+    kubelet_max_pods: Count = 0
     labels: dict[str, str] | None = None
     taints: dict[str, Taint] | None = None
 
@@ -96,8 +97,8 @@ class InstanceType(msgspec.Struct, frozen=True):
     """memory: bytes; gpus: left out where there are none."""
 
     id: str
-    family: str = ""
-    size: str = ""
+    family: Name = ""
+    size: Name = ""
     cpus: int = 0
     memory: int = 0
     gpus: int = 0

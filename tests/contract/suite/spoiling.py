@@ -10,7 +10,7 @@ import copy
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -29,7 +29,6 @@ Lists = Callable[[list[Any]], Iterator[list[Any]]]
 MOST = 2**31 - 1        # of a size; Kubernetes and the vendors count in 32 bits
 _LARGEST = 2**63 - 1    # of a resource in a template
 _MORE = 100_000         # bytes that a spoilt object may add to an observation
-_SHARE = 4              # of so many seeds at most one may cost all groups where the object's owner is not known
 
 # JSON that Python's own values cannot be encoded to: numbers without end, half a character, values nested for ever.
 RAW: tuple[str, ...] = ("1e999", "-1e999", "9" * 5_000, "1e-999", '"\\ud800"', '"a\\udfffb"', '"\\u0000"',
@@ -39,14 +38,16 @@ RAW: tuple[str, ...] = ("1e999", "-1e999", "9" * 5_000, "1e-999", '"\\ud800"', '
 @dataclass(frozen=True)
 class Kind:
     """A kind of object. lists: where answers hold such objects. identity: the keys on the way to its id. sizes: what it
-    says decides its group's size or bounds. shared: it may be about several groups. owner: whether what is left of it
-    says whose it is; of one that does not, no reader can know which groups it was of."""
+    says decides its group's size or bounds. shared: it may be about several groups. owned: whether what is left of it
+    says whose it is; of one that does not, no reader can know which groups it was of. left: whether it says in full that
+    it is none of the victim's."""
 
     lists: Lists
     identity: tuple[str, ...]
     sizes: bool = False
     shared: bool = False
-    owner: Callable[[Any], bool] = lambda _: True
+    owned: Callable[[Any], bool] = lambda _: True
+    left: Callable[[Any], bool] = lambda _: False
 
 
 @dataclass
@@ -59,7 +60,8 @@ class Spoiler:
     marks: Sequence[str]
     made: Any = None
     met: int = 0
-    claimed: Any = field(default=None)
+    claimed: Any = None
+    robbed: str = "null"
 
     def __call__(self, body: bytes) -> bytes:
         """The answer with the victim's object spoilt, if it has one."""
@@ -100,8 +102,11 @@ class Spoiler:
     def _rename(self, thing: Any, others: Sequence[Any], draw: random.Random) -> None:
         """Give it the id of another object of the list, or a hostile one."""
         *way, last = self.kind.identity
-        known = [found for each in others if (found := _at(each, (*way, last))) is not None]
-        self.claimed = draw.choice(known) if known and draw.random() < 0.7 else draw.choice(HOSTILE)
+        known = [each for each in others if _at(each, (*way, last)) is not None]
+        other = draw.choice(known) if known and draw.random() < 0.7 else None
+        self.claimed, self.robbed = draw.choice(HOSTILE), json.dumps(other)
+        if other is not None:
+            self.claimed = _at(other, (*way, last))
         holder = _at(thing, tuple(way))
         if isinstance(holder, dict):
             holder[last] = copy.deepcopy(self.claimed)
@@ -132,22 +137,23 @@ def problems(good: Observation, seen: Observation, victim: str, spoiler: Spoiler
     for name, group in before.items():
         now = after.get(name)
         held = now is None or bool(now.error)
-        claimed = spoiler.claimed is not None and _named(spoiler.claimed, group)
+        claimed = spoiler.claimed is not None and _named(spoiler, group)
         if name != victim and not spoiler.kind.shared and not claimed and now != group:
-            found.append(f"{name}, another group, changed")
+            if spoiler.kind.owned(spoiler.made) or not held:
+                found.append(f"{name}, another group, changed")
         elif not held and now is not None and (name != victim or not spoiler.kind.sizes):
             found += [f"{name}: {text}" for text in _miscounted(group, now, spoiler)]
     return found
 
 
-def _named(claimed: Any, group: NodeGroup) -> bool:
-    """Whether an id that was taken is one of the group's or of its machines'."""
-    return str(claimed) in msgspec.json.encode(group).decode()
+def _named(spoiler: Spoiler, group: NodeGroup) -> bool:
+    """Whether the object whose id was taken is the group's: either names the other."""
+    return spoiler.robbed != "null" and (str(spoiler.claimed) in msgspec.json.encode(group).decode()
+                                         or f'"{group.id}"' in spoiler.robbed)
 
 
 def _unsafe(group: NodeGroup) -> Iterator[str]:
-    numbers = {"min": group.min, "max": group.max, "target": group.target, "priority": group.priority}
-    for name, number in numbers.items():
+    for name, number in {"min": group.min, "max": group.max, "target": group.target}.items():
         if type(number) is not int or not 0 <= number <= MOST:
             yield f"{name} is {str(number)[:40]}"
     if not (isinstance(group.price, float) and 0.0 <= group.price < 1e9):
@@ -163,7 +169,7 @@ def _unsafe(group: NodeGroup) -> Iterator[str]:
 
 def _miscounted(before: NodeGroup, now: NodeGroup, spoiler: Spoiler) -> Iterator[str]:
     """A group that is not held back although an object without a word on sizes has changed its size."""
-    if now.target != before.target and any(mark in json.dumps(spoiler.made) for mark in spoiler.marks):
+    if now.target != before.target and not spoiler.kind.left(spoiler.made):
         yield f"target was {before.target} and is {now.target}, without an error"
     if (now.min, now.max) != (before.min, before.max):
         yield f"bounds were {before.min} to {before.max} and are {now.min} to {now.max}, without an error"
@@ -221,9 +227,20 @@ def plain(*names: str) -> Lists:
     return lists
 
 
-def has_text(*way: str) -> Callable[[Any], bool]:
-    """Whether an object has a text there: who it belongs to."""
-    return lambda thing: isinstance(_at(thing, way), str)
+def _tagged(server: Any) -> bool:
+    """Whether the tags of a server of Cherry Servers can be read."""
+    tags = server.get("tags") if isinstance(server, dict) else 0
+    return tags in (None, [], "") or (isinstance(tags, dict) and all(
+        isinstance(tags.get(name, ""), str | int | float) and not isinstance(tags.get(name), bool) for name in TAGS))
+
+
+def _retagged(server: Any) -> bool:
+    """Whether its tags name another pool, or none."""
+    return _tagged(server) and any(not isinstance(server["tags"], dict) or server["tags"].get(name) != mine
+                                   for name, mine in TAGS.items()) if server.get("tags") else _tagged(server)
+
+
+TAGS = {"k8s-cluster": "ours", "k8s-nodepool": "bravo"}
 
 
 KINDS: Mapping[str, Mapping[str, Kind]] = {
@@ -234,7 +251,7 @@ KINDS: Mapping[str, Mapping[str, Kind]] = {
         "InstanceType": Kind(key("InstanceTypes", "InstanceType"), ("InstanceTypeId",)),
     },
     "cherryservers": {
-        "Server": Kind(plain("id", "hostname"), ("id",), owner=has_text("tags")),
+        "Server": Kind(plain("id", "hostname"), ("id",), owned=_tagged, left=_retagged),
         "Plan": Kind(whole("slug", "pricing"), ("slug",)),
     },
     "exoscale": {
