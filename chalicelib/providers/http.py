@@ -75,9 +75,9 @@ class Answer(msgspec.Struct, frozen=True):
         return f"{len(self.body)} bytes of {media_type(self.headers)}"
 
     def read(self, kind: type[T], shape: Callable[[Any], Any] = lambda document: document) -> T:
-        """The JSON body as that type, values that no decoder takes as texts (net/json_repair.py). shape: what is made of
-        the document before. Raises Transient for what is no JSON (a proxy's page, a body cut short), Unknown for JSON
-        of another shape."""
+        """The JSON body as that type, values that no decoder takes as texts (net/json_repair.py). shape: what is made
+        of the document before. Raises Transient for what is no JSON (a proxy's page, a body cut short), Unknown for
+        JSON of another shape."""
         try:
             return msgspec.convert(read_json(self.body, shape), kind)
         except msgspec.ValidationError as error:

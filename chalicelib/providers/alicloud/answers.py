@@ -33,12 +33,11 @@ class GroupsPage(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 def read_groups(said: Sequence[Any]) -> list[ScalingGroup]:
-    """The groups, with `problem` where one cannot be understood or two have one id. A group without an id has the id "".
-    """
+    """The groups, with `problem` where one cannot be understood or two have one id. Without an id its id is ""."""
     found = [_group(each) for each in said]
     times = Counter(each.scaling_group_id for each in found)
     return [each if times[each.scaling_group_id] == 1 else ScalingGroup(
-        each.scaling_group_id, problem="cannot be understood: the vendor describes it more than once") for each in found]
+        each.scaling_group_id, problem="is described by the vendor more than once") for each in found]
 
 
 def _group(said: Any) -> ScalingGroup:

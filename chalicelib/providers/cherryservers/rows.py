@@ -1,4 +1,4 @@
-"""The rows of a list of servers, one by one: a row that cannot be read makes the size of its own pool unknown, not others'.
+"""The rows of a list of servers, one by one: one that cannot be read makes the size of its own pool unknown, no other's.
 
 Whose a server is, its tags say. A row without a usable id, of two rows of one page with one id each, and a row whose
 decisive tags are no texts are odd: what is left of their tags says which pools they may be of.
@@ -56,8 +56,8 @@ def read_rows(answer: Answer) -> list[Server | Odd]:
             problem = error
             found.append(Odd(_key(row), error.message, _tags(row)))
         else:
-            odd = None in (_tags(row) or {}).values()
-            found.append(Odd(_key(row), f"server {server.id} has tags that are no texts", _tags(row)) if odd else server)
+            unclear = Odd(_key(row), f"server {server.id} has tags that are no texts", _tags(row))
+            found.append(unclear if None in (unclear.tags or {}).values() else server)
     if problem is not None and all(isinstance(each, Odd) for each in found):
         raise problem
     return _each_once(found, rows)

@@ -14,7 +14,6 @@ from chalicelib.model.bounded import Int32, Int64
 from chalicelib.model.snapshot import Gap
 from chalicelib.providers.clusterapi.keys import Keys
 
-
 Name = Annotated[str, msgspec.Meta(max_length=253)]     # of any object in Kubernetes
 Text = Annotated[str, msgspec.Meta(max_length=2000)]    # a providerID; EC2's and Azure's have some hundred characters
 

@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
-from chalicelib.providers.exoscale.answers import read_change, read_clusters, read_instances, read_one, read_pools, read_quota
+from chalicelib.providers.exoscale.answers import (
+    read_change,
+    read_clusters,
+    read_instances,
+    read_one,
+    read_pools,
+    read_quota,
+)
 from chalicelib.providers.exoscale.ids import checked, is_id
 from chalicelib.providers.exoscale.sign import Credential
 from chalicelib.providers.exoscale.wire import Instance, InstancePool, InstanceType, Quota, SksCluster, Work
@@ -59,7 +66,7 @@ class Api:
     # -- reading
 
     def instances(self) -> tuple[Instance, ...]:
-        """All instances that belong to Instance Pools, of whatever pool; one that cannot be understood has the id ""."""
+        """All instances that belong to Instance Pools, of whatever pool; one that cannot be understood has no id."""
         return read_instances(self._list("/instance", {"manager-type": "instance-pool"}))
 
     def instance(self, id: str) -> Instance:  # noqa: A002 - the vendor's word

@@ -73,7 +73,7 @@ class _Maker:
         if "" in doubtful:
             doubtful |= {pool.id for pool in pools
                          if len(self._of_pool.get(pool.id, ())) < pool.current + pool.creating + pool.deleting}
-        self._unsure = {pool: f"a node of its pool cannot be understood: {odd[0].error}" for pool in doubtful}
+        self._unsure = dict.fromkeys(doubtful, f"a node of its pool cannot be understood: {odd[0].error}")
 
     def make(self, chosen: Chosen, group: ScaleGroup) -> NodeGroup:
         """The node group of a scale group."""

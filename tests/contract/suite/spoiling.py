@@ -39,8 +39,8 @@ RAW: tuple[str, ...] = ("1e999", "-1e999", "9" * 5_000, "1e-999", '"\\ud800"', '
 class Kind:
     """A kind of object. lists: where answers hold such objects. identity: the keys on the way to its id. sizes: what it
     says decides its group's size or bounds. shared: it may be about several groups. owned: whether what is left of it
-    says whose it is; of one that does not, no reader can know which groups it was of. left: whether it says in full that
-    it is none of the victim's."""
+    says whose it is; of one that does not, no reader can know which groups it was of. left: whether it says, and can be
+    read, that it is none of the victim's."""
 
     lists: Lists
     identity: tuple[str, ...]
