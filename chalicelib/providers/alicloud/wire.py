@@ -97,7 +97,7 @@ class ScalingConfiguration(msgspec.Struct, frozen=True, gc=False, rename="pascal
     scaling_group_id: str = ""
     lifecycle_state: Name = ""
     instance_type: Name = ""
-    instance_types: list[str] | None = None
+    instance_types: list[Name] | None = None
     system_disk_size: Whole = 0
     spot_strategy: Name = ""
     tags: list[Tag] | None = None

@@ -1,4 +1,4 @@
-"""The rows of a list of servers, one by one: one that cannot be read makes the size of its own pool unknown, no other's.
+"""The rows of a list of servers, one by one: one that cannot be read makes its own pool's size unknown, no other's.
 
 Whose a server is, its tags say. A row without a usable id, of two rows of one page with one id each, and a row whose
 decisive tags are no texts are odd: what is left of their tags says which pools they may be of.

@@ -192,8 +192,8 @@ def key(*path: str) -> Lists:
     def lists(root: list[Any]) -> Iterator[list[Any]]:
         holders = root
         for name in path[:-1]:
-            holders = [part for each in holders if isinstance(each, dict)
-                       for part in (each.get(name) if isinstance(each.get(name), list) else [each.get(name)])]
+            inside = [each.get(name) for each in holders if isinstance(each, dict)]
+            holders = [part for each in inside for part in (each if isinstance(each, list) else [each])]
         for each in holders:
             if isinstance(each, dict) and isinstance(each.get(path[-1]), list):
                 yield each[path[-1]]
