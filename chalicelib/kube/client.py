@@ -26,6 +26,7 @@ from chalicelib.kube.errors import ClusterError, Expired, TooMany, Unauthorized,
 from chalicelib.kube.transport import LONGEST_BODY, TOTAL, Call, Dial, Line, exchange, open_line
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
+from chalicelib.net.json_repair import decode_repaired, repaired
 
 T = TypeVar("T")
 
@@ -36,6 +37,20 @@ _RESTARTS = 3                               # of one list whose continue token e
 _SAFE = frozenset({"GET", "HEAD"})
 _OF_FIRST_PAGE_ONLY = frozenset({"resourceVersion", "resourceVersionMatch"})   # refused beside a continue token
 _TIMEOUT = (3.05, 20.0)
+_SURROGATE = rb"\ud"
+
+
+def _decoded(body: bytes, kind: type[T]) -> tuple[T, bytes]:
+    """The body as that type, and the body without values that cannot be decoded: one such object must not hide the
+    others of its list. Raises msgspec.DecodeError and nothing else."""
+    try:
+        return msgspec.json.decode(body, type=kind), body
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        # API servers write no surrogates, so a body without them that is no JSON was cut short: it is read again.
+        if isinstance(error, msgspec.DecodeError) and _SURROGATE not in body.lower():
+            raise
+    kept = repaired(body)
+    return decode_repaired(kept, kind), kept
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -122,8 +137,8 @@ class Cluster:
         """One object, or one List that is known to be short; complete JSON, read again if it was cut."""
 
         def whole(body: bytes) -> bytes:
-            msgspec.json.decode(body, type=msgspec.Raw)  # skips through without making objects
-            return body
+            _, kept = _decoded(body, msgspec.Raw)   # skips through without making objects
+            return kept
 
         return self._persist(Call("GET", path, dict(query or {}), None, "", _TIMEOUT), whole)
 
@@ -131,7 +146,7 @@ class Cluster:
         """One object, decoded into a msgspec.Struct that names the fields wanted."""
 
         def decode(body: bytes) -> T:
-            return msgspec.json.decode(body, type=kind)
+            return _decoded(body, kind)[0]
 
         return self._persist(Call("GET", path, dict(query or {}), None, "", _TIMEOUT), decode)
 
@@ -186,7 +201,8 @@ class Cluster:
             raise Unavailable(f"{path}: the cluster's lists took longer than {self._patience.lists:g} s", lasting=True)
 
         def read_head(body: bytes) -> tuple[bytes, str | None]:
-            return body, msgspec.json.decode(body, type=_ListHead).metadata.next_page
+            head, kept = _decoded(body, _ListHead)
+            return kept, head.metadata.next_page
 
         return self._persist(Call("GET", path, query, None, "", _TIMEOUT), read_head, within=left)
 

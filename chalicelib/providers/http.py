@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,6 +25,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret, one_line
 from chalicelib.net.addresses import is_loopback
 from chalicelib.net.exchange import PLAIN, Bounds, NoReply, Request, exchange, media_type
+from chalicelib.net.json_repair import read_json
 from chalicelib.net.session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown
 from chalicelib.providers.statuses import class_for
@@ -73,11 +74,12 @@ class Answer(msgspec.Struct, frozen=True):
         """Length and type of the body, for an error about a body that is not the vendor's and so is not repeated."""
         return f"{len(self.body)} bytes of {media_type(self.headers)}"
 
-    def read(self, kind: type[T]) -> T:
-        """The JSON body as that type. Raises Transient for what is no JSON (a proxy's page, a body cut short), Unknown
-        for JSON of another shape."""
+    def read(self, kind: type[T], shape: Callable[[Any], Any] = lambda document: document) -> T:
+        """The JSON body as that type, values that no decoder takes as texts (net/json_repair.py). shape: what is made
+        of the document before. Raises Transient for what is no JSON (a proxy's page, a body cut short), Unknown for
+        JSON of another shape."""
         try:
-            return msgspec.json.decode(self.body, type=kind)
+            return msgspec.convert(read_json(self.body, shape), kind)
         except msgspec.ValidationError as error:
             raise Unknown(f"{self.call}: the answer has another shape than expected: {error}") from None
         except msgspec.DecodeError:

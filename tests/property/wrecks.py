@@ -99,6 +99,12 @@ HOSTILE: tuple[Any, ...] = (
 def spoilt(kind: str, draw: random.Random) -> Json:
     """A good object with up to three values taken out, replaced or repeated."""
     made = good(kind)
+    spoil(made, draw)
+    return made
+
+
+def spoil(made: Json, draw: random.Random) -> None:
+    """Take out, replace or repeat up to three values of an object in place; its kind stays."""
     for _ in range(draw.randint(1, 3)):
         holders = [each for each in _holders(made) if each]
         holder = draw.choice(holders)
@@ -112,7 +118,6 @@ def spoilt(kind: str, draw: random.Random) -> Json:
             holder.extend([copy.deepcopy(holder[key])] * 300)
         else:
             holder[key] = copy.deepcopy(draw.choice(HOSTILE))
-    return made
 
 
 def _holders(value: Any) -> list[Any]:

@@ -6,34 +6,61 @@ nothing here looks like a group without machines.
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from chalicelib.providers.alicloud.wire import (
-    InstanceType,
     LaunchTemplateData,
     ScalingActivity,
-    ScalingConfiguration,
     ScalingGroup,
     ScalingInstance,
+    Whole,
 )
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+_LONGEST = 300      # characters of what is wrong with a thing
 
 
 class GroupsPage(msgspec.Struct, frozen=True, rename="pascal"):
     """DescribeScalingGroups. Each group is read by itself: one of another shape hides none of the others."""
 
     total_count: int
-    scaling_groups: list[dict[str, Any]] = []
+    scaling_groups: list[Any] = []
 
 
-def read_group(said: dict[str, Any]) -> ScalingGroup:
-    """One group, with `problem` where it cannot be understood. A group without an id has the id ""."""
+def read_groups(said: Sequence[Any]) -> list[ScalingGroup]:
+    """The groups, with `problem` where one cannot be understood or two have one id. Without an id its id is ""."""
+    found = [_group(each) for each in said]
+    times = Counter(each.scaling_group_id for each in found)
+    return [each if times[each.scaling_group_id] == 1 else ScalingGroup(
+        each.scaling_group_id, problem="is described by the vendor more than once") for each in found]
+
+
+def _group(said: Any) -> ScalingGroup:
     try:
         return msgspec.convert(said, ScalingGroup, strict=False)
     except msgspec.ValidationError as error:
-        name = said.get("ScalingGroupId")
-        return ScalingGroup(name if isinstance(name, str) else "", problem=f"cannot be understood: {error}")
+        name = said.get("ScalingGroupId") if isinstance(said, dict) else ""
+        return ScalingGroup(name if isinstance(name, str) else "", problem=f"cannot be understood: {error}"[:_LONGEST])
+
+
+def read_each(said: Sequence[Any], kind: type[T], name_of: Callable[[T], str]) -> list[T]:
+    """Things that were asked for by name. One that cannot be understood, and two different ones of one name, are left
+    out: whoever asked for them knows that they did not come."""
+    found: dict[str, list[T]] = {}
+    for each in said:
+        try:
+            thing = msgspec.convert(each, kind, strict=False)
+        except (msgspec.ValidationError, OverflowError):
+            continue
+        alike = found.setdefault(name_of(thing), [])
+        if thing not in alike:
+            alike.append(thing)
+    return [alike[0] for alike in found.values() if len(alike) == 1]
 
 
 class InstancesPage(msgspec.Struct, frozen=True, rename="pascal"):
@@ -47,7 +74,7 @@ class ConfigurationsPage(msgspec.Struct, frozen=True, rename="pascal"):
     """DescribeScalingConfigurations."""
 
     total_count: int
-    scaling_configurations: list[ScalingConfiguration] = []
+    scaling_configurations: list[Any] = []
 
 
 class ActivitiesPage(msgspec.Struct, frozen=True, rename="pascal"):
@@ -58,15 +85,15 @@ class ActivitiesPage(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class TypesAnswer(msgspec.Struct, frozen=True, rename="pascal"):
-    """DescribeInstanceTypes."""
+    """DescribeInstanceTypes. Each type is read by itself, as each scaling configuration is."""
 
-    instance_types: list[InstanceType]
+    instance_types: list[Any]
 
 
 class SystemDisk(msgspec.Struct, frozen=True, rename="pascal"):
     """A template's SystemDisk."""
 
-    size: int = 0
+    size: Whole = 0
 
 
 class TemplateData(LaunchTemplateData, frozen=True, rename="pascal"):

@@ -15,7 +15,8 @@ from chalicelib.providers.alicloud.answers import (
     TypesAnswer,
     Version,
     VersionsPage,
-    read_group,
+    read_each,
+    read_groups,
 )
 from chalicelib.providers.alicloud.line import Line
 from chalicelib.providers.alicloud.pages import SIZE, pages_of, read_all, read_named
@@ -70,7 +71,7 @@ class Api:
             def page(number: int, lot: Sequence[str] = lot) -> tuple[int, list[ScalingGroup]]:
                 body = self._ess.call("DescribeScalingGroups",
                                       self._paged(number) | _listed("ScalingGroupIds", lot), GroupsPage)
-                return body.total_count, [read_group(each) for each in body.scaling_groups]
+                return body.total_count, read_groups(body.scaling_groups)
 
             wanted = set(lot)
             found |= {each.scaling_group_id: each
@@ -119,11 +120,11 @@ class Api:
             def page(number: int) -> tuple[int, list[ScalingConfiguration]]:
                 body = self._ess.call("DescribeScalingConfigurations",
                                       self._paged(number) | _listed("ScalingConfigurationIds", lot), ConfigurationsPage)
-                return body.total_count, body.scaling_configurations
+                return body.total_count, read_each(body.scaling_configurations, ScalingConfiguration, _configuration)
 
-            return read_named(page, lambda each: each.scaling_configuration_id)
+            return read_named(page, _configuration)
 
-        return _through(self._configurations, ids, ask, lambda each: each.scaling_configuration_id,
+        return _through(self._configurations, ids, ask, _configuration,
                         lot=_CONFIGURATIONS, known=_MUTABLE, unknown=0.0)
 
     def activities(self, group: str, *, ids: Sequence[str] = (), limit: int = 50) -> list[ScalingActivity]:
@@ -139,9 +140,10 @@ class Api:
 
         def ask(lot: Sequence[str]) -> list[InstanceType]:
             params = {"RegionId": self._region} | _listed("InstanceTypes", lot)
-            return self._ecs.call("DescribeInstanceTypes", params, TypesAnswer).instance_types
+            return read_each(self._ecs.call("DescribeInstanceTypes", params, TypesAnswer).instance_types, InstanceType,
+                             _type_name)
 
-        return _through(self._types, names, ask, lambda each: each.instance_type_id,
+        return _through(self._types, names, ask, _type_name,
                         lot=_TYPES, known=_DAY, unknown=_UNKNOWN_TYPE)
 
     def launch_template(self, template: str, version: str) -> LaunchTemplateData:
@@ -223,6 +225,14 @@ def _through(
         kept.put(new, known=known, unknown=unknown)
         found |= new
     return {name: thing for name, thing in found.items() if thing is not None}
+
+
+def _configuration(each: ScalingConfiguration) -> str:
+    return each.scaling_configuration_id
+
+
+def _type_name(each: InstanceType) -> str:
+    return each.instance_type_id
 
 
 def _lots(names: Sequence[str], size: int) -> list[Sequence[str]]:

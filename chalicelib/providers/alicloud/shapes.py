@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from chalicelib.net.json_repair import read_json
 from chalicelib.providers.alicloud.codes import error_for
 from chalicelib.providers.errors import Transient, Unknown
 from chalicelib.providers.http import Answer
@@ -22,16 +23,14 @@ def decode(answer: Answer, kind: type[T]) -> T:
     """The answer as that type. Raises Transient for a body cut short, Unknown for another shape, and what the vendor's
     code means for an error that came with a status of success."""
     try:
-        body = msgspec.json.decode(answer.body)
+        body = read_json(answer.body, _even)
         if isinstance(body, dict) and body.get("Code"):
             raise error_for(answer) or Unknown(f"{answer.call}: the answer carries an error code")
-        return msgspec.convert(_even(body), kind, strict=False)
+        return msgspec.convert(body, kind, strict=False)
     except msgspec.ValidationError as error:
         raise Unknown(f"{answer.call}: the answer has another shape than expected: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except msgspec.DecodeError:
         raise Transient(f"{answer.call}: the answer is not complete JSON") from None
-    except RecursionError:
-        raise Unknown(f"{answer.call}: the answer is nested too deeply") from None
 
 
 def _even(value: Any, name: str = "") -> Any:

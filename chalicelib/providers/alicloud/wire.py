@@ -10,7 +10,11 @@ from typing import Annotated
 
 import msgspec
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+Whole = Annotated[int, msgspec.Meta(ge=0, le=10**6)]       # cores, GPUs or GiB of one machine
+Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]     # GiB
+Name = Annotated[str, msgspec.Meta(max_length=200)]
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 
 
 class Tag(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
@@ -30,7 +34,7 @@ class Tag(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 class TemplateOverride(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     """LaunchTemplateOverrides[]. weighted_capacity: how much of the group's capacity one such instance is."""
 
-    instance_type: str = ""
+    instance_type: Name = ""
     weighted_capacity: int = 0
 
 
@@ -73,16 +77,16 @@ class ScalingInstance(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     """DescribeScalingInstances, one instance. lifecycle_state: InService, Pending, Pending:Wait, Protected, Standby,
     Stopped, Removing, Removing:Wait."""
 
-    instance_id: str
+    instance_id: Id
     scaling_group_id: str = ""
     scaling_configuration_id: str = ""
-    lifecycle_state: str = ""
+    lifecycle_state: Name = ""
     health_status: str = ""
     creation_type: str = ""                 # AutoCreated | Attached | Managed
     entrusted: bool = False                 # an attached one whose life the group rules
     created_time: str = ""
-    zone_id: str = ""
-    spot_strategy: str = ""
+    zone_id: Name = ""
+    spot_strategy: Name = ""
     scaling_activity_id: str = ""
 
 
@@ -91,11 +95,11 @@ class ScalingConfiguration(msgspec.Struct, frozen=True, gc=False, rename="pascal
 
     scaling_configuration_id: str = ""
     scaling_group_id: str = ""
-    lifecycle_state: str = ""
-    instance_type: str = ""
-    instance_types: list[str] | None = None
-    system_disk_size: int = 0
-    spot_strategy: str = ""
+    lifecycle_state: Name = ""
+    instance_type: Name = ""
+    instance_types: list[Name] | None = None
+    system_disk_size: Whole = 0
+    spot_strategy: Name = ""
     tags: list[Tag] | None = None
 
 
@@ -137,20 +141,20 @@ class InstanceType(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
 
     instance_type_id: str
     instance_type_family: str = ""
-    cpu_core_count: int = 0
-    memory_size: float = 0.0
+    cpu_core_count: Whole = 0
+    memory_size: Amount = 0.0
     cpu_architecture: str = "X86"           # X86 | ARM
-    gpu_amount: int = msgspec.field(default=0, name="GPUAmount")
-    gpu_spec: str = msgspec.field(default="", name="GPUSpec")
+    gpu_amount: Whole = msgspec.field(default=0, name="GPUAmount")
+    gpu_spec: Name = msgspec.field(default="", name="GPUSpec")
     local_storage_amount: int = 0
 
 
 class LaunchTemplateData(msgspec.Struct, frozen=True, gc=False, rename="pascal"):
     """What a launch template makes. api.py takes the nested wrapper off the tags."""
 
-    instance_type: str = ""
-    system_disk_size: int = 0
-    spot_strategy: str = ""
+    instance_type: Name = ""
+    system_disk_size: Whole = 0
+    spot_strategy: Name = ""
     tags: list[Tag] | None = None
 
 

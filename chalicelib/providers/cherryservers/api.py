@@ -12,8 +12,9 @@ import msgspec
 
 from chalicelib.model.secret import Secret
 from chalicelib.providers.cherryservers.codes import denied
-from chalicelib.providers.cherryservers.lenient import read_list, read_one
+from chalicelib.providers.cherryservers.lenient import read_one
 from chalicelib.providers.cherryservers.pages import TOTAL, read_all, total_of
+from chalicelib.providers.cherryservers.rows import Odd, read_rows
 from chalicelib.providers.cherryservers.wire import CreateServer, Plan, Server
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized, Unknown
 from chalicelib.providers.http import Answer, Call
@@ -37,16 +38,24 @@ class Api:
         self.project = project
         self._rest, self._root, self._plans = rest, root, plans
 
-    def servers(self) -> tuple[Server, ...]:
+    def servers(self, odd: list[Odd] | None = None) -> tuple[Server, ...]:
         """All servers of the project in the vendor's order, whatever their state, by GET projects/{id}/servers; read
-        whole or not at all (a list that does not add up is Transient)."""
+        whole or not at all (a list that does not add up is Transient). odd: gets the rows that cannot be read; without
+        it one such row is Unknown."""
 
-        def page(offset: int) -> tuple[int | None, list[Server]]:
+        def page(offset: int) -> tuple[int | None, list[Server | Odd]]:
             params = {"offset": str(offset)} if offset else {}
             answer = self._get(f"projects/{self.project}/servers", params)
-            return total_of(answer.call, answer.headers.get(TOTAL)), read_list(answer, Server)
+            return total_of(answer.call, answer.headers.get(TOTAL)), read_rows(answer)
 
-        return read_all(f"servers of project {self.project}", page, lambda server: server.id)
+        rows = read_all(f"servers of project {self.project}", page,
+                        lambda row: row.key if isinstance(row, Odd) else row.id)
+        strange = [each for each in rows if isinstance(each, Odd)]
+        if odd is not None:
+            odd += strange
+        elif strange:
+            raise Unknown(strange[0].why)
+        return tuple(each for each in rows if isinstance(each, Server))
 
     def server(self, number: int) -> Server:
         """One server by its id; NotFound where it is gone."""

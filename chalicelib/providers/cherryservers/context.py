@@ -16,8 +16,9 @@ from chalicelib.providers.cherryservers.definitions import Definition, Definitio
 from chalicelib.providers.cherryservers.gone import Gone
 from chalicelib.providers.cherryservers.joined import Lister
 from chalicelib.providers.cherryservers.members import Roll
+from chalicelib.providers.cherryservers.rows import Odd
 from chalicelib.providers.cherryservers.settings import PROVIDER, Bounds, Settings
-from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown
 
 
 class Context:
@@ -73,7 +74,13 @@ class Context:
         except BadInput as mistake:
             raise InvalidRequest(str(mistake), code="Definition") from None
 
-    def roll(self) -> Roll:
-        """The servers of the project as of now; raises ProviderError."""
-        servers = self.api.servers()
-        return Roll(servers, self.gone.among(each.id for each in servers))
+    def roll(self, definition: Definition | None = None) -> Roll:
+        """The servers of the project as of now; raises ProviderError. definition: the pool that is to be changed; then
+        Unknown if a row of the list cannot be read that may be one of its servers."""
+        odd: list[Odd] = []
+        servers = self.api.servers(odd)
+        if definition is not None:
+            for each in odd:
+                if each.may_be_of(definition, untagged=True):
+                    raise Unknown(each.why)
+        return Roll(servers, self.gone.among(each.id for each in servers), odd)

@@ -41,7 +41,9 @@ def observe(context: Context, nodes: Sequence[Node]) -> Observation:
     plans = _Plans(context, known)
     maker = _Maker(context, roll, Matching(nodes, roll, context.settings.controller_labels), plans)
     groups = tuple(
-        maker.make(bounds, known[bounds.name]) if bounds.name in known else _broken(bounds, wrong[bounds.name])
+        _broken(bounds, wrong[bounds.name]) if bounds.name in wrong else
+        _broken(bounds, f"its servers are not known: {doubt}") if (doubt := roll.doubt(known[bounds.name])) else
+        maker.make(bounds, known[bounds.name])
         for bounds in context.settings.groups
     )
     return Observation(groups, tuple(maker.gaps))

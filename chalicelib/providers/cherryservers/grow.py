@@ -47,7 +47,7 @@ def grow(context: Context, operation: Operation) -> Outcome:
     progress = read(operation, order.count)
     if progress is not None:
         return _Growth(context, operation, order, most, progress).go_on()
-    roll = context.roll()
+    roll = context.roll(context.definition(operation.group))
     found = order.found(roll, {})
     if len(found) == order.count:
         return Done(_facts(operation, order.count))
@@ -113,7 +113,7 @@ class _Growth:
 
     def _look(self) -> Roll:
         """List, and take in what is there."""
-        self._roll = roll = self._context.roll()
+        self._roll = roll = self._context.roll(self._context.definition(self._operation.group))
         self._found = self._order.found(roll, self._progress.made)
         progress = self._progress.seen({number: each.id for number, each in self._found.items()})
         if not self._fresh:

@@ -8,12 +8,14 @@ map they are read, value by value, and anything else than a map or nothing fails
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from chalicelib.net.json_repair import read_json
 from chalicelib.providers.errors import Transient, Unknown
 from chalicelib.providers.http import Answer
 
@@ -25,30 +27,30 @@ _DECISIVE = "tags"      # of the thing itself, not of what hangs on it
 
 def read_one(answer: Answer, kind: type[S]) -> S:
     """The answer's body as that struct. Raises Transient for what is no JSON, Unknown for what is no such thing."""
-    return _one(_decoded(answer), kind, answer.call)
+    return read_row(decoded(answer), kind, answer.call)
 
 
 def read_list(answer: Answer, kind: type[S]) -> list[S]:
     """The answer's body as a list of it; raises as read_one, also where a single row cannot be read."""
-    try:
-        return msgspec.json.decode(answer.body, type=list[kind], strict=False)  # type: ignore[valid-type]
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        pass                # one by one
-    rows = _decoded(answer)
+    rows = decoded(answer)
     if not isinstance(rows, list):
         raise Unknown(f"{answer.call}: the answer is no list")
-    return [_one(row, kind, f"{answer.call}: row {number}") for number, row in enumerate(rows)]
+    return [read_row(row, kind, f"{answer.call}: row {number}") for number, row in enumerate(rows)]
 
 
-def _decoded(answer: Answer) -> Any:
+def decoded(answer: Answer) -> Any:
+    """The answer's body. Raises Transient for what is no JSON."""
     try:
-        return msgspec.json.decode(answer.body)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return read_json(answer.body)
+    except msgspec.DecodeError:
         raise Transient(f"{answer.call}: the answer is not complete JSON") from None
 
 
-def _one(value: Any, kind: type[S], place: str) -> S:
-    try:
+def read_row(value: Any, kind: type[S], place: str) -> S:
+    """A value as that struct. Raises Unknown for what is no such thing. place: where it stands."""
+    with suppress(msgspec.ValidationError, OverflowError, RecursionError):
+        return msgspec.convert(value, kind, strict=False)
+    try:                # key by key
         return _struct(value, kind, _DEEPEST)
     except msgspec.ValidationError as error:
         raise Unknown(f"{place}: the answer has another shape than expected: {error}") from None

@@ -13,14 +13,18 @@ from collections.abc import Iterable
 from chalicelib.model.group import InstanceState
 from chalicelib.providers.cherryservers.definition import Definition
 from chalicelib.providers.cherryservers.naming import CLUSTER_TAG, POOL_TAG
+from chalicelib.providers.cherryservers.rows import Odd
 from chalicelib.providers.cherryservers.states import Standing, is_leaving, standing
 from chalicelib.providers.cherryservers.wire import Server
 
 
 class Roll:
-    """One list. gone: ids that we have deleted, whatever the list says of them."""
+    """One list. gone: ids that we have deleted, whatever the list says of them. odd: rows that cannot be read."""
 
-    def __init__(self, servers: Iterable[Server], gone: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self, servers: Iterable[Server], gone: frozenset[int] = frozenset(), odd: Iterable[Odd] = (),
+    ) -> None:
+        self._odd = tuple(odd)
         self.by_id = {each.id: each for each in servers}
         self._gone = gone
         self._pools: dict[tuple[str, str], list[Server]] = {}
@@ -31,6 +35,10 @@ class Roll:
     def members(self, definition: Definition) -> tuple[Server, ...]:
         """Of a pool, also the leaving ones, by id."""
         return tuple(self._pools.get((definition.cluster_name, definition.pool), ()))
+
+    def doubt(self, definition: Definition) -> str:
+        """Why it is not known which servers a pool has; "" where it is."""
+        return next((each.why for each in self._odd if each.may_be_of(definition)), "")
 
     def crew(self, definition: Definition) -> tuple[Server, ...]:
         """Of a pool, those that count."""

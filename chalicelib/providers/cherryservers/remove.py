@@ -54,7 +54,8 @@ class Removed(msgspec.Struct, frozen=True, omit_defaults=True):
 def remove(context: Context, operation: Operation) -> Outcome:
     """Remove exactly the targets; raises ProviderError. Nothing was deleted if a target is not the pool's."""
     least = context.bounds(operation.group).min
-    definition, roll, known = context.definition(operation.group), context.roll(), _read(operation)
+    definition, known = context.definition(operation.group), _read(operation)
+    roll = context.roll(definition)
     targets = resolve(operation, roll, definition)
     looked = look(context, operation, targets, roll, definition, frozenset(known.gone), LOT)
     there, known = looked.living, msgspec.structs.replace(known, gone=(*known.gone, *looked.absent))
@@ -90,7 +91,8 @@ def release(context: Context, operation: Operation) -> bool:
     """Nothing is prepared at the vendor before a deletion, so this only says whether any target is still there and not
     leaving. Raises ProviderError; a target that means no server of the pool was never touched, and is InvalidRequest.
     """
-    definition, roll = context.definition(operation.group), context.roll()
+    definition = context.definition(operation.group)
+    roll = context.roll(definition)
     targets = resolve(operation, roll, definition)
     return bool(look(context, operation, targets, roll, definition).living)
 
@@ -101,7 +103,8 @@ def shrink(context: Context, operation: Operation) -> Outcome:
     if not 0 <= operation.to_size < operation.from_size:
         raise InvalidRequest(f"{operation.group}: from {operation.from_size} to {operation.to_size} is no shrinking")
     context.bounds(operation.group)
-    size = len(context.roll().crew(context.definition(operation.group)))
+    definition = context.definition(operation.group)
+    size = len(context.roll(definition).crew(definition))
     if size <= operation.to_size:
         return Done({"from": operation.from_size, "to": operation.to_size})
     raise InvalidRequest(f"{operation.group}: its size is the {size} servers it has, so for {operation.to_size} one "

@@ -11,30 +11,34 @@ from typing import Annotated
 import msgspec
 
 from chalicelib.providers.cherryservers.wire_parts import (
+    Amount,
     BlockStorage,
     IPAddress,
     Pricing,
     Project,
     Region,
     ServerBGP,
+    Slug,
     SSHKey,
+    Text,
+    Whole,
 )
 
 __all__ = ["AvailableRegion", "Cpus", "CreateServer", "Memory", "Named", "Plan", "Pricing", "Refusal", "Region",
            "Server", "Specs", "Storage"]
 
-Id = Annotated[int, msgspec.Meta(gt=0)]
+Id = Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)]
 
 
 class AvailableRegion(msgspec.Struct, frozen=True):
     """A region where a plan is sold, and how many are on stock there."""
 
     id: int = 0
-    name: str = ""
-    slug: str = ""
+    name: Text = ""
+    slug: Slug = ""
     region_iso_2: str = ""
-    stock_qty: int = 0
-    spot_qty: int = 0
+    stock_qty: Whole = 0
+    spot_qty: Whole = 0
     href: str = ""
     location: str = ""
 
@@ -44,17 +48,17 @@ class Cpus(msgspec.Struct, frozen=True):
 
     count: int = 0
     name: str = ""
-    cores: int = 0
+    cores: Whole = 0
     frequency: float = 0.0
-    unit: str = ""
+    unit: Text = ""
 
 
 class Memory(msgspec.Struct, frozen=True):
     """total in `unit`."""
 
     count: int = 0
-    total: int = 0
-    unit: str = ""
+    total: Whole = 0
+    unit: Text = ""
     name: str = ""
 
 
@@ -63,8 +67,8 @@ class Storage(msgspec.Struct, frozen=True):
 
     count: int = 0
     name: str = ""
-    size: float = 0.0
-    unit: str = ""
+    size: Amount = 0.0
+    unit: Text = ""
     type: str = ""
 
 
@@ -89,8 +93,8 @@ class Plan(msgspec.Struct, frozen=True):
     """A kind of machine. slug is what requests and node labels name it by; name is for people and may hold blanks."""
 
     id: int = 0
-    slug: str = ""
-    name: str = ""
+    slug: Slug = ""
+    name: Text = ""
     custom: bool = False
     type: str = ""
     category: str = ""
@@ -112,10 +116,10 @@ class Server(msgspec.Struct, frozen=True):
     """A machine. Its password is sent too, and is not read: what is not held cannot be shown."""
 
     id: Id
-    name: str = ""
-    hostname: str = ""
-    state: str = ""
-    status: str = ""
+    name: Text = ""
+    hostname: Text = ""
+    state: Text = ""
+    status: Text = ""
     tags: dict[str, str] = {}
     region: Region = Region()
     plan: Plan = Plan()

@@ -6,7 +6,15 @@ that are not listed are passed over.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+Text = Annotated[str, msgspec.Meta(max_length=300)]
+Slug = Annotated[str, msgspec.Meta(max_length=63)]      # it becomes the value of a label
+Whole = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Amount = Annotated[float, msgspec.Meta(ge=0.0, le=1e6)]
+"""Of a plan: cores, GB, EUR. What is out of bounds counts as not sent (lenient.py)."""
 
 
 class RegionBGP(msgspec.Struct, frozen=True):
@@ -20,8 +28,8 @@ class Region(msgspec.Struct, frozen=True):
     """Where servers stand. slug is what requests name it by; old and new slugs are alike to us (§13)."""
 
     id: int = 0
-    slug: str = ""
-    name: str = ""
+    slug: Slug = ""
+    name: Text = ""
     region_iso_2: str = ""
     bgp: RegionBGP = RegionBGP()
     href: str = ""
@@ -31,10 +39,10 @@ class Region(msgspec.Struct, frozen=True):
 class Pricing(msgspec.Struct, frozen=True):
     """One price. unit: `Hourly`, `Spot hourly`, `Monthly` … ; taxed: whether value added tax is in it."""
 
-    price: float = 0.0
+    price: Amount = 0.0
     taxed: bool = False
-    currency: str = ""
-    unit: str = ""
+    currency: Text = ""
+    unit: Text = ""
     id: int = 0
     unit_price: float = 0.0
 

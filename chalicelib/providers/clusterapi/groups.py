@@ -91,11 +91,8 @@ def make_groups(
     if isinstance(own, Doubt):
         doubt = Gap(f"provider/{PROVIDER}", own.problem, weakens=("every Cluster API node group",))
         return Observed((), (doubt, *world.gaps))
-    free = {
-        group_id(kind, each): (kind, each)
-        for kind, each in meant
-        if _belongs(each, own, settings) and not (kind == SET and has_deployment(each))
-    }
+    free, doubtful = _by_name((kind, each) for kind, each in meant
+                              if _belongs(each, own, settings) and not (kind == SET and has_deployment(each)))
     resting = {(n.metadata.namespace, n.cluster(settings.keys)) for _, n in free.values()} & world.paused_clusters
     paused = {name for name, (_, each) in free.items()
               if is_paused(each) or (each.metadata.namespace, each.cluster(settings.keys)) in resting}
@@ -107,7 +104,19 @@ def make_groups(
     groups = [msgspec.structs.replace(each, claim=_claim(identity, uids[each.id])) for each in made]
     gaps = [Gap("Cluster", "it is paused, so none of its node groups is changed", name=f"{space}/{cluster}")
             for space, cluster in sorted(resting)]
+    gaps += [Gap("NodeGroup", "two objects have its name and differ, so neither is believed", name=name)
+             for name in sorted(doubtful)]
     return Observed(tuple(groups), (*gaps, *found.gaps, *overrides.gaps, *maker.gaps, *world.gaps))
+
+
+def _by_name(
+    found: Iterable[tuple[str, Resource]]
+) -> tuple[dict[str, tuple[str, Resource]], frozenset[str]]:
+    """The resources by their group's id, and the ids that two different ones have; those are left out."""
+    free: dict[str, tuple[str, Resource]] = {}
+    doubtful = {name for kind, each in found
+                if free.setdefault(name := group_id(kind, each), (kind, each)) != (kind, each)}
+    return {name: pair for name, pair in free.items() if name not in doubtful}, frozenset(doubtful)
 
 
 def _claim(identity: str, uid: str) -> str:

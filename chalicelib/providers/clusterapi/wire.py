@@ -6,11 +6,16 @@ above this module asks which version an object came in. Everything has a default
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from chalicelib.model.bounded import Int32, Int64
 from chalicelib.model.snapshot import Gap
 from chalicelib.providers.clusterapi.keys import Keys
+
+Name = Annotated[str, msgspec.Meta(max_length=253)]     # of any object in Kubernetes
+Text = Annotated[str, msgspec.Meta(max_length=2000)]    # a providerID; EC2's and Azure's have some hundred characters
 
 
 class OwnerReference(msgspec.Struct, frozen=True, gc=False):
@@ -25,9 +30,9 @@ class OwnerReference(msgspec.Struct, frozen=True, gc=False):
 class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """metadata; deletion_timestamp as written. generation: goes up by one with every change of the spec."""
 
-    name: str
-    namespace: str = ""
-    uid: str = ""
+    name: Name
+    namespace: Name = ""
+    uid: Name = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     generation: Int64 = 0
@@ -113,7 +118,7 @@ class ResourceSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     strategy: RolloutStrategy | None = None
     rollout: RolloutSpec | None = None
     failure_domains: list[str] | None = None
-    provider_id_list: list[str] | None = msgspec.field(default=None, name="providerIDList")
+    provider_id_list: list[Text] | None = msgspec.field(default=None, name="providerIDList")
 
 
 class NodeRef(msgspec.Struct, frozen=True, gc=False):
@@ -207,7 +212,7 @@ class MachineSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     """spec of a Machine."""
 
     cluster_name: str = ""
-    provider_id: str | None = msgspec.field(default=None, name="providerID")
+    provider_id: Text | None = msgspec.field(default=None, name="providerID")
 
 
 class MachineStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):

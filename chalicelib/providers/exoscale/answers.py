@@ -2,12 +2,18 @@
 
 Lists that are empty are left out of an answer (exoscale.md §3), so an answer of another kind would pass for an empty
 list, and machines that are not in a list count as gone. Therefore an answer without the list that holds anything else
-is no answer. A value null is a value left out. A thing whose lesser fields cannot be read keeps those that matter, and
-a pool of a list that says nonsense stays in it without a size, so that it stops no other.
+is no answer. A value null is a value left out. A thing whose lesser fields cannot be read keeps those that matter.
+
+One thing of a list that says nonsense stops no other: a pool without a size stays in the list (NO_SIZE), and so does
+one that two descriptions have the id of. A pool or a cluster without an id is left out, and so are clusters of one id.
+A machine that has no id, or shares it with another, stays in the list without an id, so that its pool is known.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,6 +25,7 @@ from chalicelib.providers.exoscale.wire import (
     Instance,
     InstancePool,
     InstanceType,
+    Manager,
     Nodepool,
     Quota,
     SksCluster,
@@ -27,6 +34,7 @@ from chalicelib.providers.exoscale.wire import (
 from chalicelib.providers.http import Answer
 
 T = TypeVar("T", bound=msgspec.Struct)
+S = TypeVar("S", InstancePool, Nodepool)
 
 _MOST = 2**31       # machines; more is no size
 _LARGEST = 2**53    # of any other number; what is larger cannot be kept as JSON everywhere
@@ -41,22 +49,68 @@ _ESSENTIAL: dict[type[Any], tuple[str, ...]] = {
 _SIZED = frozenset({InstancePool, Nodepool})
 
 
-def read_list(answer: Answer, field: str, kind: type[T]) -> tuple[T, ...]:
-    """A list of things, each with an id; empty for `{}`. Raises Unknown for another shape, Transient for no JSON."""
-    return tuple(_one_of_many(answer, each, kind) for each in _listed(answer, _object(answer), field))
+def read_instances(answer: Answer) -> tuple[Instance, ...]:
+    """The machines; empty for `{}`. Raises Unknown for another shape of the list, Transient for no JSON."""
+    found, items = [], _listed(answer, _object(answer), "instances")
+    for each in items:
+        try:
+            found.append(_thing(answer, each, Instance))
+        except Unknown:
+            manager = each.get("manager") if isinstance(each, dict) else None
+            found.append(Instance("", manager=_manager(manager)))
+    times = _times(found)
+    _some(answer, items, tuple(each for each in found if each.id))
+    return tuple(each if times[each.id.lower()] == 1 else Instance("", manager=each.manager) for each in found)
+
+
+def read_pools(answer: Answer) -> tuple[InstancePool, ...]:
+    """The pools. Raises as read_instances."""
+    items = _listed(answer, _object(answer), "instance-pools")
+    return _some(answer, items, _sized(answer, items, InstancePool))
 
 
 def read_clusters(answer: Answer) -> tuple[SksCluster, ...]:
     """SKS clusters with their Nodepools, each of which is read by itself. Raises as read_list."""
-    found = []
-    for each in _listed(answer, _object(answer), "sks-clusters"):
+    found, items = [], _listed(answer, _object(answer), "sks-clusters")
+    for each in items:
         pools = each.pop("nodepools", []) if isinstance(each, dict) else []
-        if not isinstance(pools, list):
-            raise _odd(answer, "nodepools is no list")
-        cluster = _thing(answer, each, SksCluster)
-        nodepools = tuple(_one_of_many(answer, pool, Nodepool) for pool in pools)
-        found.append(msgspec.structs.replace(cluster, nodepools=nodepools))
-    return tuple(found)
+        with contextlib.suppress(Unknown):
+            if not isinstance(pools, list):
+                raise _odd(answer, "nodepools is no list")
+            nodepools = _some(answer, pools, _sized(answer, pools, Nodepool))
+            found.append(msgspec.structs.replace(_thing(answer, each, SksCluster), nodepools=nodepools))
+    times = _times(found)
+    return _some(answer, items, tuple(each for each in found if times[each.id.lower()] == 1))
+
+
+def _some(answer: Answer, items: list[Any], found: tuple[T, ...]) -> tuple[T, ...]:
+    """What was found; raises Unknown for a list of which nothing can be understood."""
+    if items and not found:
+        raise _odd(answer, "nothing in it has an id of its own")
+    return found
+
+
+def _sized(answer: Answer, items: list[Any], kind: type[S]) -> tuple[S, ...]:
+    """The pools of a list, each id once."""
+    found = []
+    for each in items:
+        with contextlib.suppress(Unknown):
+            found.append(_one_of_many(answer, each, kind))
+    times = _times(found)
+    once = {each.id.lower(): each if times[each.id.lower()] == 1 else msgspec.structs.replace(each, size=NO_SIZE)
+            for each in found}
+    return tuple(once.values())
+
+
+def _times(things: Iterable[Instance | InstancePool | Nodepool | SksCluster]) -> Counter[str]:
+    return Counter(each.id.lower() for each in things)
+
+
+def _manager(said: Any) -> Manager | None:
+    """The owner that can be read of a machine that cannot."""
+    if isinstance(said, dict) and isinstance(said.get("id"), str) and is_id(said["id"]):
+        return Manager(said["id"])
+    return None
 
 
 def read_one(answer: Answer, kind: type[T], wanted: str) -> T:
@@ -93,10 +147,7 @@ def read_change(answer: Answer) -> Work:
 
 def _object(answer: Answer) -> dict[str, Any]:
     """The body without what is null."""
-    try:
-        body = _without_nulls(answer.read(object))
-    except (RecursionError, UnicodeError):
-        raise Transient(f"{answer.call}: the answer is not JSON that can be read") from None
+    body = answer.read(object, _without_nulls)
     if not isinstance(body, dict):
         raise _odd(answer, "it is no object")
     return body

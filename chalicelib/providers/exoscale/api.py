@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
-from chalicelib.providers.exoscale.answers import read_change, read_clusters, read_list, read_one, read_quota
+from chalicelib.providers.exoscale.answers import (
+    read_change,
+    read_clusters,
+    read_instances,
+    read_one,
+    read_pools,
+    read_quota,
+)
 from chalicelib.providers.exoscale.ids import checked, is_id
 from chalicelib.providers.exoscale.sign import Credential
 from chalicelib.providers.exoscale.wire import Instance, InstancePool, InstanceType, Quota, SksCluster, Work
@@ -59,9 +66,8 @@ class Api:
     # -- reading
 
     def instances(self) -> tuple[Instance, ...]:
-        """All instances that belong to Instance Pools, of whatever pool."""
-        answer = self._list("/instance", {"manager-type": "instance-pool"})
-        return read_list(answer, "instances", Instance)
+        """All instances that belong to Instance Pools, of whatever pool; one that cannot be understood has no id."""
+        return read_instances(self._list("/instance", {"manager-type": "instance-pool"}))
 
     def instance(self, id: str) -> Instance:  # noqa: A002 - the vendor's word
         """One instance; raises NotFound."""
@@ -70,7 +76,7 @@ class Api:
 
     def pools(self) -> tuple[InstancePool, ...]:
         """All Instance Pools, those of SKS among them."""
-        return read_list(self._list("/instance-pool"), "instance-pools", InstancePool)
+        return read_pools(self._list("/instance-pool"))
 
     def pool(self, id: str) -> InstancePool:  # noqa: A002 - the vendor's word
         """One Instance Pool; raises NotFound."""

@@ -19,6 +19,7 @@ from chalicelib.providers.exoscale.naming import Names
 from chalicelib.providers.exoscale.reading import Zone, read_zone
 from chalicelib.providers.exoscale.selection import Chosen, choose
 from chalicelib.providers.exoscale.settings import LEAST, PROVIDER, Settings
+from chalicelib.providers.exoscale.sites import Site
 from chalicelib.providers.exoscale.sizes import Room, missing, occupied, range_of
 from chalicelib.providers.exoscale.templates import make_template, type_of
 from chalicelib.providers.exoscale.wire import InstanceType
@@ -76,10 +77,14 @@ class _Maker:
             id=site.id, provider=PROVIDER, min=within.min, max=within.max, target=max(0, site.target),
             instances=(*machines, *(placeholders(site, lost, quota=self._room.full()) if lost else ())),
             template=template.node, template_error=template.problem,
-            error=chosen.error or site.off or site.skipped or within.error,
+            error=chosen.error or site.off or self._unsure(site) or site.skipped or within.error,
             priority=chosen.bounds.priority if chosen.bounds is not None else 0, aliases=site.aliases,
             discovered=chosen.discovered,
         )
+
+    def _unsure(self, site: Site) -> str:
+        return f"{site.title} has a machine that the vendor describes in a way that cannot be understood" \
+            if site.id.lower() in self._zone.unsure else ""
 
     def unread(self, pool: str, why: str) -> NodeGroup:
         """The node group of a pool of which nothing but its id is known."""

@@ -35,7 +35,8 @@ _MOST_ASKED = 100   # machines asked for one by one in a pass, by a key that may
 class Zone(msgspec.Struct, frozen=True):
     """instances: what is known of each machine by id; listed: those of them that say they are a pool's, by the pool.
     clusters None: not read, and then no_clusters says why, if there
-    was a reason to. unread: pools that could not be read and why. doubts: what is less sure, for people."""
+    was a reason to. unread: pools that could not be read and why. doubts: what is less sure, for people. unsure: pools
+    with a machine that the vendor describes in a way that cannot be understood."""
 
     sites: tuple[Site, ...]
     instances: dict[str, Instance]
@@ -44,6 +45,7 @@ class Zone(msgspec.Struct, frozen=True):
     no_clusters: str = ""
     unread: dict[str, str] = {}
     doubts: tuple[str, ...] = ()
+    unsure: frozenset[str] = frozenset()
 
     @property
     def called(self) -> dict[str, str]:
@@ -85,6 +87,7 @@ class _Reader:
         self._pools: dict[str, InstancePool] = {}
         self._members: set[str] = set()     # of the pools that were read one by one
         self._instances: dict[str, Instance] = {}
+        self._odd: list[Instance] = []
         self._clusters: tuple[SksCluster, ...] | None = None
         self._no_clusters = ""
         self._unread: dict[str, str] = {}
@@ -99,7 +102,16 @@ class _Reader:
             if each.manager is not None:
                 listed.setdefault(each.manager.id, []).append(each)
         return Zone(make_sites(self._pools.values(), self._clusters or ()), self._instances, listed, self._clusters,
-                    self._no_clusters, self._unread, tuple(self._doubts))
+                    self._no_clusters, self._unread, tuple(self._doubts), self._unsure())
+
+    def _unsure(self) -> frozenset[str]:
+        """Where machines could not be understood: the pools that these name, and those with a member that no machine of
+        the list is."""
+        if not self._odd:
+            return frozenset()
+        short = {name for name, pool in self._pools.items()
+                 if any(member.id.lower() not in self._instances for member in pool.instances)}
+        return frozenset(short | {each.manager.id.lower() for each in self._odd if each.manager is not None})
 
     def read(self) -> None:
         """Lists first; one by one where the key may not."""
@@ -127,13 +139,17 @@ class _Reader:
     def _read_instances(self) -> bool | None:
         """Whether they are known; None where they cannot be just now, and asking for each would not help."""
         try:
-            self._instances = {each.id.lower(): each for each in self._api.instances()}
+            found = self._api.instances()
         except ProviderError as error:
             text = f"the states of machines could not be read: {error.cls}: {error.message}"
             forbidden = is_forbidden(error)
             self._doubts.append("the API key may not list-instances, so machines are asked for one by one" if forbidden
                                 else text)
             return False if forbidden else None
+        self._instances = {each.id.lower(): each for each in found if each.id}
+        self._odd = [each for each in found if not each.id]
+        if self._odd:
+            self._doubts.append(f"{len(self._odd)} of the machines that the vendor lists cannot be understood")
         return True
 
     def _read_clusters(self) -> None:

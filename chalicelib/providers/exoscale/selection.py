@@ -80,7 +80,12 @@ class _Chooser:
         for site in self._sites:
             if site.cluster is not None and self._ours.get(site.id):
                 counts[site.cluster.id] += self._ours[site.id]
+        # Nodes of a pool that no list has might be of a cluster that has more of them than any other.
+        known = {site.id for site in self._zone.sites} | self._zone.unread.keys()
+        lost = sum(count for name, count in self._ours.items() if name not in known)
         most = max(counts.values(), default=0)
+        if lost >= most:
+            most = 0
         found = frozenset(name for name, count in counts.items() if count == most)
         wanted = self._settings.sks_cluster
         if wanted and self._zone.clusters is not None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**20)]     # GiB of a disk, pods of a node
+Name = Annotated[str, msgspec.Meta(max_length=300)]
 NO_SIZE = -1
 """Stands for the size of a pool whose description in a list cannot be understood (answers.py)."""
 
@@ -25,11 +29,11 @@ class Instance(msgspec.Struct, frozen=True, rename="kebab"):
     """A machine. created_at: ISO 8601; disk_size: GiB."""
 
     id: str
-    name: str = ""
-    state: str = ""
+    name: Name = ""
+    state: Name = ""
     created_at: str = ""
     instance_type: Ref = Ref()
-    disk_size: int = 0
+    disk_size: Count = 0
     manager: Manager | None = None
 
 
@@ -37,12 +41,12 @@ class InstancePool(msgspec.Struct, frozen=True, rename="kebab"):
     """A pool of machines; those of SKS have a manager and are changed through their Nodepool only."""
 
     id: str
-    name: str = ""
-    state: str = ""
+    name: Name = ""
+    state: Name = ""
     size: int = 0
-    min_available: int = 0
-    disk_size: int = 0
-    instance_prefix: str = ""
+    min_available: Count = 0
+    disk_size: Count = 0
+    instance_prefix: Name = ""
     instance_type: Ref = Ref()
     template: Ref = Ref()
     instances: tuple[Ref, ...] = ()
@@ -61,13 +65,13 @@ class Nodepool(msgspec.Struct, frozen=True, rename="kebab"):
     """A Nodepool of an SKS cluster. kubelet_max_pods 0: the default."""
 
     id: str
-    name: str = ""
-    state: str = ""
+    name: Name = ""
+    state: Name = ""
     size: int = 0
     instance_pool: Ref = Ref()
     instance_type: Ref = Ref()
-    disk_size: int = 0
-    kubelet_max_pods: int = 0
+    disk_size: Count = 0
+    kubelet_max_pods: Count = 0
     labels: dict[str, str] | None = None
     taints: dict[str, Taint] | None = None
 
@@ -76,8 +80,8 @@ class SksCluster(msgspec.Struct, frozen=True):
     """A managed cluster with its Nodepools."""
 
     id: str
-    name: str = ""
-    state: str = ""
+    name: Name = ""
+    state: Name = ""
     nodepools: tuple[Nodepool, ...] = ()
 
 
@@ -93,8 +97,8 @@ class InstanceType(msgspec.Struct, frozen=True):
     """memory: bytes; gpus: left out where there are none."""
 
     id: str
-    family: str = ""
-    size: str = ""
+    family: Name = ""
+    size: Name = ""
     cpus: int = 0
     memory: int = 0
     gpus: int = 0

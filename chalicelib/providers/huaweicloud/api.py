@@ -5,6 +5,7 @@ Reads may be repeated. Changes may not (changes.py): whoever lost the answer of 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import count
 
@@ -61,19 +62,24 @@ class Api:
         return decode.pool_of(self._get(f"{self._base()}/nodepools/{wanted}", {"advanceStatus": "true"}), wanted)
 
     def nodes(self) -> tuple[CceNode, ...]:
-        """All nodes of the cluster, page by page and never in part; also where a region knows no pages."""
+        """All nodes of the cluster, page by page and never in part; also where a region knows no pages. One that cannot
+        be understood has an `error`, and so have two of one page that have one uid."""
         found: dict[str, CceNode] = {}
+        odd: list[CceNode] = []
         marker, seen = "", set[str]()
         for page in count(1):
             params = {"limit": str(NODES)} | ({"marker": marker} if marker else {})
             nodes, marker = decode.nodes_of(self._list(f"{self._base()}/nodes", params))
-            found |= {node.id: node for node in nodes}
+            times = Counter(node.id for node in nodes)
+            odd += [CceNode("", pool=node.pool, error=node.error or "its uid is another's, too")
+                    for node in nodes if node.error or times[node.id] > 1]
+            found |= {node.id: node for node in nodes if not node.error and times[node.id] == 1}
             if not marker:
                 break
             if marker in seen or page == _PAGES:
                 raise Unknown("the list of nodes has no end: a marker came twice", code="Pages")
             seen.add(marker)
-        return tuple(found.values())
+        return (*found.values(), *odd)
 
     def node(self, id: str) -> CceNode:  # noqa: A002 - the vendor's word
         """One node; raises NotFound."""
@@ -124,15 +130,16 @@ class Api:
 
     def _flavors(self, az: str) -> dict[str, Flavor]:
         found: dict[str, Flavor] = {}
+        doubtful: set[str] = set()      # names that are described in two ways
         marker, seen = "", set[str]()
         url = f"{self._ecs_root}/v1/{self._project()}/cloudservers/flavors"
         while True:
             params = {"limit": str(FLAVORS)} | ({"availability_zone": az} if az else {})
             call = Call("GET", url, self._headers(), params | ({"marker": marker} if marker else {}), safe=True)
             flavors, size, marker = decode.flavors_of(self._listed(self._ecs, call))
-            found |= {each.name: each for each in flavors}
+            doubtful |= {each.name for each in flavors if found.setdefault(each.name, each) != each}
             if size < FLAVORS or not marker or marker in seen or len(seen) == _PAGES:
-                return found
+                return {name: each for name, each in found.items() if name not in doubtful}
             seen.add(marker)
 
     def _projects(self) -> str:

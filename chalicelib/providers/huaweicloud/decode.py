@@ -1,17 +1,20 @@
 """Answers of the vendor read with care: what is missing may be left out, what is wrong must not look like nothing.
 
-Machines that are not in a list count as gone. So an answer without its list is no answer, and neither is a list with a
-node in it that has no uid; a page that fails fails the whole.
+Machines that are not in a list count as gone. So an answer without its list is no answer, and a page that fails fails
+the whole. A node that cannot be understood, or has no uid, stays in its list with an `error` and, as far as it says so,
+its pool. Of two descriptions with one id neither is believed.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
+from chalicelib.net.json_repair import read_json
 from chalicelib.providers.errors import Transient, Unknown
 from chalicelib.providers.http import Answer
 from chalicelib.providers.huaweicloud.decode_pools import is_default_pool, read_pool
@@ -22,6 +25,7 @@ from chalicelib.providers.huaweicloud.wire import Addon, CceNode, Flavor, Job, N
 T = TypeVar("T")
 
 _LONGEST = 300
+_LONGEST_TEXT = 1000    # characters of a node's name, flavour or address
 _POOL_ANNOTATION = "kubernetes.io/node-pool.id"
 _STATE = re.compile(r"\s*([^\s(),]+)\(([^()]*)\)\s*\Z")
 _ALIAS = re.compile(r"([A-Za-z0-9._-]+):([0-9]{1,3})\Z", re.ASCII)
@@ -30,7 +34,11 @@ _ASCEND = "ascend"
 
 def pools_of(answer: Answer) -> tuple[NodePool, ...]:
     """All but the default pool; one that cannot be understood has an `error`. Raises Unknown, Transient."""
-    return tuple(read_pool(each) for each in _items(answer, body_of(answer)) if not is_default_pool(each))
+    found = [read_pool(each) for each in _items(answer, body_of(answer)) if not is_default_pool(each)]
+    times = Counter(each.id for each in found)
+    twice = {each.id: NodePool(each.id, each.name, error="the vendor describes its uid more than once")
+             for each in found if each.id and times[each.id] > 1}
+    return (*(each for each in found if each.id not in twice), *twice.values())
 
 
 def pool_of(answer: Answer, wanted: str) -> NodePool:
@@ -42,10 +50,14 @@ def pool_of(answer: Answer, wanted: str) -> NodePool:
 
 
 def nodes_of(answer: Answer) -> tuple[tuple[CceNode, ...], str]:
-    """A page of nodes and the marker of the next, "" on the last (old regions say nothing of pages)."""
+    """A page of nodes and the marker of the next, "" on the last (old regions say nothing of pages). Raises Unknown for
+    a page of which nothing can be understood."""
     body = body_of(answer)
     try:
-        found = tuple(map(_node, _items(answer, body)))
+        items = _items(answer, body)
+        found = tuple(map(_node_of_many, items))
+        if items and all(each.error for each in found):
+            raise Odd(found[0].error)
         return found, text(part(body, "pageInfo"), "nextMarker")
     except Odd as odd:
         raise _odd(answer, str(odd)) from None
@@ -111,8 +123,8 @@ def job_id_of(answer: Answer) -> str:
 def body_of(answer: Answer) -> dict[str, Any]:
     """The JSON object of an answer. Raises Transient for what is no JSON, Unknown for another kind of it."""
     try:
-        body = msgspec.json.decode(answer.body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        body = read_json(answer.body)
+    except msgspec.DecodeError:
         raise Transient(f"{answer.call}: the answer is not complete JSON") from None
     if not isinstance(body, dict):
         raise _odd(answer, "it is no object")
@@ -136,18 +148,31 @@ def _node(said: Any) -> CceNode:
     id_ = text(meta, "uid")
     if not is_id(id_):
         raise Odd("a node in it has no uid")
-    annotations = meta.get("annotations")
-    annotations = {key: value for key, value in annotations.items() if isinstance(value, str)} if isinstance(
-        annotations, dict) else {}
-    owner = meta.get("ownerReferences")
-    owner = owner[0] if isinstance(owner, list) and owner else owner
-    owner = owner if isinstance(owner, dict) else {}
+    owner, annotations = _home(meta)
     return CceNode(
         id_.lower(), _loose(meta, "name"), _pool_of_node(owner, annotations), _loose(owner, "nodepoolName"),
         _loose(spec, "flavor"), _loose(spec, "az"), _loose(status, "phase"), _loose(status, "serverId"),
         _loose(status, "privateIP"), whole(spec, "billingMode") or 0, annotations,
         instant(meta.get("creationTimestamp")),
     )
+
+
+def _node_of_many(said: Any) -> CceNode:
+    """The node, or one without a uid that has an `error` and the pool that it says."""
+    try:
+        return _node(said)
+    except Odd as odd:
+        meta = said.get("metadata") if isinstance(said, dict) else None
+        return CceNode("", pool=_pool_of_node(*_home(meta)) if isinstance(meta, dict) else "", error=str(odd))
+
+
+def _home(meta: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The owner and the annotations; what is none of either is left out."""
+    annotations, owner = meta.get("annotations"), meta.get("ownerReferences")
+    owner = owner[0] if isinstance(owner, list) and owner else owner
+    annotations = annotations if isinstance(annotations, dict) else {}
+    return (owner if isinstance(owner, dict) else {},
+            {key: value for key, value in annotations.items() if isinstance(value, str)})
 
 
 def _pool_of_node(owner: dict[str, Any], annotations: dict[str, str]) -> str:
@@ -194,9 +219,9 @@ def _described(extra: dict[str, Any], name: str) -> list[tuple[str, int]]:
 
 
 def _loose(said: dict[str, Any], name: str) -> str:
-    """A text; "" for anything else."""
+    """A text of a length that can be; "" for anything else."""
     value = said.get(name)
-    return value if isinstance(value, str) else ""
+    return value if isinstance(value, str) and len(value) <= _LONGEST_TEXT else ""
 
 
 def _read(answer: Answer, read: Callable[[dict[str, Any]], T], body: dict[str, Any]) -> T:

@@ -32,8 +32,10 @@ def observe(api: Api, settings: Settings, nodes: Sequence[Node], kept: Kept[Swit
     """All groups of the cluster; raises ProviderError if pools or nodes cannot be listed."""
     api.expect(_LISTS)
     pools = api.pools()
-    machines = api.nodes()
+    listed = api.nodes()
+    machines = tuple(each for each in listed if not each.error)
     maker = _Maker(api, settings, Names(nodes, machines), machines)
+    maker.doubt(pools, [each for each in listed if each.error])
     if not settings.known_region and Service.CCE not in settings.endpoints:
         maker.gaps.append(Gap(f"provider/{PROVIDER}", (
             f"{settings.region} is none of the regions known to have CCE; correct it, or set cceEndpoint"),
@@ -58,7 +60,20 @@ class _Maker:
         for each in machines:
             self._of_pool.setdefault(each.pool, []).append(each)
         self._stopped = ""
+        self._unsure: dict[str, str] = {}
         self.gaps: list[Gap] = []
+
+    def doubt(self, pools: Sequence[NodePool], odd: Sequence[CceNode]) -> None:
+        """Carry errors for the pools of nodes that cannot be understood: those that the nodes name, and, where one
+        names none, those that have fewer nodes in the list than they count themselves."""
+        if not odd:
+            return
+        self.gaps.append(Gap(f"provider/{PROVIDER}", f"{len(odd)} nodes cannot be understood: {odd[0].error}"))
+        doubtful = {each.pool for each in odd}
+        if "" in doubtful:
+            doubtful |= {pool.id for pool in pools
+                         if len(self._of_pool.get(pool.id, ())) < pool.current + pool.creating + pool.deleting}
+        self._unsure = dict.fromkeys(doubtful, f"a node of its pool cannot be understood: {odd[0].error}")
 
     def make(self, chosen: Chosen, group: ScaleGroup) -> NodeGroup:
         """The node group of a scale group."""
@@ -73,7 +88,8 @@ class _Maker:
             id=name, provider=PROVIDER, min=within.min, max=within.max, target=group.desired,
             instances=classify(pool, group, machines, self._names),
             template=template.node, template_error=template.problem,
-            error=chosen.error or group.error or within.error or _broken(pool), options=_options(pool),
+            error=chosen.error or group.error or self._unsure.get(pool.id, "") or within.error or _broken(pool),
+            options=_options(pool),
             priority=self._priority(pool, group), rank=group.priority,
             pool=Pool(pool.id, pool.name, whole.min, whole.max, chosen.elsewhere),
             aliases=tuple(dict.fromkeys((pool.id, pool.name, f"{pool.name}/{group.name}"))),

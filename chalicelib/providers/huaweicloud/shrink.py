@@ -11,7 +11,7 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
-from chalicelib.providers.errors import Conflict, InvalidRequest
+from chalicelib.providers.errors import Conflict, InvalidRequest, Unknown
 from chalicelib.providers.huaweicloud.context import Context, Site, other_size
 from chalicelib.providers.huaweicloud.follow import FIRST, SENT, STEP, doubted
 from chalicelib.providers.huaweicloud.naming import group_id, group_of
@@ -73,7 +73,10 @@ def members(context: Context, site: Site) -> tuple[CceNode, ...]:
 
 
 def _alive(context: Context, site: Site) -> tuple[CceNode, ...]:
-    return tuple(each for each in context.api.nodes() if each.pool == site.pool.id and not is_leaving(each))
+    listed = context.api.nodes()
+    if odd := [each.error for each in listed if each.error and each.pool in {"", site.pool.id}]:
+        raise Unknown(f"{site.title}: a node that may be of its pool cannot be understood: {odd[0]}", code="Shape")
+    return tuple(each for each in listed if each.pool == site.pool.id and not is_leaving(each))
 
 
 def _own(alive: tuple[CceNode, ...], site: Site) -> tuple[CceNode, ...]:

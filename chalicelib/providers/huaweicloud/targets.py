@@ -39,11 +39,10 @@ def read_targets(operation: Operation) -> Targets:
 
 def living(context: Context, names: Sequence[str]) -> dict[str, CceNode]:
     """Those that CCE knows and is not deleting, by uid; raises ProviderError."""
-    found: dict[str, CceNode] = {}
-    if len(names) > _FEW:
-        found = {each.id: each for each in context.api.nodes() if each.id in names}
-    else:
-        for name in names:
+    listed = context.api.nodes() if len(names) > _FEW else ()
+    found = {each.id: each for each in listed if each.id in names}
+    if len(names) <= _FEW or any(each.error for each in listed):
+        for name in (each for each in names if each not in found):
             try:
                 found[name] = context.api.node(name)
             except NotFound:

@@ -124,7 +124,7 @@ class NodePool(msgspec.Struct, frozen=True):
 
 class CceNode(msgspec.Struct, frozen=True):
     """A node as CCE knows it. pool: the uid of its pool, "" for a node outside any (B5, 2). server: the ECS server's
-    id. created: epoch seconds, 0.0 where it cannot be read."""
+    id. created: epoch seconds, 0.0 where it cannot be read. error: why it cannot be understood; id is "" then."""
 
     id: str
     name: str = ""
@@ -138,6 +138,7 @@ class CceNode(msgspec.Struct, frozen=True):
     billing: int = 0
     annotations: dict[str, str] = {}
     created: float = 0.0
+    error: str = ""
 
 
 class Job(msgspec.Struct, frozen=True):

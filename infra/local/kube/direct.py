@@ -25,6 +25,15 @@ Ask = Callable[[str, str], Fault | None]
 """What goes wrong with this request (method, path and query), if anything."""
 
 
+Edit = Callable[[bytes], bytes]
+"""The body of an answer with status 200 as the emulated server made it -> the body that arrives instead."""
+
+
+def unchanged(body: bytes) -> bytes:
+    """An Edit that changes nothing."""
+    return body
+
+
 def nothing(method: str, target: str) -> Fault | None:
     """An Ask: all goes well."""
     del method, target
@@ -37,11 +46,13 @@ class DirectLine:
     passes: how waiting is done. ask: tests set it; asked for every request, in the order of the requests. Of a Fault
     `status`, `body`, `headers`, `truncate`, `close`, `late` and `delay` mean what they say there, only that a delay is
     virtual and is a time-out where it is longer than the client waits (with `late`, after the request was carried out).
+    edit: set by tests of objects that no API server would keep.
     """
 
     def __init__(self, server: ApiServer, passes: Callable[[float], None]) -> None:
         self.server, self.passes = server, passes
         self.ask: Ask = nothing
+        self.edit: Edit = unchanged
 
     def dial(self, credential: Credential) -> Line:
         """kube/transport.py's Dial."""
@@ -53,7 +64,10 @@ class DirectLine:
         """One request. patience: seconds that the client waits for an answer. Raises requests' exceptions."""
         fault = self.ask(method, target)
         if fault is None:
-            return self.server.handle(method, target, headers, body)
+            made = self.server.handle(method, target, headers, body)
+            if made.status == 200:
+                made.body = self.edit(made.body)
+            return made
         in_time = self._wait(fault.delay, patience)
         early = fault.close or not in_time
         if early and not fault.late:

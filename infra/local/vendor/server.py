@@ -6,12 +6,24 @@ import contextlib
 import socket
 import ssl
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, ClassVar, Protocol, Self
 
+import msgspec
+
 from infra.local.certificates import Pair, server_context
 from infra.local.vendor.wire import Answer, Incoming
+
+
+Edit = Callable[[bytes], bytes]
+"""The body of an answer with status 200 as the emulated vendor made it -> the body that is sent instead."""
+
+
+def unchanged(body: bytes) -> bytes:
+    """An Edit that changes nothing."""
+    return body
 
 
 class Front(Protocol):
@@ -29,7 +41,7 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = 64 * 1024
     timeout = 30
-    front: ClassVar[Front]
+    vendor: ClassVar[VendorServer]
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class names it so
         """Nothing: calls are in the front's log."""
@@ -38,7 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         body = self.rfile.read(int(length) if length.isdigit() else 0)
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self._send(self.front.served(Incoming(self.command, self.path, headers, body)))
+        self._send(self.vendor.answer(Incoming(self.command, self.path, headers, body)))
 
     do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815  # names given by the base class
 
@@ -84,12 +96,14 @@ class _HttpServer(ThreadingHTTPServer):
 class VendorServer:
     """Serves a front. A context manager: started on entry, stopped on exit; what the front holds stays.
 
-    tls: the server's certificate and key, which makes `url` an https one.
+    tls: the server's certificate and key, which makes `url` an https one. edit: set by tests of answers that no vendor
+    documents.
     """
 
     def __init__(self, front: Front, *, tls: Pair | None = None) -> None:
         self._front, self._tls = front, tls
         self.url = ""
+        self.edit: Edit = unchanged
         self._server: _HttpServer | None = None
         self._thread: threading.Thread | None = None
 
@@ -98,9 +112,14 @@ class VendorServer:
         """`127.0.0.1:port`, as an SDK's endpoint is written."""
         return self.url.partition("://")[2]
 
+    def answer(self, incoming: Incoming) -> Answer:
+        """One request off the wire. Called from several threads."""
+        made = self._front.served(incoming)
+        return msgspec.structs.replace(made, body=self.edit(made.body)) if made.status == 200 else made
+
     def start(self, port: int = 0) -> str:
         """Serve on 127.0.0.1 and return the URL; port 0: any free one."""
-        handler = type("Handler", (_Handler,), {"front": self._front})
+        handler = type("Handler", (_Handler,), {"vendor": self})
         self._server = _HttpServer(("127.0.0.1", port), handler)
         if self._tls is not None:
             self._server.context = server_context(self._tls)

@@ -18,6 +18,7 @@ from chalicelib.providers.cherryservers.definitions import read_definitions
 from chalicelib.providers.cherryservers.gone import Gone
 from chalicelib.providers.cherryservers.joined import lister
 from chalicelib.providers.cherryservers.provider import CherryServers
+from chalicelib.providers.cherryservers.rows import Odd
 from chalicelib.providers.cherryservers.settings import read_settings
 from chalicelib.providers.cherryservers.wire import CreateServer, Plan, Server
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized
@@ -92,7 +93,8 @@ class FakeCloud(Api):
 
     # the calls
 
-    def servers(self) -> tuple[Server, ...]:
+    def servers(self, odd: list[Odd] | None = None) -> tuple[Server, ...]:
+        del odd
         self._call("servers")
         self._arrive()
         shown = {**{number: server for number, (server, _) in self._ghosts.items()}, **self.all}

@@ -11,15 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.providers.errors import ProviderError, Transient
-from chalicelib.providers.exoscale.answers import read_change, read_clusters, read_list, read_one, read_quota
+from chalicelib.providers.exoscale.answers import (
+    read_change,
+    read_clusters,
+    read_instances,
+    read_one,
+    read_pools,
+    read_quota,
+)
 from chalicelib.providers.exoscale.codes import error_for, why
-from chalicelib.providers.exoscale.wire import Instance, InstancePool, InstanceType, Work
+from chalicelib.providers.exoscale.wire import InstancePool, InstanceType, Work
 from chalicelib.providers.http import Answer
 from tests.unit.providers.exoscale.script import BEGUN, INSTANCE, INSTANCE_POOL, MEDIUM, POOL, SKS, TYPE, WORK
 
 READERS: dict[str, Callable[[Answer], object]] = {
-    "instances": lambda answer: read_list(answer, "instances", Instance),
-    "pools": lambda answer: read_list(answer, "instance-pools", InstancePool),
+    "instances": read_instances,
+    "pools": read_pools,
     "clusters": read_clusters,
     "pool": lambda answer: read_one(answer, InstancePool, POOL),
     "type": lambda answer: read_one(answer, InstanceType, TYPE),

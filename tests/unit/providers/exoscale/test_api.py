@@ -127,9 +127,9 @@ def test_a_nodepool_that_says_nonsense_stops_no_other() -> None:
     {"instances": [7], "instance-pools": [7], "sks-clusters": [7]},
     {"instances": [{}], "instance-pools": [{}], "sks-clusters": [{}]},
     {"instances": [{"id": "../x"}], "instance-pools": [{"id": "../x"}], "sks-clusters": [{"id": "../x"}]},
-    {"instances": [INSTANCE, {"id": ONE, "manager": "x"}], "instance-pools": [INSTANCE_POOL, 7],
+    {"instances": [{"id": ONE, "manager": "x"}], "instance-pools": [None, 7],
      "sks-clusters": [{"id": CLUSTER, "nodepools": {}}]},
-    {"instances": [{"id": ONE, "state": 1}], "instance-pools": [[INSTANCE_POOL]], "sks-clusters": [SKS, {"id": 7}]},
+    {"instances": [{"id": ONE, "state": 1}], "instance-pools": [[INSTANCE_POOL]], "sks-clusters": [SKS, SKS]},
     {"instances": [{"id": ONE, "manager": {"id": 7}}], "instance-pools": [{"id": None}],
      "sks-clusters": [{"id": CLUSTER, "nodepools": [7]}]},
     {"id": POOL, "instances": [], "instance-pools": [], "sks-clusters": []},
@@ -138,6 +138,14 @@ def test_an_answer_that_is_no_list_does_not_pass_for_an_empty_one(name: str, bod
     with HttpScript([Reply(200, json.dumps(body).encode())]) as server, pytest.raises(Unknown) as raised:
         call(name, server.url)
     assert CALLS[name][0].rpartition("/")[2] in raised.value.message
+
+
+@pytest.mark.parametrize(("name", "ids"), [("instances", [ONE, ""]), ("pools", [POOL]), ("clusters", [CLUSTER])])
+@pytest.mark.parametrize("odd", [7, {}, {"id": "../x"}, {"id": 7}, [INSTANCE_POOL]])
+def test_one_thing_without_an_id_hides_no_other_of_its_list(name: str, ids: list[str], odd: object) -> None:
+    body = {"instances": [INSTANCE, odd], "instance-pools": [INSTANCE_POOL, odd], "sks-clusters": [SKS, odd]}
+    with HttpScript([said(200, body)]) as server:
+        assert [each.id for each in call(name, server.url)] == ids  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("name", READS)

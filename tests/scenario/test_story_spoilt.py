@@ -1,0 +1,98 @@
+"""A pass that meets objects which cannot be read, of the cluster and of a vendor, serves everybody else."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from infra.local.alicloud.account import AlicloudAccount
+from infra.local.alicloud.objects import Group
+from infra.local.controllers import seed
+from infra.local.world import LocalWorld
+from tests.property import wrecks
+from tests.scenario.policies import document
+
+_BEFORE = 180.0
+_TAGS = "k8s.io/cluster-autoscaler/node-template/"
+_TOLERATION = {"key": "dedicated", "operator": "Equal", "value": "burst", "effect": "NoSchedule"}
+
+
+@dataclass
+class Intruder:
+    """An edit of answers (infra/local/kube/direct.py): each list of the API server has one spoilt object more. met: the
+    kinds whose lists were asked for."""
+
+    met: set[str] = field(default_factory=set)
+
+    def __call__(self, body: bytes) -> bytes:
+        found = json.loads(body) if body.startswith(b"{") else {}
+        kind = str(found.get("kind", "")).removesuffix("List")
+        if "items" not in found or kind not in wrecks.GOOD:
+            return body
+        self.met.add(kind)
+        made = wrecks.good(kind)
+        for part in sorted(made.keys() - {"kind", "apiVersion", "metadata"}):
+            made[part] = random.Random(kind).choice(wrecks.HOSTILE[:4])
+        made["metadata"] |= {"labels": 7, "annotations": ["a"], "ownerReferences": -1}
+        return json.dumps({**found, "items": [made, *(found["items"] or ())]}).encode()
+
+
+@dataclass(frozen=True)
+class Shop:
+    """The world, the account, and its two scaling groups, the preferred one first."""
+
+    world: LocalWorld
+    account: AlicloudAccount
+    first: Group
+    second: Group
+
+    def served(self) -> tuple[int, int]:
+        """Pods that ask for a worker and for a machine of the account come; machines that both groups have then."""
+        self.world.seed(seed.deployment("web", replicas=4, cpu="2"))
+        self.world.seed(seed.deployment("reports", replicas=2, cpu="3", nodeSelector={"tier": "burst"},
+                                        tolerations=[_TOLERATION]))
+        self.world.step(600.0)
+        return self.first.total, self.second.total
+
+
+@pytest.fixture
+def shop() -> Iterator[Shop]:
+    account = AlicloudAccount()
+    with LocalWorld(quick=True, clouds=(account,)) as world:
+        tags = {f"{_TAGS}label/tier": "burst", f"{_TAGS}taint/dedicated": "burst:NoSchedule"}
+        first = account.cloud.add_group("first", most=5, machine_tags=tags)
+        second = account.cloud.add_group("second", most=5, types=("ecs.g6.xlarge",), machine_tags=tags)
+        groups = [{"provider": "alicloud", "id": group.id, "min": 0, "max": 5, "priority": priority}
+                  for group, priority in ((first, 20), (second, 10))]
+        world.apply_policy(document(providers={"clusterapi": {}, "alicloud": account.settings()}, nodeGroups=groups,
+                                    options={"expander": ["priority"]}, scan="20s"))
+        world.seed(seed.machine_deployment("workers", 1, 1, 5))
+        world.step(_BEFORE)
+        yield Shop(world, account, first, second)
+
+
+def test_a_spoilt_object_of_every_kind_of_the_cluster_stops_nobody(shop: Shop) -> None:
+    intruder = Intruder()
+    shop.world.line.edit = intruder
+    assert shop.served() == (2, 0)
+    assert {"Node", "Pod", "DaemonSet", "PodDisruptionBudget", "PersistentVolumeClaim"} <= intruder.met
+    assert not shop.world.pending()
+    assert shop.world.size("workers") > 1
+
+
+@pytest.mark.parametrize("spoilt", [{"MinSize": 10**40}, {"DesiredCapacity": -1}, {"Tags": 7}, {"ActiveCapacity": "x"}])
+def test_a_spoilt_scaling_group_leaves_the_others_to_serve(shop: Shop, spoilt: dict[str, object]) -> None:
+    def edit(body: bytes) -> bytes:
+        found = json.loads(body)
+        for each in found.get("ScalingGroups", ()):
+            each.update(spoilt if each["ScalingGroupId"] == shop.first.id else {})
+        return json.dumps(found).encode()
+
+    shop.account.server.edit = edit
+    assert shop.served() == (0, 2)
+    assert not shop.world.pending()
+    assert shop.world.size("workers") > 1
