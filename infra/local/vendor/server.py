@@ -16,7 +16,6 @@ import msgspec
 from infra.local.certificates import Pair, server_context
 from infra.local.vendor.wire import Answer, Incoming
 
-
 Edit = Callable[[bytes], bytes]
 """The body of an answer with status 200 as the emulated vendor made it -> the body that is sent instead."""
 
