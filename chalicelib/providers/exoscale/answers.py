@@ -36,7 +36,7 @@ from chalicelib.providers.http import Answer
 T = TypeVar("T", bound=msgspec.Struct)
 S = TypeVar("S", InstancePool, Nodepool)
 
-_MOST = 2**31       # machines; more is no size
+_MOST = 2**31 - 1   # machines; more is no size
 _LARGEST = 2**53    # of any other number; what is larger cannot be kept as JSON everywhere
 _LONGEST = 300
 

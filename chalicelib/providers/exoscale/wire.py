@@ -15,14 +15,14 @@ NO_SIZE = -1
 class Ref(msgspec.Struct, frozen=True):
     """Another thing by its id."""
 
-    id: str = ""
+    id: Name = ""
 
 
 class Manager(msgspec.Struct, frozen=True):
     """Who owns it: type `instance-pool` of an instance, `sks-nodepool` of a pool."""
 
-    id: str = ""
-    type: str = ""
+    id: Name = ""
+    type: Name = ""
 
 
 class Instance(msgspec.Struct, frozen=True, rename="kebab"):
