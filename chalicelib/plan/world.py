@@ -203,7 +203,8 @@ class _Facts:
         sick = frozen(counts, missing, self.zones.get(zone, ""), self.options)
         return GroupFacts(
             group=group, memory=mine, nodes=nodes, counts=counts, target=target,
-            upcoming=_upcoming(counts, target - lost - len(unknown), expected=expected),
+            upcoming=(_promised(mine, self.now) if group.error and expected
+                      else _upcoming(counts, target - lost - len(unknown), expected=expected)),
             leaving=_leaving(open_ops, failed), unregistered=absent, long_unregistered=late, failed=failed,
             contested=unknown, template=template, growing=growing,
             backed_off=backed_off, missing=missing, healthy=sick is None, frozen=sick, zone=zone,
@@ -231,6 +232,13 @@ def _upcoming(counts: Mapping[Bucket, int], due: int, *, expected: bool) -> int:
     here = sum(counts[kind] for kind in (Bucket.READY, Bucket.UNREADY, Bucket.SUSPENDED, Bucket.DELETED))
     starting = counts[Bucket.NOT_STARTED]
     return starting + (max(0, due - here - starting) if expected else 0)
+
+
+def _promised(mine: GroupMemory, now: float) -> int:
+    """Nodes on their way to a group that cannot be read now: those that were asked for, until they are late. An outage
+    of a vendor for one pass must not buy the same nodes again elsewhere."""
+    request = mine.request
+    return request.increase if request is not None and now < request.expected_at else 0
 
 
 def _leaving(operations: list[Operation], failed: tuple[str, ...]) -> int:

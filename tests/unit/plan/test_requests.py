@@ -54,6 +54,16 @@ def test_a_request_whose_nodes_came_during_back_off_is_fulfilled_and_not_a_secon
     assert (after.request, after.backoff) == (None, failed)
 
 
+@pytest.mark.parametrize(("expected_at", "bought"), [(NOW + 60, {}), (NOW - 60, {"other": (1, 1)})])
+def test_nodes_of_a_group_that_cannot_be_read_are_awaited_until_they_are_late(
+        expected_at: float, bought: dict[str, tuple[int, int]]) -> None:
+    build, known = _waiting_for(MACHINE, first_seen=NOW)
+    build.groups[0] = msgspec.structs.replace(build.groups[0], error="HTTP 500", target=0, instances=())
+    request = ScaleUpRequest(1, ASKED, expected_at)
+    known = msgspec.structs.replace(known, groups={"slow": GroupMemory(target=1, request=request)})
+    assert growth(build.decide(known)[0]) == bought
+
+
 def test_nothing_is_judged_of_a_group_that_cannot_be_read() -> None:
     build, known = _waiting_for(MACHINE)
     build.groups[0] = msgspec.structs.replace(build.groups[0], error="its machines cannot be listed")
