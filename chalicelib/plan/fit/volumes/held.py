@@ -23,26 +23,16 @@ _DEPTH = 16     # how many claims may have to change their volumes so that one m
 
 
 class _Slot:
-    """A claim and the free volume that it takes; None: one is made for it, or there is none. nodes: row -> the node and
-    its users. stranded: rows where no volume can be had, to which pods were nominated all the same."""
+    """A claim and the free volume that it takes; None: one is made for it. nodes: row -> the node and its users."""
 
     def __init__(self, want: Waiting) -> None:
         self.want = want
         self.volume: PersistentVolume | None = None
         self.nodes: dict[int, tuple[Node, int]] = {}
-        self.stranded: set[int] = set()
-
-    def use(self, row: int, node: Node) -> None:
-        """One more user on a row."""
-        self.nodes[row] = node, self.nodes.get(row, (node, 0))[1] + 1
-        if not self.want.provisions and not any(
-                labels.one_matches(volume.node_terms, node) for volume in self.want.free.volumes):
-            self.stranded.add(row)
 
     def reaches(self, volume: PersistentVolume) -> bool:
-        """Whether all users that could use any volume could use this one."""
-        return all(labels.one_matches(volume.node_terms, node)
-                   for row, (node, _) in self.nodes.items() if row not in self.stranded)
+        """Whether all users could use a volume."""
+        return all(labels.one_matches(volume.node_terms, node) for node, _ in self.nodes.values())
 
 
 class _Left:
@@ -118,11 +108,12 @@ class Held:
         own: list[_Slot] = []
         for want in wants:
             slot = self._named.get(want.claim.key) if want.claim.namespace else None
-            fresh = slot is None
-            slot = slot or _Slot(want)
-            slot.use(key[1], node)
-            if fresh or (slot.volume is None and not want.provisions and len(slot.stranded) < len(slot.nodes)):
+            if slot is None:
+                slot = _Slot(want)
+                slot.nodes[key[1]] = node, 1
                 self._choose(slot)
+            else:
+                slot.nodes[key[1]] = node, slot.nodes.get(key[1], (node, 0))[1] + 1
             if want.claim.namespace:
                 self._named[want.claim.key] = slot
             else:
