@@ -8,6 +8,7 @@ import time
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from chalicelib.model.deployed_names import state_table
 from chalicelib.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 def add_table_argument(parser: argparse.ArgumentParser) -> None:
     """--table NAME and --policy-table NAME, for the commands that need AWS."""
-    parser.add_argument("--table", default="", metavar="NAME", help="DynamoDB table (default: $OUTSCALER_TABLE)")
+    parser.add_argument("--table", default="", metavar="NAME", help="DynamoDB table (default: $OUTSCALER_TABLE, "
+                        "else the state table of the deployment $OUTSCALER_PREFIX)")
     parser.add_argument("--policy-table", default="", metavar="NAME", help="DynamoDB table of the policies "
                         "(default: $OUTSCALER_POLICY_TABLE, else the name of the other table and -policies)")
 
@@ -25,7 +27,7 @@ def open_store(args: argparse.Namespace) -> Store:
     """The store on --table and --policy-table, or on what the environment names; raises BadInput if nothing does.
 
     A --table that is given does not go with the environment's policy table, which is that of another one."""
-    table = args.table or os.environ.get("OUTSCALER_TABLE", "")
+    table = args.table or state_table(os.environ)
     if not table:
         raise BadInput("--table", "is not given, and OUTSCALER_TABLE is not set",
                        "name the deployment's DynamoDB table")

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from chalicelib.dispatch.errors import NotSent
+from chalicelib.model.deployed_names import prefix_of, queue_name
 from chalicelib.model.errors import BadInput
 
 if TYPE_CHECKING:
@@ -35,34 +36,43 @@ def whole_delay(seconds: float) -> int:
 
 
 class SqsSender:
-    """Sends to the queues of one deployment. queue_urls: queue name -> URL."""
+    """Sends to the queues of one deployment. queue_urls: queue name -> URL.
 
-    def __init__(self, queue_urls: Mapping[str, str], client: SQSClient | None = None) -> None:
-        self._urls = dict(queue_urls)
+    prefix: of a deployment whose queues have names that follow from it; AWS gives each URL once per process.
+    """
+
+    def __init__(self, queue_urls: Mapping[str, str], client: SQSClient | None = None, prefix: str = "") -> None:
+        self._urls, self._prefix = dict(queue_urls), prefix
         self._client = client or _client()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> SqsSender:
-        """Queues from OUTSCALER_QUEUE_<NAME>; raises BadInput if there is none at all."""
+        """Queues from OUTSCALER_QUEUE_<NAME>, else of OUTSCALER_PREFIX; raises BadInput if there is neither."""
         found = {key.removeprefix(_PREFIX): url for key, url in environment.items() if key.startswith(_PREFIX)}
-        if not any(found.values()):
+        prefix = prefix_of(environment)
+        if not any(found.values()) and not prefix:
             raise BadInput("environment", f"{_PREFIX}RECONCILE is not set", "set it to the URL of the reconcile queue")
         urls = {key.lower(): url for key, url in found.items() if url}
-        return cls(urls)
+        return cls(urls, prefix=prefix)
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
         """See Sender; a queue that this deployment does not have is NotSent too."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        url = self._urls.get(queue)
-        if url is None:
+        if queue not in self._urls and not self._prefix:
             raise NotSent(queue, f"{_PREFIX}{queue.upper()} is not set")
         try:
+            url = self._url(queue)
             self._client.send_message(QueueUrl=url, MessageBody=body.decode(), DelaySeconds=whole_delay(delay))
         except ClientError as error:
             raise NotSent(queue, str(error.response.get("Error", {}).get("Code", "ClientError"))) from error
         except BotoCoreError as error:
             raise NotSent(queue, type(error).__name__) from error
+
+    def _url(self, queue: str) -> str:
+        if queue not in self._urls:
+            self._urls[queue] = self._client.get_queue_url(QueueName=queue_name(self._prefix, queue))["QueueUrl"]
+        return self._urls[queue]
 
 
 def _client() -> SQSClient:

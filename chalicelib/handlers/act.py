@@ -11,7 +11,7 @@ from typing import Any
 
 from chalice.app import Blueprint, SQSEvent
 
-from chalicelib.handlers.entry import each_record, preload
+from chalicelib.handlers.entry import each_record, event_source, preload
 
 blueprint = Blueprint(__name__)
 
@@ -21,9 +21,9 @@ Step = Callable[[SQSEvent], dict[str, Any]]
 
 
 def _on_queue(name: str) -> Callable[[Step], Callable[[Any, Any], dict[str, Any]]]:
-    """Messages one by one: a step changes a cloud. The ARN is a placeholder for the merge template to replace."""
+    """Messages one by one: a step changes a cloud."""
     decorate: Callable[[Step], Callable[[Any, Any], dict[str, Any]]] = blueprint.on_sqs_message(
-        queue_arn=f"arn:aws:sqs:us-east-1:000000000000:{name}", batch_size=1, maximum_concurrency=5, name=name
+        **event_source(name), batch_size=1, maximum_concurrency=5, name=name
     )
     return decorate
 

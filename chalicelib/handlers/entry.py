@@ -21,6 +21,7 @@ import msgspec
 from chalicelib.dispatch.messages import cluster_name_ok
 from chalicelib.handlers.log import failure, logger
 from chalicelib.handlers.runtime import BATCH_FAILURES, REPORTED, Runtime, runtime
+from chalicelib.model.deployed_names import prefix_of, queue_name
 from chalicelib.model.errors import OutscalerError
 
 _LONGEST_ID = 100     # characters of an operation's id that a log line shows
@@ -36,6 +37,18 @@ def preload(module: str, *rooms: str) -> None:
         for room in (*rooms, "chalicelib.policy.load"):     # every function begins by reading a policy
             importlib.import_module(room)
         runtime()
+
+
+def event_source(queue: str) -> dict[str, str]:
+    """How a function names its queue to Chalice.
+
+    With a prefix by name, of which Chalice makes the ARN in the account that it deploys to. Without one by an ARN that
+    stands for nothing: a name would become a mapping in Chalice's template, which the merge template cannot replace.
+    """
+    prefix = prefix_of(os.environ)
+    if prefix:
+        return {"queue": queue_name(prefix, queue)}
+    return {"queue_arn": f"arn:aws:sqs:us-east-1:000000000000:{queue}"}
 
 
 def each_record(event: Mapping[str, Any], work: Callable[[str, Runtime], object]) -> dict[str, list[dict[str, str]]]:

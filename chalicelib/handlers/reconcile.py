@@ -6,7 +6,7 @@ from typing import Any
 
 from chalice.app import Blueprint, SQSEvent
 
-from chalicelib.handlers.entry import each_record, preload
+from chalicelib.handlers.entry import each_record, event_source, preload
 
 blueprint = Blueprint(__name__)
 
@@ -15,10 +15,7 @@ _ROOM = "chalicelib.handlers.reconciling"
 preload(__name__, _ROOM)
 
 
-# The queue is the merge template's (infra/aws/template.json); only a scalar can be replaced there, hence this ARN.
-@blueprint.on_sqs_message(
-    queue_arn="arn:aws:sqs:us-east-1:000000000000:reconcile", batch_size=1, maximum_concurrency=20, name="reconcile"
-)
+@blueprint.on_sqs_message(**event_source("reconcile"), batch_size=1, maximum_concurrency=20, name="reconcile")
 def reconcile(event: SQSEvent) -> dict[str, Any]:
     """One message, one pass; a failed one comes back after the queue's visibility timeout."""
     from chalicelib.handlers.reconciling import handle

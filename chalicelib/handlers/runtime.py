@@ -23,6 +23,7 @@ import msgspec
 from chalicelib.dispatch.send import Sender, SqsSender
 from chalicelib.handlers.policies import read
 from chalicelib.handlers.webhook.doors import Document, Doors
+from chalicelib.model.deployed_names import POLICY_TABLE, TABLE, state_table
 from chalicelib.model.deployment import STRICT, Deployment, deployment_of
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 #: What Lambda sets in every function's environment, and nothing else does.
 LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
-TABLE, POLICY_TABLE = "OUTSCALER_TABLE", "OUTSCALER_POLICY_TABLE"
 
 #: What the deployment sets where the event source has ReportBatchItemFailures (entry.py).
 BATCH_FAILURES, REPORTED = "OUTSCALER_BATCH_FAILURES", "reported"
@@ -160,7 +160,7 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
     from chalicelib.kube.secrets import SecretReader
     from chalicelib.store import Store
 
-    table = environment.get(TABLE, "")
+    table = state_table(environment)
     if not table:
         raise BadInput("environment", f"{TABLE} is not set", "set it to the name of Outscaler's DynamoDB table")
     sender = SqsSender.from_environment(environment)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from chalicelib.model.deployed_names import prefix_of, secret_prefix
 from chalicelib.model.errors import BadInput
 
 SECRET_PREFIX = "OUTSCALER_SECRET_PREFIX"           # noqa: S105 - the name of a variable
@@ -52,7 +53,8 @@ def deployment_of(environment: Mapping[str, str], *, files: bool = False) -> Dep
 
     files: whether settings may name local files, which only a command may permit.
     """
-    given = environment.get(SECRET_PREFIX)
+    named = prefix_of(environment)
+    given = environment.get(SECRET_PREFIX, secret_prefix(named) if named else None)
     prefix = DEFAULT_PREFIX if given is None else given
     if not _PREFIX.match(prefix) or ".." in prefix:
         raise BadInput(f"environment: {SECRET_PREFIX}", "cannot begin the name of a secret",

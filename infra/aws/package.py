@@ -26,6 +26,7 @@ from infra.aws.artifact import rewrite
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+POLICIES = HERE / "policies"
 
 _INCOMPLETE = "Could not install dependencies"
 _CHALICE = "import sys; from chalice.cli import main; sys.exit(main())"
@@ -78,10 +79,22 @@ def copy_sources(project: Path) -> None:
     shutil.copytree(ROOT / "chalicelib", project / "chalicelib", ignore=_LEFT_OUT)
     settings = project / ".chalice"
     settings.mkdir(exist_ok=True)
-    for file in (ROOT / ".chalice").glob("*.json"):
-        shutil.copy(file, settings)
+    (settings / "config.json").write_text(json.dumps(_generated_names(), indent=2))
+    for file in POLICIES.glob("*.json"):
+        shutil.copy(file, settings / f"policy-{file.name}")
     for name in ("app.py", "requirements.txt"):
         shutil.copy(ROOT / name, project)
+
+
+def _generated_names() -> dict[str, Any]:
+    """The configuration without what fixes names: CloudFormation generates them, and the policies refer to them."""
+    config: dict[str, Any] = json.loads((ROOT / ".chalice" / "config.json").read_text())
+    for name, stage in config["stages"].items():
+        for variable in ("OUTSCALER_PREFIX", "OUTSCALER_SECRET_PREFIX"):
+            del stage["environment_variables"][variable]
+        for function in stage["lambda_functions"].values():
+            function["iam_policy_file"] = function["iam_policy_file"].replace(f"policy-{name}-", "policy-")
+    return config
 
 
 def _run_chalice(project: Path, stage: str, merge: Path, out: Path) -> None:

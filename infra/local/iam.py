@@ -1,6 +1,6 @@
 """AWS's permissions, as far as the functions' policy files use them: who may call what, on what.
 
-The policies are read as they are deployed (`.chalice/policy-*.json`), with the names of an emulation in place of the
+The policies are read as they are deployed (`infra/aws/policies`), with the names of an emulation in place of the
 template's. A call that no statement allows is refused as AWS refuses it, and noted. What was allowed is noted as well,
 so that a permission that nothing uses can be found. What a policy may say and this module does not know (Deny,
 NotAction, another condition) is an error: a policy must not be read as wider or narrower than it is.
@@ -22,10 +22,12 @@ from chalicelib.store.tables import policy_table_of
 from infra.local.aws import REGION
 from infra.local.lambda_events import ACCOUNT
 
-SETTINGS = Path(__file__).resolve().parents[2] / ".chalice"
+POLICIES = Path(__file__).resolve().parents[1] / "aws" / "policies"
 SUFFIX = "-a1B2c3"
 """What Secrets Manager appends to a secret's name in its ARN."""
 LEADING_KEYS = "dynamodb:LeadingKeys"
+
+_FUNCTIONS = {"api": "api_handler"}     # Chalice names the function of all routes
 
 _ONLY_THESE = {"ForAllValues:StringEquals", "Null"}
 _TRANSACTION = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem",
@@ -66,10 +68,9 @@ def arn(service: str, name: str) -> str:
     return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{name}"
 
 
-def policy_files(stage: str = "prod") -> dict[str, Path]:
+def policy_files() -> dict[str, Path]:
     """Function -> the file with its policy."""
-    functions = json.loads((SETTINGS / "config.json").read_text("utf-8"))["stages"][stage]["lambda_functions"]
-    return {name: SETTINGS / given["iam_policy_file"] for name, given in functions.items()}
+    return {_FUNCTIONS.get(file.stem, file.stem): file for file in sorted(POLICIES.glob("*.json"))}
 
 
 def statements(file: Path, arns: Mapping[str, str], names: Mapping[str, str]) -> tuple[Statement, ...]:

@@ -124,7 +124,7 @@ def test_every_function_has_a_role_of_its_own_and_its_policy_file(stage: str) ->
     template = artifact().sam(stage)
     roles = [_properties(template, function)["Role"]["Fn::GetAtt"][0] for function in HANDLERS]
     assert len(set(roles)) == len(HANDLERS)
-    files = policy_files(stage)
+    files = policy_files()
     for function, role in zip(HANDLERS, roles, strict=True):
         file = files["api_handler" if function == "APIHandler" else QUEUED.get(function, "tick")]
         assert [one for one in _statements(template, role) if one["Sid"] != "WriteOwnLog"] == json.loads(
@@ -146,18 +146,9 @@ def test_an_eks_cluster_may_be_in_any_region_but_must_be_one_that_is_allowed(fun
         "Fn::Sub": "arn:${AWS::Partition}:eks:*:${AWS::AccountId}:cluster/${EksClusters}"}
 
 
-def test_in_prod_every_function_has_its_share_of_the_accounts_concurrency_and_its_queue_fits_into_it() -> None:
-    template = translate(artifact().sam("prod"))
-    reserved = {function: _properties(template, function)["ReservedConcurrentExecutions"] for function in HANDLERS}
-    assert reserved["Tick"] == 1
-    for mapping in _of_type(template, "AWS::Lambda::EventSourceMapping").values():
-        function, most = mapping["Properties"]["FunctionName"]["Ref"], mapping["Properties"]["ScalingConfig"]
-        assert reserved[function] >= most["MaximumConcurrency"], "a throttled message would use up its attempts"
-    assert sum(reserved.values()) <= 900, "of an account's 1,000 AWS keeps 100 for functions that reserve nothing"
-
-
-def test_in_dev_nothing_is_reserved_because_a_new_account_has_nothing_to_reserve() -> None:
-    template = translate(artifact().sam("dev"))
+@STAGES
+def test_nothing_is_reserved_because_a_new_account_has_nothing_to_reserve(stage: str) -> None:
+    template = translate(artifact().sam(stage))
     for function in HANDLERS:
         assert "ReservedConcurrentExecutions" not in _properties(template, function)
 
@@ -177,8 +168,7 @@ def test_the_configuration_says_everything_of_every_function() -> None:
         named = settings["lambda_functions"]
         assert set(named) == {"api_handler", "tick", *QUEUED.values()}, stage
         for function, given in named.items():
-            wanted = {"lambda_memory_size", "lambda_timeout", "iam_policy_file"}
-            assert set(given) == wanted | ({"reserved_concurrency"} if stage == "prod" else set()), function
+            assert set(given) == {"lambda_memory_size", "lambda_timeout", "iam_policy_file"}, function
 
 
 def _statements(template: Template, role: str) -> list[Template]:
