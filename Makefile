@@ -51,7 +51,7 @@ package: $(STAMP) ## build/sam.json, build/deployment.zip
 bench: $(STAMP) ## benchmarks, as ratios measured in one run
 	$(BIN)/python -m pytest -s -m "slow or not slow" tests/benchmarks $(ARGS)
 
-LOCK := uv pip compile --python-version 3.11 --no-header --no-annotate --no-emit-index-url --generate-hashes
+LOCK := uv pip compile --universal --python-version 3.11 --no-header --no-annotate --no-emit-index-url --generate-hashes
 lock: ## recompile the pinned requirements with their hashes (needs uv)
 	$(LOCK) requirements.in -o requirements.txt
 	$(LOCK) requirements-dev.in -c requirements.txt -o requirements-dev.txt
