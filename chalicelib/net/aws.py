@@ -11,18 +11,14 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from botocore.session import Session
 
 
-class _Shared:
-    """The session of this process, and the AWS variables of the environment that it was made for."""
-
-    lock = threading.Lock()
-    session: Session | None = None
-    made_for: dict[str, str] | None = None
+_ONE_AT_A_TIME = threading.Lock()       # botocore's create_client is not thread-safe
 
 
 def client(service: str, *, region: str | None = None, endpoint: str | None = None, **config: Any) -> Any:
@@ -32,16 +28,14 @@ def client(service: str, *, region: str | None = None, endpoint: str | None = No
     """
     from botocore.config import Config
 
-    with _Shared.lock:      # botocore's create_client is not thread-safe
-        return _session().create_client(
+    found_from = tuple(sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_")))
+    with _ONE_AT_A_TIME:
+        return _session(found_from).create_client(
             service, region_name=region or None, endpoint_url=endpoint, config=Config(**config))
 
 
-def _session() -> Session:
-    """The session that is shared; a new one if the AWS variables of the environment have changed since it was made."""
+@lru_cache(maxsize=1)
+def _session(found_from: tuple[tuple[str, str], ...]) -> Session:  # noqa: ARG001 - other variables, another session
     from botocore.session import get_session
 
-    now = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    if _Shared.session is None or _Shared.made_for != now:
-        _Shared.session, _Shared.made_for = get_session(), now
-    return _Shared.session
+    return get_session()

@@ -19,10 +19,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from infra.aws.descriptions import SERVICES, cut
+from infra.aws.descriptions import cut
 from infra.aws.leftovers import is_left_out, twins
-
-__all__ = ["SERVICES", "compile_tree", "rewrite"]
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16
