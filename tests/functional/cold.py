@@ -24,6 +24,14 @@ _PROCESS = Path(__file__).with_name("lambda_process.py")
 _NO_EVENT = os.devnull
 _PYTHON = (sys.executable, "-I", "-S")
 _SESSION = "import sys; sys.dont_write_bytecode = True; sys.path.insert(0, {!r}); import botocore.session"
+_ASKED = """
+import gc, importlib, os, sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, {task!r})
+os.environ["_HANDLER"] = {handler!r}
+importlib.import_module({module!r})
+print({expression})
+"""
 
 #: What Lambda and the template set; the names exist nowhere, and a start asks nothing of AWS.
 ENVIRONMENT: Mapping[str, str] = {
@@ -73,6 +81,13 @@ def modules(task: Path, handler: str) -> list[str]:
     return loaded
 
 
+def asked(task: Path, handler: str, expression: str) -> str:
+    """What an expression of Python comes to in such a process; `os`, `gc` and `sys` are imported."""
+    script = _ASKED.format(task=str(task), handler=handler, module=handler.rpartition(".")[0], expression=expression)
+    done = subprocess.run([*_PYTHON, "-c", script], env=_environment(), capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
 def in_turns(task: Path, handlers: Sequence[str], rounds: int) -> dict[str, list[Used]]:
     """So many runs of each, a round after the other; "" is botocore's session."""
     got: dict[str, list[Used]] = {name: [] for name in ("", *handlers)}
@@ -101,8 +116,9 @@ def table(task: Path, rounds: int = 9) -> list[str]:
     unit = median(one.cpu for one in got[""])
     lines = ["| Function | x botocore's session | CPU ms | Peak MB |", "|---|---|---|---|"]
     for handler, runs in got.items():
-        cpu, memory = median(one.cpu for one in runs), median(one.memory for one in runs)
-        lines.append(f"| {names.get(handler, '(session)')} | {cpu / unit:.2f} | {cpu * 1000:.0f} | {memory:.0f} |")
+        cpu = median(one.cpu for one in runs)
+        memory = f"{median(one.memory for one in runs):.0f}" if handler else ""     # less than this process has
+        lines.append(f"| {names.get(handler, '(session)')} | {cpu / unit:.2f} | {cpu * 1000:.0f} | {memory} |")
     size = sum(path.stat().st_size for path in task.rglob("*") if path.is_file())
     return [*lines, f"unzipped: {size / 1e6:.1f} MB"]
 

@@ -42,6 +42,12 @@ def test_an_executor_has_loaded_its_own_provider_and_no_other(provider: str) -> 
     assert [name for name in PROVIDERS if f"chalicelib.providers.{name}.provider" in loaded] == [provider]
 
 
+@pytest.mark.parametrize("function", HANDLERS)
+def test_after_a_start_garbage_is_collected_but_not_sought_among_modules(function: str) -> None:
+    asked = "gc.isenabled(), gc.get_freeze_count() > 20_000, os.environ['OPENBLAS_NUM_THREADS']"
+    assert cold.asked(artifact().task, HANDLERS[function], asked) == "True True 1"
+
+
 def test_the_list_finds_what_is_loaded_too_early() -> None:
     loaded = ("numpy.linalg", "chalicelib.providers.exoscale.api", "chalicelib.providers.alicloud", "boto3.session",
               "numpydoc", "chalicelib.plan.patience")
