@@ -18,7 +18,8 @@ def test_a_cold_start_takes_few_times_the_import_of_botocore(function: str) -> N
     """The least of each counts: whatever else runs on the machine only adds to a process's CPU time. More rounds are
     made while the limit is not kept, because on a busy machine the least comes late."""
     handler, task = HANDLERS[function], artifact().task
-    sessions, starts = [], []
+    sessions: list[float] = []
+    starts: list[float] = []
     while len(starts) < MOST:
         sessions.append(cold.session(task).cpu)
         starts.append(cold.start(task, handler).cpu)

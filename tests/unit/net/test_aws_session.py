@@ -35,8 +35,13 @@ def account(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def signer(client: Any) -> str:
     """The access key with which a client signs."""
-    url = client.generate_presigned_url(ClientMethod="get_caller_identity", ExpiresIn=60, HttpMethod="GET")
-    return parse_qs(urlsplit(url).query)["X-Amz-Credential"][0].partition("/")[0]
+    return query(client)["X-Amz-Credential"][0].partition("/")[0]
+
+
+def query(client: Any) -> dict[str, list[str]]:
+    """Of the URL that a client of STS signs."""
+    url: str = client.generate_presigned_url(ClientMethod="get_caller_identity", ExpiresIn=60, HttpMethod="GET")
+    return parse_qs(urlsplit(url).query)
 
 
 def test_the_table_of_endpoints_is_read_once_for_all_clients() -> None:
@@ -68,8 +73,7 @@ def test_what_is_registered_at_one_client_does_not_happen_at_another() -> None:
 
     one, other = aws.client("sts"), aws.client("sts")
     one.meta.events.register("before-sign.sts.GetCallerIdentity", name_it)
-    signed = [parse_qs(urlsplit(client.generate_presigned_url(ClientMethod="get_caller_identity", HttpMethod="GET"))
-                       .query)["X-Amz-SignedHeaders"][0] for client in (one, other, aws.client("sts"))]
+    signed = [query(client)["X-Amz-SignedHeaders"][0] for client in (one, other, aws.client("sts"))]
     assert signed == ["host;x-k8s-aws-id", "host", "host"]
 
 
