@@ -59,10 +59,10 @@ def main(project: str, stage: str) -> None:
         name, told = _TOLD.get(type(model), ("", None))
         if told is not None:
             graph[name].append(told(model))
-    made: tuple[Any, ...] = (OSUtils, UI)
-    osutils, screen = (part() for part in made)
-    nothing_built: Any = None
-    packager = LambdaDeploymentPackager(osutils, nothing_built, screen, config.lambda_architecture)
+    packager_of: Any = LambdaDeploymentPackager
+    osutils: Any = OSUtils
+    screen: Any = UI
+    packager = packager_of(osutils(), None, screen(), config.lambda_architecture)
     graph["package"] = packager.deployment_package_filename(project, config.lambda_python_version)
     sys.stdout.write(json.dumps(graph))
 

@@ -1,8 +1,6 @@
-"""The stack under the functions: tables, queues with dead letters, and the REST API's identity.
+"""The stack under the functions: the tables, and the queues with their dead letters.
 
-`outscaler-<stage>-foundation` holds what must outlive a deployment and what Chalice does not know. The REST API is in
-it, empty, so that its address stays whatever happens to a deployment: Chalice fills an API that it finds, and makes
-another one where it finds none.
+`outscaler-<stage>-foundation` holds what must outlive a deployment and what Chalice does not know.
 
 A table that exists already outside the stack is used as it is. A stack cannot adopt it in an update, and it is the only
 thing here that cannot be made again.
@@ -45,9 +43,6 @@ def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> J
         _encrypt(resource, stage)
         if resource["Type"] in ("AWS::DynamoDB::Table", "AWS::SQS::Queue"):
             resource["Properties"]["Tags"] = tags(stage)
-    made["RestApi"] = {"Type": "AWS::ApiGateway::RestApi", "Properties": {
-        "Name": stage.prefix, "Description": f"Outscaler, stage {stage.name}; its routes are set by chalice deploy",
-        "EndpointConfiguration": {"Types": ["REGIONAL"]}, "Tags": tags(stage)}}
     return {"AWSTemplateFormatVersion": "2010-09-09",
             "Description": f"Outscaler, stage {stage.name}: what lies under the functions (make deploy)",
             "Resources": made}
@@ -68,8 +63,8 @@ def _encrypt(resource: Json, stage: Stage) -> None:
         resource["Properties"]["KmsMasterKeyId"] = key
 
 
-def apply(stage: Stage, rule: str, session: Any, sleep: Sleep = time.sleep) -> str:
-    """Create or update the stack; the id of the REST API. Raises DeployFailed, BadInput for a table of another kind."""
+def apply(stage: Stage, rule: str, session: Any, sleep: Sleep = time.sleep) -> None:
+    """Create or update the stack. Raises DeployFailed, BadInput for a table of another kind."""
     cloud = session.client("cloudformation")
     name = stack_name(stage)
     status = settled(cloud, name, sleep)
@@ -86,7 +81,6 @@ def apply(stage: Stage, rule: str, session: Any, sleep: Sleep = time.sleep) -> s
     status = settled(cloud, name, sleep)
     if status not in _GOOD or status == "UPDATE_ROLLBACK_COMPLETE":
         raise DeployFailed(f"stack {name}: {status}; {_why(cloud, name)}")
-    return physical(cloud, name)["RestApi"]
 
 
 def physical(cloud: Any, name: str) -> dict[str, str]:

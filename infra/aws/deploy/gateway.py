@@ -1,11 +1,14 @@
-"""The stage of API Gateway: its limits, its access log, and the key of its readers.
+"""The REST API: its identity, and what Chalice does not know of its stage (limits, access log, the readers' key).
 
-Chalice makes the stage with its first deployment and knows none of these. They are compared and set like the rest
-(finish.py).
+Chalice fills an API that it finds, and makes another one with another address where it finds none. So an empty one is
+made before Chalice's turn, and a tag says whose it is: Chalice gives the APIs of all stages one name. The settings of
+the stage are compared and set like the rest (finish.py).
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,9 +18,50 @@ from infra.aws.merge import merge_template
 
 Json = dict[str, Any]
 
+TAG = "outscaler:deployment"
+"""The tag of the stage's API; its value is the prefix of the deployment."""
+
+_API_ARN = re.compile(r"arn:[a-z-]+:execute-api:[a-z0-9-]+:[0-9]*:([a-z0-9]+)/")
+
 
 class NoAccessLog(Exception):
     """The account has no role by which API Gateway may write logs."""
+
+
+def find(stage: Stage, function: str, session: Any) -> str:
+    """The id of the stage's REST API, "" where there is none. function: the name of the function behind its routes.
+
+    An API without the tag is recognised by that function's policy, which permits the API to call it.
+    """
+    client = session.client("apigateway")
+    apis = [one for page in client.get_paginator("get_rest_apis").paginate() for one in page["items"]]
+    owned = [one for one in apis if one.get("tags", {}).get(TAG) == stage.prefix]
+    named = _named_in_policy(function, session.client("lambda"))
+    found = owned or [one for one in apis if one["id"] in named]
+    return str(min(found, key=lambda one: (str(one.get("createdDate", "")), one["id"]))["id"]) if found else ""
+
+
+def ensure(stage: Stage, function: str, session: Any) -> str:
+    """The id of the stage's REST API, which is made where there is none and tagged where it has no tag."""
+    client, tags = session.client("apigateway"), {**stage.config.get("tags", {}), TAG: stage.prefix}
+    found = find(stage, function, session)
+    if not found:
+        return str(client.create_rest_api(name=stage.prefix, description=f"Outscaler, stage {stage.name}", tags=tags,
+                                          endpointConfiguration={"types": ["REGIONAL"]})["id"])
+    arn = f"arn:{stage.partition}:apigateway:{stage.region}::/restapis/{found}"
+    client.tag_resource(resourceArn=arn, tags=tags)
+    return found
+
+
+def _named_in_policy(function: str, client: Any) -> set[str]:
+    """The ids of the APIs that may call a function."""
+    try:
+        policy = json.loads(client.get_policy(FunctionName=function)["Policy"])
+    except client.exceptions.ResourceNotFoundException:
+        return set()
+    sources = [str(one.get("Condition", {}).get("ArnLike", {}).get("AWS:SourceArn", ""))
+               for one in policy.get("Statement", [])]
+    return {found[1] for source in sources if (found := _API_ARN.match(source))}
 
 
 def settings(stage: Stage, api: str, client: Any, logs: Any) -> Iterator[Setting]:

@@ -38,7 +38,7 @@ def function_arns(graph: Graph, client: Any) -> Iterator[tuple[str, str]]:
 
 
 def mappings_of(client: Any, function: str, queue: str) -> list[Json]:
-    """The mappings of a function (name or ARN) whose source is the queue of that SQS name, the oldest first."""
+    """The mappings of a function of this name whose source is the queue of that SQS name, the oldest first."""
     pages = client.get_paginator("list_event_source_mappings").paginate(FunctionName=function)
     found = [one for page in pages for one in page["EventSourceMappings"]
              if str(one.get("EventSourceArn", "")).rpartition(":")[2] == queue and one.get("State") != "Deleting"]
@@ -75,7 +75,7 @@ def _mappings(graph: Graph, functions: dict[str, str], client: Any) -> Iterator[
     for source in graph.sources:
         if source.function not in functions:
             continue
-        for found in mappings_of(client, functions[source.function], source.queue)[:1]:
+        for found in mappings_of(client, graph.function(source.function).function_name, source.queue)[:1]:
             yield {"name": source.resource_name, "resource_type": "sqs_event", "queue_arn": found["EventSourceArn"],
                    "event_uuid": found["UUID"], "queue": source.queue, "lambda_arn": functions[source.function]}
 

@@ -83,11 +83,11 @@ class Deployment:
 
     def graph(self) -> Graph:
         """What Chalice would make of the sources as they are, and the REST API that is there."""
-        held = foundation.physical(self._session.client("cloudformation"), foundation.stack_name(self.stage))
-        if "RestApi" not in held:
+        graph = project.copied(self.stage, self.folder / "project")
+        self.api = gateway.find(self.stage, _behind_routes(graph), self._session)
+        if not self.api:
             raise DeployFailed(f"stage {self.stage.name} is not deployed in {self.stage.region}; run make deploy")
-        self.api = held["RestApi"]
-        return project.copied(self.stage, self.folder / "project")
+        return graph
 
     def webhook(self) -> str:
         """Where events of a cluster are posted; NAME stands for the cluster's name."""
@@ -104,7 +104,8 @@ class Deployment:
 
     def _around(self, graph: Graph, folder: Path, zipped: Path) -> Graph:
         self._say("foundation")
-        self.api = foundation.apply(self.stage, graph.rules[0].rule_name, self._session, self._sleep)
+        foundation.apply(self.stage, graph.rules[0].rule_name, self._session, self._sleep)
+        self.api = gateway.ensure(self.stage, _behind_routes(graph), self._session)
         self._say("functions")
         for line in functions.prepare(self.stage, graph, zipped, self._session, self._sleep):
             self._say(f"  {line}")
@@ -143,6 +144,11 @@ class Deployment:
         store = Store(state_table_of(self.stage.prefix), clock=time.time, client=self._session.client("dynamodb"))
         used = providers_in_use(self.stage, [one.text for one in store.policies.all_current()])
         return used & frozenset(PROVIDERS)
+
+
+def _behind_routes(graph: Graph) -> str:
+    """The name of the function behind the REST API."""
+    return graph.function(graph.apis[0].function).function_name
 
 
 def _reason(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from chalicelib.model.deployed_names import state_table_of
 from chalicelib.store.tables import policy_table_of
-from infra.aws.deploy import foundation
+from infra.aws.deploy import foundation, gateway
 from infra.aws.deploy.errors import DeployFailed
 from infra.aws.deploy.graph import Graph
 from infra.aws.deploy.stage import Stage
@@ -25,6 +25,7 @@ Sleep = Callable[[float], None]
 
 def remove(stage: Stage, graph: Graph, session: Any, sleep: Sleep = time.sleep) -> Iterator[str]:
     """Delete everything but the tables; a line for each thing. Raises DeployFailed."""
+    api = gateway.find(stage, graph.function(graph.apis[0].function).function_name, session)
     yield from _rules(graph, session.client("events"))
     client = session.client("lambda")
     for source in graph.sources:
@@ -37,6 +38,9 @@ def remove(stage: Stage, graph: Graph, session: Any, sleep: Sleep = time.sleep) 
             yield f"function {function.function_name}"
     yield from _roles(graph, session.client("iam"))
     yield from _readers(stage, session.client("apigateway"))
+    if api:
+        session.client("apigateway").delete_rest_api(restApiId=api)
+        yield f"REST API {api}"
     yield from _logs(stage, graph, session.client("logs"))
     yield from _stack(stage, session.client("cloudformation"), sleep)
 
@@ -135,4 +139,4 @@ def _stack(stage: Stage, cloud: Any, sleep: Sleep) -> Iterator[str]:
     status = foundation.settled(cloud, name, sleep)
     if status:
         raise DeployFailed(f"stack {name}: {status}; see its events in CloudFormation")
-    yield f"stack {name} (queues and REST API; the tables are kept)"
+    yield f"stack {name} (the queues; the tables are kept)"
