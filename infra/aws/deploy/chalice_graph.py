@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from chalice.cli.factory import CLIFactory
@@ -31,7 +32,7 @@ def _source(model: Any) -> dict[str, Any]:
 
 
 # Model of Chalice -> name of its list here, and what of it is needed.
-_TOLD = {
+_TOLD: dict[Any, tuple[str, Callable[[Any], dict[str, Any]]]] = {
     models.ManagedIAMRole: ("roles", lambda model: {"resource_name": model.resource_name, "role_name": model.role_name,
                                                     "policy_file": model.policy.filename}),
     models.LambdaFunction: ("functions", _function),
@@ -56,8 +57,8 @@ def main(project: str, stage: str) -> None:
     builder: Any = DependencyBuilder()
     graph: dict[str, Any] = {name: [] for name, _ in _TOLD.values()}
     for model in builder.build_dependencies(application):
-        name, told = _TOLD.get(type(model), ("", None))
-        if told is not None:
+        if type(model) in _TOLD:
+            name, told = _TOLD[type(model)]
             graph[name].append(told(model))
     packager_of: Any = LambdaDeploymentPackager
     osutils: Any = OSUtils

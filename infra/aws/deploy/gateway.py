@@ -45,6 +45,8 @@ def ensure(stage: Stage, function: str, session: Any) -> str:
     """The id of the stage's REST API, which is made where there is none and tagged where it has no tag."""
     client, tags = session.client("apigateway"), {**stage.config.get("tags", {}), TAG: stage.prefix}
     found = find(stage, function, session)
+    if found and client.get_rest_api(restApiId=found).get("tags", {}).get(TAG) == stage.prefix:
+        return found
     if not found:
         return str(client.create_rest_api(name=stage.prefix, description=f"Outscaler, stage {stage.name}", tags=tags,
                                           endpointConfiguration={"types": ["REGIONAL"]})["id"])
