@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from chalicelib.model.deployed_names import state_table_of
 from chalicelib.model.errors import OutscalerError
@@ -33,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _COMMANDS[given.what](stage, session, given)
     except (OutscalerError, PackagingFailed) as error:
         sys.stderr.write(f"{error}\n")
-    except (BotoCoreError, ClientError) as error:
-        sys.stderr.write(f"AWS: {error}; the same command continues\n")
+    except (BotoCoreError, ClientError, ResponseParserError) as error:
+        sys.stderr.write(f"AWS: {str(error)[:_LONGEST]}; the same command continues\n")
     except KeyboardInterrupt:
         sys.stderr.write("broken off; the same command continues\n")
     return 2
@@ -134,6 +135,8 @@ def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
+
+_LONGEST = 600      # characters of an answer that an error shows
 
 _COMMANDS: dict[str, Callable[[Stage, boto3.Session, argparse.Namespace], int]] = {
     "deploy": _deploy, "prepare": _prepare, "finish": _finish, "check": _check, "undeploy": _undeploy,

@@ -98,7 +98,7 @@ def physical(cloud: Any, name: str) -> dict[str, str]:
 def _write(cloud: Any, name: str, body: str, *, exists: bool) -> None:
     given: Json = {"StackName": name, "TemplateBody": body}
     if not exists:
-        cloud.create_stack(**given, EnableTerminationProtection=True)
+        cloud.create_stack(**given)
         return
     try:
         cloud.update_stack(**given)
