@@ -56,8 +56,8 @@ def _prepare(stage: Stage, session: boto3.Session, given: argparse.Namespace) ->
     """what chalice deploy needs in the account and in .chalice, for running it in this folder"""
     del given
     Deployment(stage, session, _say).prepare()
-    _say(f"next: PYTHONDONTWRITEBYTECODE=1 .venv/bin/chalice deploy --stage {stage.name}")
-    _say(f"then: make finish STAGE={stage.name}")
+    _say(f"next: .venv/bin/chalice deploy --stage {stage.name}")
+    _say(f"then: make finish STAGE={stage.name}      # limits, access log, readers' key, the schedule's retries")
     return 0
 
 

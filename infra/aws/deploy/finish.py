@@ -24,6 +24,8 @@ from infra.aws.resources import QUEUES, dead_letters, logical_id
 
 Json = dict[str, Any]
 
+_YES = {True: "yes", False: "no"}
+
 
 class Setting(msgspec.Struct, frozen=True):
     """One property of one resource. place: what it is, for people. write: makes it so; None where a person must."""
@@ -41,12 +43,17 @@ class Setting(msgspec.Struct, frozen=True):
 
 def settings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -> Iterator[Setting]:
     """Everything that is compared. in_use: the providers whose queues must be read."""
-    yield from _tables(stage, session.client("dynamodb"))
-    yield from _mappings(stage, graph, in_use, session)
+    yield from before_chalice(stage, graph, in_use, session)
     yield from _invocations(stage, graph, session.client("lambda"))
     yield from _rules(stage, graph, session.client("events"), session.client("lambda"))
     yield from _keys(stage, graph, session.client("lambda"))
     yield from _logs(stage, graph, session.client("logs"))
+
+
+def before_chalice(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -> Iterator[Setting]:
+    """Those of what is made before Chalice's turn, which `chalice deploy` leaves alone."""
+    yield from _tables(stage, session.client("dynamodb"))
+    yield from _mappings(stage, graph, in_use, session)
 
 
 def apply(found: Iterator[Setting]) -> list[str]:
@@ -101,9 +108,9 @@ def _mappings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) 
                           _call(client.delete_event_source_mapping, UUID=extra["UUID"]))
         yield Setting(f"mapping of {source.queue}: failures", REPORTING, first.get("FunctionResponseTypes") or [],
                       _call(client.update_event_source_mapping, UUID=first["UUID"], FunctionResponseTypes=REPORTING))
-        wanted = read.get(source.queue, True) or queue_length(sqs, source.queue) > 0
         enabled = first.get("State", "Enabled") in ("Enabled", "Enabling", "Creating", "Updating")
-        yield Setting(f"mapping of {source.queue}: enabled", wanted, enabled,
+        wanted = read.get(source.queue, True) or (enabled and queue_length(sqs, source.queue) > 0)
+        yield Setting(f"mapping of {source.queue}: polled", _YES[wanted], _YES[enabled],
                       _call(client.update_event_source_mapping, UUID=first["UUID"], Enabled=wanted))
 
 

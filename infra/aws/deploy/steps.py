@@ -7,6 +7,7 @@ root of the repository.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -54,9 +55,7 @@ class Deployment:
         """All steps before Chalice's, for the root of the repository."""
         zipped = built or self.package()
         for cached in sorted((self._root / "chalicelib").rglob("__pycache__")):
-            for file in cached.glob("*.pyc"):
-                file.unlink(missing_ok=True)       # Chalice's name of a package depends on them
-            cached.rmdir()
+            shutil.rmtree(cached, ignore_errors=True)       # Chalice's name of a package depends on them
         return self._around(project.with_policies(self.stage, self._root), self._root, zipped)
 
     def package(self) -> Path:
@@ -108,6 +107,8 @@ class Deployment:
         self.api = gateway.ensure(self.stage, _behind_routes(graph), self._session)
         self._say("functions")
         for line in functions.prepare(self.stage, graph, zipped, self._session, self._sleep):
+            self._say(f"  {line}")
+        for line in finish.apply(finish.before_chalice(self.stage, graph, self._in_use(), self._session)):
             self._say(f"  {line}")
         self._say("state")
         project.seed(zipped, graph)
