@@ -16,7 +16,7 @@ from infra.aws.deploy import undeploy
 from infra.aws.deploy.finish import shown
 from infra.aws.deploy.gateway import readers_key
 from infra.aws.deploy.stage import Stage, load, locate
-from infra.aws.deploy.steps import Deployment
+from infra.aws.deploy.steps import Deployment, graph_only
 from infra.aws.package import PackagingFailed
 
 
@@ -82,12 +82,10 @@ def _check(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> i
 
 def _undeploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
     """delete everything but the tables"""
-    from infra.aws.deploy import project
-
     doomed = undeploy.tables(stage, session) if given.with_table else []
     if doomed and not _sure(stage, doomed):
         return 2
-    graph = project.copied(stage, Deployment(stage, session, _say).folder / "project")
+    graph = graph_only(stage)
     for line in undeploy.remove(stage, graph, session):
         _say(f"deleted {line}")
     for table in doomed:

@@ -22,8 +22,7 @@ Sleep = Callable[[float], None]
 
 REPORTING = ["ReportBatchItemFailures"]
 _WAIT, _PATIENCE = 3.0, 120.0     # seconds: a new role is not known everywhere at once, nor is a function ready
-_NOT_YET = ("InvalidParameterValueException", "ResourceConflictException", "ResourceInUseException",
-            "ResourceNotFoundException")
+_NOT_YET = ("InvalidParameterValueException", "ResourceInUseException", "ResourceNotFoundException")
 
 
 def prepare(stage: Stage, graph: Graph, package: Path, session: Any, sleep: Sleep = time.sleep) -> list[str]:
@@ -89,7 +88,9 @@ def _patiently(call: Callable[[], Any], client: Any, about: str, sleep: Sleep) -
             call()
             return
         except client.exceptions.ClientError as error:
-            if error.response["Error"]["Code"] not in _NOT_YET or waited >= _PATIENCE:
+            code, text = error.response["Error"]["Code"], str(error)
+            settling = code in _NOT_YET or (code == "ResourceConflictException" and "Pending" in text)
+            if not settling or waited >= _PATIENCE:
                 raise DeployFailed(f"{about}: {error}") from None
         sleep(_WAIT)
         waited += _WAIT

@@ -6,12 +6,15 @@ root of the repository.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +47,21 @@ class Deployment:
 
     def deploy(self, built: Path | None = None) -> list[Setting]:
         """All steps; what is not as it should be afterwards. built: a package made before. Raises DeployFailed."""
+        with self._alone():
+            return self._deploy(built)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Two deployments in one folder would exchange each other's files."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise DeployFailed(f"{self.folder}: another deployment is running here; wait for its end") from None
+            yield
+
+    def _deploy(self, built: Path | None) -> list[Setting]:
         zipped = built or self.package()
         graph = self._project(self.folder / "project", zipped)
         self._say("chalice deploy")
@@ -82,7 +100,7 @@ class Deployment:
 
     def graph(self) -> Graph:
         """What Chalice would make of the sources as they are, and the REST API that is there."""
-        graph = project.copied(self.stage, self.folder / "project")
+        graph = graph_only(self.stage)
         self.api = gateway.find(self.stage, _behind_routes(graph), self._session)
         if not self.api:
             raise DeployFailed(f"stage {self.stage.name} is not deployed in {self.stage.region}; run make deploy")
@@ -145,6 +163,12 @@ class Deployment:
         store = Store(state_table_of(self.stage.prefix), clock=time.time, client=self._session.client("dynamodb"))
         used = providers_in_use(self.stage, [one.text for one in store.policies.all_current()])
         return used & frozenset(PROVIDERS)
+
+
+def graph_only(stage: Stage) -> Graph:
+    """What Chalice would make of the sources as they are, for commands that deploy nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        return project.copied(stage, Path(folder))
 
 
 def _behind_routes(graph: Graph) -> str:
