@@ -77,11 +77,11 @@ def copy_sources(project: Path) -> None:
 
 
 def _generated_names() -> dict[str, Any]:
-    """The configuration without what fixes names: CloudFormation generates them, and the policies refer to them."""
+    """The configuration without what the template's parameters say, names above all: CloudFormation generates them."""
     config: dict[str, Any] = json.loads((ROOT / ".chalice" / "config.json").read_text())
     for name, stage in config["stages"].items():
-        for variable in ("OUTSCALER_PREFIX", "OUTSCALER_SECRET_PREFIX"):
-            del stage["environment_variables"][variable]
+        stage["environment_variables"] = {key: value for key, value in stage["environment_variables"].items()
+                                          if not key.startswith("OUTSCALER_") or key == "OUTSCALER_READ_AUTH"}
         for function in stage["lambda_functions"].values():
             function["iam_policy_file"] = function["iam_policy_file"].replace(f"policy-{name}-", "policy-")
     return config
