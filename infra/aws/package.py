@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.aws.artifact import rewrite
+from infra.aws.merge import merge_template
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -62,17 +63,6 @@ def template(stage: str, out: Path, project: Path) -> dict[str, Any]:
     return made
 
 
-def merge_template(stage: dict[str, Any]) -> dict[str, Any]:
-    """What is laid over Chalice's template; stages whose readers use an API key get one."""
-    merged: dict[str, Any] = json.loads((HERE / "template.json").read_text())
-    merged["Resources"]["ApiAccessLog"]["Properties"]["RetentionInDays"] = stage["log_retention_in_days"]
-    if stage["environment_variables"].get("OUTSCALER_READ_AUTH") == "api-key":
-        with_key = json.loads((HERE / "api-key.json").read_text())
-        for section, values in with_key.items():
-            merged[section] = merged[section] | values
-    return merged
-
-
 def copy_sources(project: Path) -> None:
     """Chalice packs all of chalicelib; the command line and whatever else lies about is no business of Lambda's."""
     shutil.rmtree(project / "chalicelib", ignore_errors=True)
@@ -87,11 +77,11 @@ def copy_sources(project: Path) -> None:
 
 
 def _generated_names() -> dict[str, Any]:
-    """The configuration without what fixes names: CloudFormation generates them, and the policies refer to them."""
+    """The configuration without what the template's parameters say, names above all: CloudFormation generates them."""
     config: dict[str, Any] = json.loads((ROOT / ".chalice" / "config.json").read_text())
     for name, stage in config["stages"].items():
-        for variable in ("OUTSCALER_PREFIX", "OUTSCALER_SECRET_PREFIX"):
-            del stage["environment_variables"][variable]
+        stage["environment_variables"] = {key: value for key, value in stage["environment_variables"].items()
+                                          if not key.startswith("OUTSCALER_") or key == "OUTSCALER_READ_AUTH"}
         for function in stage["lambda_functions"].values():
             function["iam_policy_file"] = function["iam_policy_file"].replace(f"policy-{name}-", "policy-")
     return config
