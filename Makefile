@@ -46,7 +46,7 @@ test-strict: $(STAMP) ## the store's suite on Amazon's DynamoDB Local (needs npm
 	$(BIN)/python -m infra.local.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store tests/unit/local/test_memory_table.py tests/unit/local/test_memory_table_many.py $(ARGS)
 
 package: $(STAMP) ## build/sam.json, build/deployment.zip
-	$(BIN)/python -m infra.aws.package --stage $${STAGE:-prod} --out build
+	$(BIN)/python -m infra.aws.package --stage $${STAGE:-dev} --out build
 
 bench: $(STAMP) ## benchmarks, as ratios measured in one run
 	$(BIN)/python -m pytest -s -m "slow or not slow" tests/benchmarks $(ARGS)
