@@ -1,4 +1,4 @@
-"""`python -m infra.aws.package --stage prod --out build`: from the tree to build/sam.json and build/deployment.zip.
+"""`python -m infra.aws.package --stage dev --out build`: from the tree to build/sam.json and build/deployment.zip.
 
 `chalice package` does the work; around it is what experience asks for (docs/deploy.md): only what the functions need is
 copied to where Chalice looks, so that the artifact does not depend on what else lies in the tree; the merge template is
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.aws.artifact import rewrite
-from infra.aws.merge import merge_template
+from infra.aws.merge import finished, merge_template
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -58,7 +58,7 @@ def template(stage: str, out: Path, project: Path) -> dict[str, Any]:
     merge = out / "merge.json"
     merge.write_text(json.dumps(merge_template(config["stages"][stage]), indent=2))
     _run_chalice(project, stage, merge, out)
-    made: dict[str, Any] = json.loads((out / "sam.json").read_text())
+    made = finished(json.loads((out / "sam.json").read_text()))
     (out / "sam.json").write_text(json.dumps(made, indent=2, sort_keys=True) + "\n")
     return made
 
@@ -104,7 +104,7 @@ def _run_chalice(project: Path, stage: str, merge: Path, out: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m infra.aws.package", description="build what is deployed")
-    parser.add_argument("--stage", default="prod", help="a stage of .chalice/config.json (prod)")
+    parser.add_argument("--stage", default="dev", help="a stage of .chalice/config.json (dev)")
     parser.add_argument("--out", default="build", type=Path, help="where to put them (build)")
     given = parser.parse_args(arguments)
     try:
