@@ -3,3 +3,8 @@
 snapshot the cluster, plan what to change, dispatch the plan, execute each action, record what happened.
 The layers and what each may import are in pyproject.toml (import-linter) and docs/architecture.md.
 """
+
+import warnings
+
+# The zip for Lambda leaves out charset_normalizer: only bytes are read of answers, never text of an unknown encoding.
+warnings.filterwarnings("ignore", message="Unable to find acceptable character detection dependency")
