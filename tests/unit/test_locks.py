@@ -98,6 +98,7 @@ def test_pip_takes_only_what_has_a_hash_wherever_it_installs() -> None:
     assert [line for line in installs if "--require-hashes" not in line and "--no-deps" not in line] == []
     assert any("--require-hashes -r requirements-dev.txt" in line for line in installs)
     assert "--generate-hashes" in recipe
+    assert '"--require-hashes"' in (ROOT / "infra" / "aws" / "wheels.py").read_text()
     assert '"PIP_REQUIRE_HASHES": "1"' in (ROOT / "infra" / "aws" / "package.py").read_text()
 
 
