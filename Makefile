@@ -13,6 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-slow test-strict lint types contracts unit package release bench clean lock
+.PHONY: deploy prepare finish check undeploy
 
 help:
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -49,8 +50,25 @@ test-slow: $(STAMP) ## the long runs
 test-strict: $(STAMP) ## the store's suite on Amazon's DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m infra.local.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store tests/unit/local/test_memory_table.py tests/unit/local/test_memory_table_many.py $(ARGS)
 
-package: $(STAMP) ## build/sam.json, build/deployment.zip (ARGS="--architecture x86_64" for the other processor)
-	$(BIN)/python -m infra.aws.package --stage $${STAGE:-prod} --out build $(ARGS)
+package: $(STAMP) ## build/sam.json, build/deployment.zip (ARGS="--architecture x86_64" for that processor)
+	$(BIN)/python -m infra.aws.package --stage $(STAGE) --out build $(ARGS)
+
+# Against AWS, with the credentials of the environment; docs/deploy.md.
+STAGE ?= dev
+deploy: $(STAMP) ## a stage into an AWS account (STAGE=dev)
+	@$(BIN)/python -m infra.aws.deploy deploy --stage $(STAGE) $(ARGS)
+
+prepare: $(STAMP) ## what `chalice deploy` needs, for running it in this folder (STAGE=dev)
+	@$(BIN)/python -m infra.aws.deploy prepare --stage $(STAGE)
+
+finish: $(STAMP) ## what Chalice cannot set, after `chalice deploy` (STAGE=dev)
+	@$(BIN)/python -m infra.aws.deploy finish --stage $(STAGE)
+
+check: $(STAMP) ## whether a stage is as it should be (STAGE=dev)
+	@$(BIN)/python -m infra.aws.deploy check --stage $(STAGE)
+
+undeploy: $(STAMP) ## a stage out of the account; the tables stay (STAGE=dev, ARGS=--with-table)
+	@$(BIN)/python -m infra.aws.deploy undeploy --stage $(STAGE) $(ARGS)
 
 bench: $(STAMP) ## benchmarks, as ratios measured in one run
 	$(BIN)/python -m pytest -s -m "slow or not slow" tests/benchmarks $(ARGS)
