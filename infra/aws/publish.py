@@ -67,14 +67,25 @@ def published(sam: Json) -> Json:
 
 
 def publish(sam: Path, out: Path) -> int:
-    """Write the published template of a file with a SAM template; its size in bytes. Raises NotPublishable."""
-    text = json.dumps(published(json.loads(sam.read_text("utf-8"))), separators=(",", ":"), sort_keys=True)
+    """Write the published template of a file with a SAM template; its size in bytes. Raises NotPublishable, OSError."""
+    text = json.dumps(published(_read(sam)), separators=(",", ":"), sort_keys=True)
     size = len(text.encode())
     if size > LARGEST:
         raise NotPublishable(f"{sam}: becomes a template of {size} bytes; CloudFormation takes {LARGEST}")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text, "utf-8")
     return size
+
+
+def _read(sam: Path) -> Json:
+    try:
+        template = json.loads(sam.read_text("utf-8"))
+    except ValueError:
+        template = None
+    sections = ("Transform", "Parameters", "Conditions", "Resources")
+    if not isinstance(template, dict) or not all(template.get(section) for section in sections):
+        raise NotPublishable(f"{sam}: is no SAM template; give what python -m infra.aws.package wrote")
+    return template
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,9 +101,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except OSError as failed:
         sys.stderr.write(f"{failed.filename}: {failed.strerror}\n")
-        return 2
-    except (ValueError, KeyError):
-        sys.stderr.write(f"{given.template}: is no SAM template; give what python -m infra.aws.package wrote\n")
         return 2
     sys.stdout.write(f"{given.out} ({size:,} bytes)\n")
     return 0
