@@ -55,8 +55,6 @@ def _switch_on(function: str, client: Any) -> str:
 
 
 def _client() -> Any:
-    import boto3
-    from botocore.config import Config
+    from chalicelib.net.aws import client
 
-    config = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 3})
-    return boto3.client("lambda", config=config)
+    return client("lambda", connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 3})

@@ -12,6 +12,7 @@ Lambda names the function it enters in `_HANDLER`: only that one loads its rooms
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -38,14 +39,25 @@ class FailuresNotReported(OutscalerError):
 
 
 def preload(module: str, *rooms: str) -> None:
-    """Import rooms and build the runtime now, if Lambda enters this module; do nothing anywhere else."""
-    if os.environ.get("_HANDLER", "").startswith(f"{module}."):
+    """Import rooms and build the runtime now, if Lambda enters this module; do nothing anywhere else.
+
+    The objects that a start makes live as long as the process. So the garbage collector does not look at them: not
+    while they are made, and not afterwards.
+    """
+    if not os.environ.get("_HANDLER", "").startswith(f"{module}."):
+        return
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")      # numpy starts a thread for each processor, to no use here
+    gc.disable()
+    try:
         for room in (*rooms, "chalicelib.policy.load"):     # every function begins by reading a policy
             importlib.import_module(room)
         runtime()
+        gc.freeze()
+    finally:
+        gc.enable()
 
 
-def event_source(queue: str) -> dict[str, str]:
+def event_source(queue: str) -> dict[str, Any]:
     """How a function names its queue to Chalice.
 
     With a prefix by name, of which Chalice makes the ARN in the account that it deploys to. Without one by an ARN that

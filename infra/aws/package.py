@@ -1,4 +1,4 @@
-"""`python -m infra.aws.package --stage prod --out build`: from the tree to build/sam.json and build/deployment.zip.
+"""`python -m infra.aws.package --stage dev --out build`: from the tree to build/sam.json and build/deployment.zip.
 
 `chalice package` does the work; around it is what experience asks for (docs/deploy.md): only what the functions need is
 copied to where Chalice looks, so that the artifact does not depend on what else lies in the tree; the merge template is
@@ -25,7 +25,7 @@ import msgspec
 
 from infra.aws.artifact import rewrite
 from infra.aws.binaries import foreign
-from infra.aws.merge import merge_template
+from infra.aws.merge import finished, merge_template
 from infra.aws.wheels import MACHINES, install, runtime
 from infra.aws.wheels import PackagingFailed as PackagingFailed  # noqa: PLC0414 - callers catch it from here
 
@@ -92,7 +92,7 @@ def template(stage: str, out: Path, project: Path) -> dict[str, Any]:
     merge = out / "merge.json"
     merge.write_text(json.dumps(merge_template(config["stages"][stage]), indent=2))
     _run_chalice(project, stage, merge, out)
-    made: dict[str, Any] = json.loads((out / "sam.json").read_text())
+    made = finished(json.loads((out / "sam.json").read_text()))
     (out / "sam.json").write_text(json.dumps(made, indent=2, sort_keys=True) + "\n")
     return made
 
@@ -111,11 +111,11 @@ def copy_sources(project: Path) -> None:
 
 
 def _generated_names() -> dict[str, Any]:
-    """The configuration without what fixes names: CloudFormation generates them, and the policies refer to them."""
+    """The configuration without what the template's parameters say, names above all: CloudFormation generates them."""
     config: dict[str, Any] = json.loads((ROOT / ".chalice" / "config.json").read_text())
     for name, stage in config["stages"].items():
-        for variable in ("OUTSCALER_PREFIX", "OUTSCALER_SECRET_PREFIX"):
-            del stage["environment_variables"][variable]
+        stage["environment_variables"] = {key: value for key, value in stage["environment_variables"].items()
+                                          if not key.startswith("OUTSCALER_") or key == "OUTSCALER_READ_AUTH"}
         for function in stage["lambda_functions"].values():
             function["iam_policy_file"] = function["iam_policy_file"].replace(f"policy-{name}-", "policy-")
     return config
@@ -134,7 +134,7 @@ def _run_chalice(project: Path, stage: str, merge: Path, out: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m infra.aws.package", description="build what is deployed")
-    parser.add_argument("--stage", default="prod", help="a stage of .chalice/config.json (prod)")
+    parser.add_argument("--stage", default="dev", help="a stage of .chalice/config.json (dev)")
     parser.add_argument("--architecture", choices=sorted(MACHINES), default="",
                         help="the functions' processor (the stage's lambda_architecture)")
     parser.add_argument("--out", default="build", type=Path, help="where to put them (build)")

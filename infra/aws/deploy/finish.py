@@ -6,6 +6,7 @@ every `chalice deploy` (the schedule's target is written anew), so `make deploy`
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from chalicelib.store.tables import policy_table_of, time_to_live
 from infra.aws.deploy.functions import REPORTING
 from infra.aws.deploy.graph import Graph
 from infra.aws.deploy.in_use import queue_length
+from infra.aws.deploy.patience import Sleep, patiently
 from infra.aws.deploy.stage import Stage
 from infra.aws.deploy.state import mappings_of
 from infra.aws.merge import merge_template
@@ -56,12 +58,12 @@ def before_chalice(stage: Stage, graph: Graph, in_use: frozenset[str], session: 
     yield from _mappings(stage, graph, in_use, session)
 
 
-def apply(found: Iterator[Setting]) -> list[str]:
-    """Write what is wrong; a line for each."""
+def apply(found: Iterator[Setting], sleep: Sleep = time.sleep) -> list[str]:
+    """Write what is wrong; a line for each. Raises DeployFailed where AWS refuses."""
     told = []
     for setting in found:
         if not setting.right and setting.write is not None:
-            setting.write()
+            patiently(setting.write, setting.place, sleep)
             told.append(f"set {setting.place}: {shown(setting.wanted)}")
     return told
 
