@@ -9,6 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-slow test-strict lint types contracts unit package bench clean lock
+.PHONY: deploy prepare finish check undeploy
 
 help:
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -46,7 +47,24 @@ test-strict: $(STAMP) ## the store's suite on Amazon's DynamoDB Local (needs npm
 	$(BIN)/python -m infra.local.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store tests/unit/local/test_memory_table.py tests/unit/local/test_memory_table_many.py $(ARGS)
 
 package: $(STAMP) ## build/sam.json, build/deployment.zip
-	$(BIN)/python -m infra.aws.package --stage $${STAGE:-prod} --out build
+	$(BIN)/python -m infra.aws.package --stage $(STAGE) --out build
+
+# Against AWS, with the credentials of the environment; docs/deploy.md.
+STAGE ?= dev
+deploy: $(STAMP) ## a stage into an AWS account (STAGE=dev)
+	@$(BIN)/python -m infra.aws.deploy deploy --stage $(STAGE) $(ARGS)
+
+prepare: $(STAMP) ## what `chalice deploy` needs, for running it in this folder (STAGE=dev)
+	@$(BIN)/python -m infra.aws.deploy prepare --stage $(STAGE)
+
+finish: $(STAMP) ## what Chalice cannot set, after `chalice deploy` (STAGE=dev)
+	@$(BIN)/python -m infra.aws.deploy finish --stage $(STAGE)
+
+check: $(STAMP) ## whether a stage is as it should be (STAGE=dev)
+	@$(BIN)/python -m infra.aws.deploy check --stage $(STAGE)
+
+undeploy: $(STAMP) ## a stage out of the account; the tables stay (STAGE=dev, ARGS=--with-table)
+	@$(BIN)/python -m infra.aws.deploy undeploy --stage $(STAGE) $(ARGS)
 
 bench: $(STAMP) ## benchmarks, as ratios measured in one run
 	$(BIN)/python -m pytest -s -m "slow or not slow" tests/benchmarks $(ARGS)

@@ -27,14 +27,20 @@ def open_store(args: argparse.Namespace) -> Store:
     """The store on --table and --policy-table, or on what the environment names; raises BadInput if nothing does.
 
     A --table that is given does not go with the environment's policy table, which is that of another one."""
-    table = args.table or state_table(os.environ)
-    if not table:
-        raise BadInput("--table", "is not given, and OUTSCALER_TABLE is not set",
-                       "name the deployment's DynamoDB table")
+    table = table_name(args)
     from chalicelib.store import Store
 
     policy_table = args.policy_table or ("" if args.table else os.environ.get("OUTSCALER_POLICY_TABLE", ""))
     return Store(table, clock=time.time, policy_table=policy_table)
+
+
+def table_name(args: argparse.Namespace) -> str:
+    """The state table's name; raises BadInput if nothing names it."""
+    table = str(args.table) or state_table(os.environ)
+    if not table:
+        raise BadInput("--table", "is not given, and OUTSCALER_TABLE is not set",
+                       "name the deployment's DynamoDB table, or set OUTSCALER_PREFIX as make deploy prints it")
+    return table
 
 
 def not_moved(store: Store) -> str:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.aws.artifact import rewrite
+from infra.aws.merge import merge_template
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -60,17 +61,6 @@ def template(stage: str, out: Path, project: Path) -> dict[str, Any]:
     made: dict[str, Any] = json.loads((out / "sam.json").read_text())
     (out / "sam.json").write_text(json.dumps(made, indent=2, sort_keys=True) + "\n")
     return made
-
-
-def merge_template(stage: dict[str, Any]) -> dict[str, Any]:
-    """What is laid over Chalice's template; stages whose readers use an API key get one."""
-    merged: dict[str, Any] = json.loads((HERE / "template.json").read_text())
-    merged["Resources"]["ApiAccessLog"]["Properties"]["RetentionInDays"] = stage["log_retention_in_days"]
-    if stage["environment_variables"].get("OUTSCALER_READ_AUTH") == "api-key":
-        with_key = json.loads((HERE / "api-key.json").read_text())
-        for section, values in with_key.items():
-            merged[section] = merged[section] | values
-    return merged
 
 
 def copy_sources(project: Path) -> None:

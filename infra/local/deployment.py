@@ -1,22 +1,20 @@
 """Which functions there are, what starts each, and how their queues behave: read from what is deployed, stated nowhere.
 
 The functions and their triggers come from app.py's registration, the queues' visibility timeouts and dead-letter limits
-from the merge template. So an emulation cannot differ from a deployment without somebody having changed one of the two.
+from what the deployments are made from (infra/aws/resources.py). So an emulation cannot differ from a deployment
+without a change of one of the two.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from infra.aws.resources import QUEUES
 from infra.local.aws import Queue
-
-TEMPLATE = Path(__file__).resolve().parents[1] / "aws" / "template.json"
 
 Handler = Callable[[dict[str, Any], Any], Any]
 
@@ -51,13 +49,6 @@ def entry(function: Function) -> Handler:
     return handler
 
 
-def queues(template: Path = TEMPLATE) -> dict[str, Queue]:
-    """How each function's queue behaves, by the queue's name: `act_clusterapi` is the template's ActClusterapiQueue."""
-    resources = json.loads(template.read_text("utf-8"))["Resources"]
-    return {function.queue: _queue(resources, function.queue) for function in functions() if function.queue}
-
-
-def _queue(resources: Mapping[str, Any], name: str) -> Queue:
-    logical = "".join(part.capitalize() for part in name.split("_")) + "Queue"
-    properties = resources[logical]["Properties"]
-    return Queue(properties["VisibilityTimeout"], properties["RedrivePolicy"]["maxReceiveCount"])
+def queues() -> dict[str, Queue]:
+    """How each function's queue behaves, by the queue's name."""
+    return {name: Queue(settings.visibility, settings.max_receives) for name, settings in QUEUES.items()}

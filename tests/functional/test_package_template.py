@@ -168,7 +168,8 @@ def test_the_configuration_says_everything_of_every_function() -> None:
         named = settings["lambda_functions"]
         assert set(named) == {"api_handler", "tick", *QUEUED.values()}, stage
         for function, given in named.items():
-            assert set(given) == {"lambda_memory_size", "lambda_timeout", "iam_policy_file"}, function
+            more = {"environment_variables"} if function in QUEUED.values() else set()
+            assert set(given) == {"lambda_memory_size", "lambda_timeout", "iam_policy_file"} | more, function
 
 
 def _statements(template: Template, role: str) -> list[Template]:

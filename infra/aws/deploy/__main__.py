@@ -1,0 +1,144 @@
+"""`python -m infra.aws.deploy deploy --stage dev`: a stage into the account of the credentials, and out of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
+
+from chalicelib.model.deployed_names import state_table_of
+from chalicelib.model.errors import OutscalerError
+from infra.aws.deploy import undeploy
+from infra.aws.deploy.finish import shown
+from infra.aws.deploy.gateway import readers_key
+from infra.aws.deploy.stage import Stage, load, locate
+from infra.aws.deploy.steps import Deployment, graph_only
+from infra.aws.package import PackagingFailed
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command: 0 done, 1 something is not as it should be, 2 a person must correct something."""
+    parser = argparse.ArgumentParser(prog="python -m infra.aws.deploy", description="deploy a stage with Chalice")
+    parser.add_argument("what", choices=sorted(_COMMANDS), help="; ".join(
+        f"{name}: {command.__doc__}" for name, command in sorted(_COMMANDS.items())))
+    parser.add_argument("--stage", default="dev", help="a stage of .chalice/config.json (dev)")
+    parser.add_argument("--with-table", action="store_true", help="undeploy: delete the tables too, with all they hold")
+    given = parser.parse_args(arguments)
+    try:
+        session = boto3.Session()
+        stage = locate(load(given.stage), session)
+        return _COMMANDS[given.what](stage, session, given)
+    except (OutscalerError, PackagingFailed) as error:
+        sys.stderr.write(f"{error}\n")
+    except (BotoCoreError, ClientError, ResponseParserError) as error:
+        sys.stderr.write(f"AWS: {str(error)[:_LONGEST]}; the same command continues\n")
+    except KeyboardInterrupt:
+        sys.stderr.write("broken off; the same command continues\n")
+    return 2
+
+
+def _deploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
+    """every step, then the addresses and what to do next"""
+    del given
+    made = Deployment(stage, session, _say)
+    wrong = made.deploy()
+    for setting in wrong:
+        _say(f"not as it should be: {setting.place} is {shown(setting.found)}, not {shown(setting.wanted)}")
+    _tell(stage, made, session)
+    return 1 if wrong else 0
+
+
+def _prepare(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
+    """what chalice deploy needs in the account and in .chalice, for running it in this folder"""
+    del given
+    Deployment(stage, session, _say).prepare()
+    _say(f"next: .venv/bin/chalice deploy --stage {stage.name}")
+    _say(f"then: make finish STAGE={stage.name}      # limits, access log, readers' key, the schedule's retries")
+    return 0
+
+
+def _finish(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
+    """what Chalice cannot set, after chalice deploy"""
+    made = Deployment(stage, session, _say)
+    made.finish(made.graph())
+    return _check(stage, session, given)
+
+
+def _check(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
+    """whether everything is as it should be; changes nothing"""
+    del given
+    made = Deployment(stage, session, _say)
+    wrong = list(made.check(made.graph()))
+    for setting in wrong:
+        _say(f"{setting.place} is {shown(setting.found)}, not {shown(setting.wanted)}")
+    if not wrong:
+        _say(f"stage {stage.name} is as it should be")
+    return 1 if wrong else 0
+
+
+def _undeploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
+    """delete everything but the tables"""
+    doomed = undeploy.tables(stage, session) if given.with_table else []
+    if doomed and not _sure(stage, doomed):
+        return 2
+    graph = graph_only(stage)
+    for line in undeploy.remove(stage, graph, session):
+        _say(f"deleted {line}")
+    for table in doomed:
+        undeploy.remove_table(table, session)
+        _say(f"deleted table {table}")
+    for table in [] if doomed else undeploy.tables(stage, session):
+        _say(f"kept table {table}: its policies and timers are used again by make deploy STAGE={stage.name}")
+    return 0
+
+
+def _sure(stage: Stage, doomed: Sequence[str]) -> bool:
+    """Ask twice. Without a person there is no answer, which is no."""
+    _say(f"This deletes {' and '.join(doomed)} in account {stage.account}, {stage.region}: every policy, every timer.")
+    questions = ((f"Delete them? Write the stage ({stage.name}): ", stage.name),
+                 (f"Really? Write the table's name ({state_table_of(stage.prefix)}): ", state_table_of(stage.prefix)))
+    for question, answer in questions:
+        try:
+            if input(question).strip() != answer:
+                raise EOFError
+        except EOFError:
+            sys.stderr.write("nothing was deleted\n")
+            return False
+    return True
+
+
+def _tell(stage: Stage, made: Deployment, session: boto3.Session) -> None:
+    key = readers_key(stage, session.client("apigateway"))
+    prefix = stage.config["environment_variables"]["OUTSCALER_SECRET_PREFIX"]
+    _say("")
+    _say(f"stage    {stage.name} in account {stage.account}, {stage.region}")
+    _say(f"table    {state_table_of(stage.prefix)}")
+    _say(f"webhook  {made.webhook()}")
+    if key:
+        _say(f"readers  aws apigateway get-api-key --include-value --api-key {key}")
+    _say("")
+    _say("next, for each cluster (docs/deploy.md):")
+    _say("  kubectl apply -f infra/kubernetes/rbac-workload.yaml")
+    _say(f"  aws secretsmanager create-secret --name {prefix}NAME/kubeconfig --secret-string file://kubeconfig")
+    _say(f"  export OUTSCALER_PREFIX={stage.prefix}")
+    _say("  .venv/bin/outscaler apply policy.yaml        # mode: shadow plans and touches nothing")
+    _say("  .venv/bin/outscaler history NAME")
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+_LONGEST = 600      # characters of an answer that an error shows
+
+_COMMANDS: dict[str, Callable[[Stage, boto3.Session, argparse.Namespace], int]] = {
+    "deploy": _deploy, "prepare": _prepare, "finish": _finish, "check": _check, "undeploy": _undeploy,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,161 @@
+"""The stack under the functions: the tables, and the queues with their dead letters.
+
+`outscaler-<stage>-foundation` holds what must outlive a deployment and what Chalice does not know.
+
+A table that exists already outside the stack is used as it is. A stack cannot adopt it in an update, and it is the only
+thing here that cannot be made again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from chalicelib.model.deployed_names import state_table_of
+from chalicelib.model.errors import BadInput
+from chalicelib.store.tables import definition, policy_table_of
+from infra.aws.deploy.errors import DeployFailed
+from infra.aws.deploy.stage import Stage
+from infra.aws.resources import resources
+
+Json = dict[str, Any]
+Sleep = Callable[[float], None]
+
+LARGEST_BODY = 51_200
+"""Bytes of a template that CloudFormation takes in a request."""
+_POLL, _PATIENCE = 3.0, 900.0       # seconds between looks at a stack, and until it is given up
+_EMPTY = ("ROLLBACK_COMPLETE", "CREATE_FAILED", "ROLLBACK_FAILED", "REVIEW_IN_PROGRESS", "DELETE_FAILED")
+_GOOD = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE")
+
+
+def stack_name(stage: Stage) -> str:
+    """The name of the stage's foundation."""
+    return f"{stage.prefix}-foundation"
+
+
+def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> Json:
+    """The stack's template. rule: the name of the schedule's rule. absent: logical ids of tables to leave out."""
+    arn = {"Fn::Sub": f"arn:${{AWS::Partition}}:events:${{AWS::Region}}:${{AWS::AccountId}}:rule/{rule}"}
+    made = {name: one for name, one in resources(arn, stage.prefix).items() if name not in absent}
+    for resource in made.values():
+        _encrypt(resource, stage)
+        if resource["Type"] in ("AWS::DynamoDB::Table", "AWS::SQS::Queue"):
+            resource["Properties"]["Tags"] = tags(stage)
+    return {"AWSTemplateFormatVersion": "2010-09-09",
+            "Description": f"Outscaler, stage {stage.name}: what lies under the functions (make deploy)",
+            "Resources": made}
+
+
+def tags(stage: Stage) -> list[dict[str, str]]:
+    """The stage's tags as CloudFormation takes them."""
+    return [{"Key": key, "Value": value} for key, value in sorted(stage.config.get("tags", {}).items())]
+
+
+def _encrypt(resource: Json, stage: Stage) -> None:
+    key = stage.options.kms_key_arn
+    if key and resource["Type"] == "AWS::DynamoDB::Table":
+        resource["Properties"]["SSESpecification"] = {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key}
+    # EventBridge could not write into a queue that is encrypted by a key whose policy does not name it.
+    if key and resource["Type"] == "AWS::SQS::Queue" and "-tick-" not in resource["Properties"]["QueueName"]:
+        del resource["Properties"]["SqsManagedSseEnabled"]
+        resource["Properties"]["KmsMasterKeyId"] = key
+
+
+def apply(stage: Stage, rule: str, session: Any, sleep: Sleep = time.sleep) -> None:
+    """Create or update the stack. Raises DeployFailed, BadInput for a table of another kind."""
+    cloud = session.client("cloudformation")
+    name = stack_name(stage)
+    status = settled(cloud, name, sleep)
+    if status in _EMPTY:
+        cloud.delete_stack(StackName=name)
+        status = settled(cloud, name, sleep)
+    held = physical(cloud, name) if status else {}
+    absent = frozenset(logical for logical, table in _tables(stage).items()
+                       if logical not in held and _is_there(session.client("dynamodb"), table))
+    body = json.dumps(template(stage, rule, absent), separators=(",", ":"))
+    if len(body) > LARGEST_BODY:
+        raise DeployFailed(f"stack {name}: the template has {len(body)} bytes, more than {LARGEST_BODY}")
+    _write(cloud, name, body, exists=bool(status))
+    status = settled(cloud, name, sleep)
+    if status not in _GOOD or status == "UPDATE_ROLLBACK_COMPLETE":
+        raise DeployFailed(f"stack {name}: {status}; {_why(cloud, name)}")
+
+
+def physical(cloud: Any, name: str) -> dict[str, str]:
+    """Logical id -> physical id of what a stack holds; {} where there is no stack."""
+    try:
+        pages = cloud.get_paginator("list_stack_resources").paginate(StackName=name)
+        return {one["LogicalResourceId"]: one["PhysicalResourceId"] for page in pages
+                for one in page["StackResourceSummaries"] if one["ResourceStatus"] != "DELETE_COMPLETE"}
+    except cloud.exceptions.ClientError as error:
+        if _is_missing(error):
+            return {}
+        raise
+
+
+def _write(cloud: Any, name: str, body: str, *, exists: bool) -> None:
+    given: Json = {"StackName": name, "TemplateBody": body}
+    if not exists:
+        cloud.create_stack(**given)
+        return
+    try:
+        cloud.update_stack(**given)
+    except cloud.exceptions.ClientError as error:
+        if "No updates are to be performed" not in str(error):
+            raise
+
+
+def settled(cloud: Any, name: str, sleep: Sleep) -> str:
+    """The stack's status once nothing is in progress, "" where there is no stack. Raises DeployFailed if it lasts."""
+    waited = 0.0
+    while True:
+        status = status_of(cloud, name)
+        if not status.endswith("_IN_PROGRESS") or status == "REVIEW_IN_PROGRESS":
+            return "" if status == "DELETE_COMPLETE" else status
+        if waited >= _PATIENCE:
+            raise DeployFailed(f"stack {name}: still {status} after {_PATIENCE:.0f} s; run the command again later")
+        sleep(_POLL)
+        waited += _POLL
+
+
+def status_of(cloud: Any, name: str) -> str:
+    """CloudFormation's word for the stack, "" where there is none."""
+    try:
+        [found] = cloud.describe_stacks(StackName=name)["Stacks"]
+    except cloud.exceptions.ClientError as error:
+        if _is_missing(error):
+            return ""
+        raise
+    return str(found["StackStatus"])
+
+
+def _is_missing(error: Any) -> bool:
+    return "does not exist" in str(error)
+
+
+def _why(cloud: Any, name: str) -> str:
+    """The first reason that CloudFormation gives for a failure."""
+    events = cloud.describe_stack_events(StackName=name)["StackEvents"]
+    reasons = [f"{one['LogicalResourceId']}: {one['ResourceStatusReason']}" for one in reversed(events)
+               if one["ResourceStatus"].endswith("_FAILED") and one.get("ResourceStatusReason")]
+    return reasons[0] if reasons else "see its events in CloudFormation"
+
+
+def _tables(stage: Stage) -> dict[str, str]:
+    state = state_table_of(stage.prefix)
+    return {"StateTable": state, "PolicyTable": policy_table_of(state)}
+
+
+def _is_there(dynamodb: Any, table: str) -> bool:
+    """Whether the table exists. Raises BadInput where it is not one of Outscaler's."""
+    try:
+        found = dynamodb.describe_table(TableName=table)["Table"]
+    except dynamodb.exceptions.ResourceNotFoundException:
+        return False
+    wanted = definition(table)["KeySchema"]
+    if sorted(map(str, found["KeySchema"])) != sorted(map(str, wanted)):
+        raise BadInput(f"table {table}", "exists, and its key is not that of Outscaler's tables",
+                       "rename or delete it, or deploy another stage")
+    return True

@@ -1,0 +1,96 @@
+"""The functions that queues start, before Chalice's turn, so that their mappings report failures from the beginning.
+
+A mapping that does not report them takes every answer of a function for success and deletes the messages. Chalice has
+no setting for it. It updates a mapping that it finds and leaves this property alone. So a function that is not there
+yet is made here, with its role and its mapping, and `chalice deploy` then updates all three.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from infra.aws.deploy.errors import DeployFailed
+from infra.aws.deploy.graph import Function, Graph, Role, Source
+from infra.aws.deploy.stage import Stage
+from infra.aws.deploy.state import mappings_of
+
+Sleep = Callable[[float], None]
+
+REPORTING = ["ReportBatchItemFailures"]
+_WAIT, _PATIENCE = 3.0, 120.0     # seconds: a new role is not known everywhere at once, nor is a function ready
+_NOT_YET = ("InvalidParameterValueException", "ResourceInUseException", "ResourceNotFoundException")
+
+
+def prepare(stage: Stage, graph: Graph, package: Path, session: Any, sleep: Sleep = time.sleep) -> list[str]:
+    """Make what is missing; a line for each function that was made. Raises DeployFailed."""
+    client, made = session.client("lambda"), []
+    for source in graph.sources:
+        function = graph.function(source.function)
+        role = next(one for one in graph.roles if one.role_name == function.role)
+        if not _exists(client, function.function_name):
+            _create(client, function, _role(role, session.client("iam")), package, sleep)
+            made.append(f"created {function.function_name}")
+        if not mappings_of(client, function.function_name, source.queue):
+            _map(client, stage, function, source, sleep)
+            made.append(f"mapped {source.queue} to {function.function_name}")
+    return made
+
+
+def _exists(client: Any, name: str) -> bool:
+    try:
+        client.get_function_configuration(FunctionName=name)
+    except client.exceptions.ResourceNotFoundException:
+        return False
+    return True
+
+
+def _role(role: Role, client: Any) -> str:
+    """The role's ARN; the role is made if it is not there, and has the policy of the file either way."""
+    policy = Path(role.policy_file).read_text("utf-8")
+    trust = {"Version": "2012-10-17", "Statement": [{
+        "Sid": "", "Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}]}
+    try:
+        found: Any = client.create_role(RoleName=role.role_name, AssumeRolePolicyDocument=json.dumps(trust))["Role"]
+    except client.exceptions.EntityAlreadyExistsException:
+        found = client.get_role(RoleName=role.role_name)["Role"]
+    client.put_role_policy(RoleName=role.role_name, PolicyName=role.role_name, PolicyDocument=policy)
+    return str(found["Arn"])
+
+
+def _create(client: Any, function: Function, role: str, package: Path, sleep: Sleep) -> None:
+    given: dict[str, Any] = {
+        "FunctionName": function.function_name, "Runtime": function.runtime, "Role": role,
+        "Handler": function.handler, "Code": {"ZipFile": package.read_bytes()}, "Timeout": function.timeout,
+        "MemorySize": function.memory_size, "Architectures": [function.architecture], "Tags": function.tags,
+        "Environment": {"Variables": function.environment_variables},
+    }
+    if function.subnet_ids:
+        given["VpcConfig"] = {"SubnetIds": function.subnet_ids, "SecurityGroupIds": function.security_group_ids}
+    _patiently(lambda: client.create_function(**given), client, function.function_name, sleep)
+
+
+def _map(client: Any, stage: Stage, function: Function, source: Source, sleep: Sleep) -> None:
+    queue = f"arn:{stage.partition}:sqs:{stage.region}:{stage.account}:{source.queue}"
+    given = {"EventSourceArn": queue, "FunctionName": function.function_name, "BatchSize": source.batch_size,
+             "FunctionResponseTypes": REPORTING, "ScalingConfig": {"MaximumConcurrency": source.maximum_concurrency}}
+    _patiently(lambda: client.create_event_source_mapping(**given), client, source.queue, sleep)
+
+
+def _patiently(call: Callable[[], Any], client: Any, about: str, sleep: Sleep) -> None:
+    """The call, again while AWS does not know yet what was made just before."""
+    waited = 0.0
+    while True:
+        try:
+            call()
+            return
+        except client.exceptions.ClientError as error:
+            code, text = error.response["Error"]["Code"], str(error)
+            settling = code in _NOT_YET or (code == "ResourceConflictException" and "Pending" in text)
+            if not settling or waited >= _PATIENCE:
+                raise DeployFailed(f"{about}: {error}") from None
+        sleep(_WAIT)
+        waited += _WAIT

@@ -1,0 +1,104 @@
+"""The names and settings that Chalice gives to what it deploys, asked of Chalice itself.
+
+Nothing here repeats how Chalice forms a function's or a role's name. A second copy of such rules would be wrong after
+the next release of Chalice.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from infra.aws.package import PackagingFailed
+
+_SCRIPT = Path(__file__).with_name("chalice_graph.py")
+
+
+class Role(msgspec.Struct, frozen=True):
+    """policy_file: the file with its policy, as Chalice reads it."""
+
+    resource_name: str
+    role_name: str
+    policy_file: str
+
+
+class Function(msgspec.Struct, frozen=True):
+    """One function with the settings that Chalice would give it; role: the name of its role."""
+
+    resource_name: str
+    function_name: str
+    environment_variables: dict[str, str]
+    runtime: str
+    handler: str
+    tags: dict[str, str]
+    timeout: int
+    memory_size: int
+    security_group_ids: list[str]
+    subnet_ids: list[str]
+    xray: bool | None
+    architecture: str
+    role: str
+
+
+class Source(msgspec.Struct, frozen=True):
+    """A queue that starts a function; queue: its SQS name. function: the resource name of the function."""
+
+    resource_name: str
+    queue: str
+    batch_size: int
+    maximum_concurrency: int
+    function: str
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A schedule that starts a function."""
+
+    resource_name: str
+    rule_name: str
+    function: str
+
+
+class Api(msgspec.Struct, frozen=True):
+    """The REST API; stage: of API Gateway, the first part of every path."""
+
+    resource_name: str
+    stage: str
+    function: str
+
+
+class LogGroup(msgspec.Struct, frozen=True):
+    """A log group that Chalice makes to set how long it keeps lines."""
+
+    resource_name: str
+    log_group_name: str
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """Everything that Chalice deploys of one stage. package: the file in which it looks for a zip made before."""
+
+    roles: tuple[Role, ...]
+    functions: tuple[Function, ...]
+    sources: tuple[Source, ...]
+    rules: tuple[Rule, ...]
+    apis: tuple[Api, ...]
+    log_groups: tuple[LogGroup, ...]
+    package: str
+
+    def function(self, resource_name: str) -> Function:
+        """The function of that resource name."""
+        return next(one for one in self.functions if one.resource_name == resource_name)
+
+
+def graph_of(project: Path, stage: str) -> Graph:
+    """Read a project with Chalice. Raises PackagingFailed with what Chalice says."""
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
+    command: list[Any] = [sys.executable, str(_SCRIPT), str(project.resolve()), stage]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=project)
+    if done.returncode:
+        raise PackagingFailed(f"chalice cannot read {project}:\n{done.stderr}")
+    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Graph)

@@ -1,0 +1,94 @@
+"""What is to be deployed: a stage of .chalice/config.json, and the account and region that the credentials belong to.
+
+The settings that Chalice knows (memory, architecture, subnets, X-Ray) stand where Chalice reads them. Those that it
+does not know are in the section `outscaler` of the stage, which Chalice ignores.
+"""
+
+from __future__ import annotations
+
+import json
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import boto3
+import msgspec
+from botocore.exceptions import BotoCoreError, ClientError
+
+from chalicelib.model.deployed_names import prefix_for
+from chalicelib.model.errors import BadInput
+
+ROOT = Path(__file__).resolve().parents[3]
+CONFIG = Path(".chalice") / "config.json"
+
+_HERE = str(CONFIG)
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The section `outscaler` of a stage.
+
+    providers: whose queues are always read, besides those that stored policies name. kms_key_arn: the key that
+    encrypts tables, queues and variables; "" for AWS's own. alarm_topic_arn: where alarms go. access_log: whether API
+    Gateway logs requests. events_rate, events_burst: requests per second, and at once, of the events route.
+    """
+
+    providers: tuple[str, ...] = ()
+    kms_key_arn: str = ""
+    alarm_topic_arn: str = ""
+    access_log: bool = True
+    events_rate: float = 50
+    events_burst: int = 100
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """name: of the stage. prefix: what the names of its tables, queues and functions begin with. config: its section
+    of the configuration, as it is. account, region, partition: where it is deployed."""
+
+    name: str
+    prefix: str
+    config: dict[str, Any]
+    options: Options
+    account: str = ""
+    region: str = ""
+    partition: str = "aws"
+    suffix: str = "amazonaws.com"
+
+
+def load(name: str, root: Path = ROOT) -> Stage:
+    """The stage of this name, with no account yet. Raises BadInput naming the place in the configuration."""
+    try:
+        config = json.loads((root / CONFIG).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise BadInput(_HERE, f"cannot be read ({error})", "restore it from the repository") from None
+    stages = config.get("stages", {}) if isinstance(config, dict) else {}
+    if name not in stages:
+        near = get_close_matches(name, stages, n=1)
+        raise BadInput(f"stage {name}", f"is not in {_HERE}",
+                       f"did you mean {near[0]}?" if near else f"use one of {', '.join(stages)}, or add it there")
+    place = f"{_HERE}: stages.{name}"
+    variables = stages[name].get("environment_variables", {})
+    prefix = prefix_for(name)
+    if variables.get("OUTSCALER_PREFIX") != prefix:
+        raise BadInput(f"{place}.environment_variables.OUTSCALER_PREFIX", "does not follow from the stage's name",
+                       f"write {prefix}")
+    try:
+        options = msgspec.convert(stages[name].get("outscaler", {}), Options)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"{place}.outscaler", str(error), "see docs/deploy.md, Settings of a stage") from None
+    return Stage(name, prefix, stages[name], options)
+
+
+def locate(stage: Stage, session: boto3.Session) -> Stage:
+    """The stage with the account, region and partition of the credentials. Raises BadInput where there are none."""
+    region = session.region_name
+    if not region:
+        raise BadInput("AWS region", "is not set", "set AWS_REGION, or a region in the profile")
+    try:
+        identity = session.client("sts").get_caller_identity()
+    except (BotoCoreError, ClientError) as error:
+        raise BadInput("AWS credentials", f"are not accepted ({error})",
+                       "set AWS_PROFILE or the variables of a role, and try aws sts get-caller-identity") from None
+    partition = str(identity["Arn"]).split(":")[1]
+    suffix = "amazonaws.com.cn" if partition == "aws-cn" else "amazonaws.com"
+    return msgspec.structs.replace(stage, account=identity["Account"], region=region, partition=partition,
+                                   suffix=suffix)

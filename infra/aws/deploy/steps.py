@@ -1,0 +1,182 @@
+"""The steps of a deployment in their order, and what each says.
+
+`deploy` takes them all. `prepare` takes those before Chalice's turn, for a person who runs `chalice deploy` in the
+root of the repository.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from chalicelib.dispatch.messages import PROVIDERS
+from chalicelib.model.deployed_names import state_table_of
+from chalicelib.store import Store
+from infra.aws.deploy import finish, foundation, functions, gateway, project, state
+from infra.aws.deploy.errors import DeployFailed
+from infra.aws.deploy.finish import Setting
+from infra.aws.deploy.graph import Graph
+from infra.aws.deploy.in_use import providers_in_use
+from infra.aws.deploy.stage import ROOT, Stage
+from infra.aws.package import package
+
+Say = Callable[[str], None]
+Sleep = Callable[[float], None]
+
+BUILT = Path("build") / "deploy"
+_CHALICE = "import sys; from chalice.cli import main; sys.exit(main())"
+_REUSED = "Reusing existing deployment package"
+
+
+class Deployment:
+    """A stage on its way into an account. session: boto3's. say: takes a line for the person who waits."""
+
+    def __init__(self, stage: Stage, session: Any, say: Say, sleep: Sleep = time.sleep, root: Path = ROOT) -> None:
+        self.stage, self._session, self._say, self._sleep, self._root = stage, session, say, sleep, root
+        self.folder = root / BUILT / stage.name
+        self.api = ""
+
+    def deploy(self, built: Path | None = None) -> list[Setting]:
+        """All steps; what is not as it should be afterwards. built: a package made before. Raises DeployFailed."""
+        with self._alone():
+            return self._deploy(built)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Two deployments in one folder would exchange each other's files."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise DeployFailed(f"{self.folder}: another deployment is running here; wait for its end") from None
+            yield
+
+    def _deploy(self, built: Path | None) -> list[Setting]:
+        zipped = built or self.package()
+        graph = self._project(self.folder / "project", zipped)
+        self._say("chalice deploy")
+        self._chalice(self.folder / "project")
+        self.finish(graph)
+        return list(self.check(graph))
+
+    def prepare(self, built: Path | None = None) -> Graph:
+        """All steps before Chalice's, for the root of the repository."""
+        zipped = built or self.package()
+        for cached in sorted((self._root / "chalicelib").rglob("__pycache__")):
+            shutil.rmtree(cached, ignore_errors=True)       # Chalice's name of a package depends on them
+        return self._around(project.with_policies(self.stage, self._root), self._root, zipped)
+
+    def package(self) -> Path:
+        """Build the zip."""
+        self._say("package")
+        package(self.stage.name, self.folder / "package")
+        return self.folder / "package" / "deployment.zip"
+
+    def finish(self, graph: Graph) -> None:
+        """Set what Chalice cannot."""
+        self._say("finish")
+        for line in finish.apply(self._functions(graph)):
+            self._say(f"  {line}")
+        try:
+            for line in finish.apply(self._gateway()):
+                self._say(f"  {line}")
+        except gateway.NoAccessLog as error:
+            self._say(f"  no access log: {error}")
+
+    def check(self, graph: Graph) -> Iterator[Setting]:
+        """What is not as it should be. A stage without an access log is no mistake where the account permits none."""
+        yield from (one for one in self._functions(graph) if not one.right)
+        yield from (one for one in self._gateway() if not one.right and not one.place.endswith("access log"))
+
+    def graph(self) -> Graph:
+        """What Chalice would make of the sources as they are, and the REST API that is there."""
+        graph = graph_only(self.stage)
+        self.api = gateway.find(self.stage, _behind_routes(graph), self._session)
+        if not self.api:
+            raise DeployFailed(f"stage {self.stage.name} is not deployed in {self.stage.region}; run make deploy")
+        return graph
+
+    def webhook(self) -> str:
+        """Where events of a cluster are posted; NAME stands for the cluster's name."""
+        name = self.stage.config["api_gateway_stage"]
+        return f"https://{self.api}.execute-api.{self.stage.region}.{self.stage.suffix}/{name}/clusters/NAME/events"
+
+    def _project(self, folder: Path, zipped: Path) -> Graph:
+        graph = project.copied(self.stage, folder)
+        stopped = self._stopped(graph)
+        if stopped:
+            self._say(f"  stays stopped (concurrency 0): {', '.join(sorted(stopped))}")
+            graph = project.copied(self.stage, folder, stopped)
+        return self._around(graph, folder, zipped)
+
+    def _around(self, graph: Graph, folder: Path, zipped: Path) -> Graph:
+        self._say("foundation")
+        foundation.apply(self.stage, graph.rules[0].rule_name, self._session, self._sleep)
+        self.api = gateway.ensure(self.stage, _behind_routes(graph), self._session)
+        self._say("functions")
+        for line in functions.prepare(self.stage, graph, zipped, self._session, self._sleep):
+            self._say(f"  {line}")
+        for line in finish.apply(finish.before_chalice(self.stage, graph, self._in_use(), self._session)):
+            self._say(f"  {line}")
+        self._say("state")
+        project.seed(zipped, graph)
+        project.remember(state.deployed(self.stage, graph, self.api, self._session), self.stage, folder)
+        return graph
+
+    def _stopped(self, graph: Graph) -> frozenset[str]:
+        """Functions whose concurrency a person has set to 0."""
+        client = self._session.client("lambda")
+        return frozenset(
+            name for name, arn in state.function_arns(graph, client)
+            if client.get_function_concurrency(FunctionName=arn).get("ReservedConcurrentExecutions") == 0)
+
+    def _chalice(self, folder: Path) -> None:
+        command = [sys.executable, "-c", _CHALICE, "--project-dir", str(folder.resolve()), "deploy", "--stage",
+                   self.stage.name, "--connection-timeout", "300"]
+        environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "AWS_DEFAULT_REGION": self.stage.region}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=folder)
+        said = done.stdout + done.stderr
+        for line in done.stdout.splitlines():
+            self._say(f"  {line}")
+        if done.returncode:
+            raise DeployFailed(f"chalice deploy failed:\n{_reason(done.stderr)}")
+        if _REUSED not in said:
+            raise DeployFailed("chalice made a package of its own; make clean, then deploy again")
+
+    def _functions(self, graph: Graph) -> Iterator[Setting]:
+        return finish.settings(self.stage, graph, self._in_use(), self._session)
+
+    def _gateway(self) -> Iterator[Setting]:
+        return gateway.settings(self.stage, self.api, self._session.client("apigateway"), self._session.client("logs"))
+
+    def _in_use(self) -> frozenset[str]:
+        store = Store(state_table_of(self.stage.prefix), clock=time.time, client=self._session.client("dynamodb"))
+        used = providers_in_use(self.stage, [one.text for one in store.policies.all_current()])
+        return used & frozenset(PROVIDERS)
+
+
+def graph_only(stage: Stage) -> Graph:
+    """What Chalice would make of the sources as they are, for commands that deploy nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        return project.copied(stage, Path(folder))
+
+
+def _behind_routes(graph: Graph) -> str:
+    """The name of the function behind the REST API."""
+    return graph.function(graph.apis[0].function).function_name
+
+
+def _reason(text: str) -> str:
+    """What Chalice says of a failure, without the traceback before it."""
+    start = text.rfind("ERROR - ")
+    return text[start:].strip() if start >= 0 else "\n".join(text.strip().splitlines()[-5:])

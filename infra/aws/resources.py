@@ -1,0 +1,110 @@
+"""The tables and queues of a deployment, stated once, for both ways into an account.
+
+A CloudFormation stack of everything lets CloudFormation generate the names. A deployment by `chalice deploy` needs
+names that follow from a prefix (chalicelib/model/deployed_names.py), and has the same resources in a stack of their
+own. The emulation (infra/local/deployment.py) takes the queues' behaviour from here as well.
+
+Resources are CloudFormation's: logical id -> {"Type": …, "Properties": …}.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from chalicelib.dispatch.messages import PROVIDERS
+from chalicelib.model.deployed_names import queue_name, state_table_of
+from chalicelib.store.tables import definition, policy_table_of, time_to_live
+
+Resources = dict[str, dict[str, Any]]
+
+DEAD_LETTERS_KEPT = 14 * 86_400
+"""Seconds; SQS keeps messages for 14 days at most."""
+
+_KEEP = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
+_DELETE = {"DeletionPolicy": "Delete", "UpdateReplacePolicy": "Delete"}
+
+
+class QueueSettings(msgspec.Struct, frozen=True):
+    """How a function's queue behaves. visibility, retention: seconds. max_receives: before a message is given up."""
+
+    visibility: int
+    retention: int
+    max_receives: int
+
+
+_RECONCILE = QueueSettings(visibility=720, retention=3_600, max_receives=3)
+_ACT = QueueSettings(visibility=360, retention=345_600, max_receives=5)
+
+QUEUES: dict[str, QueueSettings] = {"reconcile": _RECONCILE} | {f"act_{provider}": _ACT for provider in PROVIDERS}
+"""By the queue's name, which is also its function's."""
+
+
+def logical_id(name: str) -> str:
+    """What Chalice makes of a function's name in a template: `act_exoscale` is ActExoscale."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def dead_letters(queue: str) -> str:
+    """The name of a queue's dead-letter queue, in a deployment that has a prefix."""
+    return f"{queue}-dead"
+
+
+def tables(prefix: str = "") -> Resources:
+    """StateTable and PolicyTable. prefix: what names follow from, as `outscaler-dev`; "" lets names be generated."""
+    state = state_table_of(prefix) if prefix else ""
+    policies = policy_table_of(state) if prefix else {"Fn::Sub": policy_table_of("${StateTable}")}
+    expiry = {"TimeToLiveSpecification": time_to_live()}
+    return {"StateTable": _table(state, expiry), "PolicyTable": _table(policies, {})}
+
+
+def queues(prefix: str = "") -> Resources:
+    """Each function's queue with its dead-letter queue, and TickDeadLetters. prefix: as for tables."""
+    made: Resources = {}
+    for name, settings in QUEUES.items():
+        dead = f"{logical_id(name)}DeadLetters"
+        made[f"{logical_id(name)}Queue"] = _queue(queue_name(prefix, name) if prefix else "", {
+            "VisibilityTimeout": settings.visibility,
+            "MessageRetentionPeriod": settings.retention,
+            "RedrivePolicy": {"deadLetterTargetArn": {"Fn::GetAtt": [dead, "Arn"]},
+                              "maxReceiveCount": settings.max_receives},
+        })
+        made[dead] = _dead_letters(prefix, name)
+    return made | {"TickDeadLetters": _dead_letters(prefix, "tick")}
+
+
+def tick_dead_letters_policy(rule: Any) -> Resources:
+    """The right of EventBridge to leave ticks that it could not deliver. rule: the ARN of the schedule's rule."""
+    queue = {"Fn::GetAtt": ["TickDeadLetters", "Arn"]}
+    statement = {
+        "Sid": "TakeUndeliveredTicks", "Effect": "Allow", "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage", "Resource": queue, "Condition": {"ArnEquals": {"aws:SourceArn": rule}},
+    }
+    return {"TickDeadLettersPolicy": {"Type": "AWS::SQS::QueuePolicy", "Properties": {
+        "Queues": [{"Ref": "TickDeadLetters"}],
+        "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]},
+    }}}
+
+
+def resources(rule: Any, prefix: str = "") -> Resources:
+    """All of them. rule: the ARN of the schedule's rule; prefix: as for tables."""
+    return tables(prefix) | queues(prefix) | tick_dead_letters_policy(rule)
+
+
+def _table(name: Any, more: dict[str, Any]) -> dict[str, Any]:
+    properties = definition("any") | {"TableName": name} | more | {
+        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}, "DeletionProtectionEnabled": True}
+    if not name:
+        del properties["TableName"]
+    return {"Type": "AWS::DynamoDB::Table", **_KEEP, "Properties": properties}
+
+
+def _dead_letters(prefix: str, name: str) -> dict[str, Any]:
+    fixed = dead_letters(queue_name(prefix, name)) if prefix else ""
+    return _queue(fixed, {"MessageRetentionPeriod": DEAD_LETTERS_KEPT})
+
+
+def _queue(name: str, properties: dict[str, Any]) -> dict[str, Any]:
+    return {"Type": "AWS::SQS::Queue", **_DELETE,
+            "Properties": ({"QueueName": name} if name else {}) | properties | {"SqsManagedSseEnabled": True}}
