@@ -79,9 +79,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        refused = self.server.door.refusal(self.headers, self.path, body)
-        status, headers, made = (403, [], refused) if refused else self.server.door.forward(
-            self.command, self.path, self.headers, body)
+        door = self.server.door
+        status, made = door.refusal(self.headers, self.path, body)
+        headers: list[tuple[str, str]] = []
+        if not status:
+            status, headers, made = door.forward(self.command, self.path, self.headers, body)
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
@@ -104,13 +106,14 @@ class _Server(ThreadingHTTPServer):
 
 class Door:
     """endpoint: the emulated AWS behind it. url: where functions are to go. judge: who refuses; its `current` must be
-    `caller`. strange: calls that could not be read."""
+    `caller`. strange: calls that could not be read. failing: (function, action) that AWS answers with 503 for now."""
 
     def __init__(self, endpoint: str, account: str) -> None:
         self._behind, self._account, self._here = urlsplit(endpoint).netloc, account, threading.local()
         self._lock = threading.Lock()
         self.judge = Judge({}, self.caller)
         self.strange: list[str] = []
+        self.failing: set[tuple[str, str]] = set()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.door = self
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
@@ -121,8 +124,8 @@ class Door:
         """The function whose call is being judged."""
         return str(self._here.function)
 
-    def refusal(self, headers: Mapping[str, str], path: str, body: bytes) -> bytes:
-        """AWS's words for a call that is not permitted; empty for one that is."""
+    def refusal(self, headers: Mapping[str, str], path: str, body: bytes) -> tuple[int, bytes]:
+        """AWS's status and words for a call that is not permitted, or fails; status 0 for one that goes on."""
         signed, target = _SIGNED.search(headers.get("Authorization", "")), headers.get("X-Amz-Target", "")
         try:
             if signed is None or signed[1] not in self.judge.roles:
@@ -138,8 +141,10 @@ class Door:
             message = f"{type(error).__name__}: {error}"
             self.strange.append(f"{target or path}: {message}")
         else:
-            return b""
-        return json.dumps({"__type": "AccessDeniedException", "message": message}).encode()
+            if not any((signed[1], each.action) in self.failing for each in asked):
+                return 0, b""
+            return 503, b'{"__type": "ServiceUnavailable", "message": "try again"}'
+        return 403, json.dumps({"__type": "AccessDeniedException", "message": message}).encode()
 
     def forward(self, method: str, path: str, headers: Mapping[str, str],
                 body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
