@@ -107,8 +107,8 @@ SPEC = Section(
         Field("headroom", HEADROOMS, "headroom", "Spare capacity that is kept free."),
         Field("webhook", nested(WEBHOOK), "webhook", "Who may wake the cluster up; nobody if not given."),
         Field("metrics", choice(tuple(word.value for word in Metrics), Metrics, "off, summary or full"), "metrics",
-              "What is written for CloudWatch, which charges for each series. off: nothing. summary: at most six series, "
-              "each only while it is not zero. full: every series. GET /metrics has every series in any case.",
+              "What is written for CloudWatch, which charges for each series. off: nothing. summary: at most six "
+              "series, each only while it is not zero. full: every series. GET /metrics has every series in any case.",
               default="summary"),
     ),
 )

@@ -14,7 +14,7 @@ SERIES = ("errors_total", "failed_operations_total", "failed_scale_ups_total", "
           "scaled_up_nodes_total", "unschedulable_pods_count")
 """The names, each of which is one series per cluster: the sum over its labels."""
 
-_ONLY = {"unschedulable_pods_count": {"type": "unschedulable"}}     # pods that the scheduler has not seen yet are no news
+_ONLY = {"unschedulable_pods_count": {"type": "unschedulable"}}     # not those that the scheduler has not seen yet
 
 
 def chosen(values: Values, metrics: Metrics) -> Values:

@@ -23,10 +23,9 @@ from chalicelib.store.rows import Torn, adopt, change_write, is_version, to_memo
 from chalicelib.store.staging import TRIES, Staging, create
 from chalicelib.store.tables import GROUPS, MEMORY, NODES, OPEN, OVER
 
-
 LONGER_THAN_A_WRITE = 90.0
-"""Seconds of a lease that must be left for a save that is no transaction: all attempts at a write take less (client.py).
-"""
+"""Seconds of a lease that must be left for a save that is no transaction. All attempts at a write (client.py) take
+less."""
 
 
 class Memories:

@@ -189,5 +189,8 @@ def _on_table(action: str, table: str, keys: Sequence[Mapping[str, Any]]) -> Ask
 
 def of_secrets(method: str, arguments: Mapping[str, Any]) -> Iterator[Asked]:
     """Reading is all that is emulated."""
+    if method == "get_parameter":
+        yield Asked("ssm:GetParameter", arn("ssm", f"parameter{arguments['Name']}"))
+        return
     assert method == "get_secret_value"
     yield Asked("secretsmanager:GetSecretValue", arn("secretsmanager", f"secret:{arguments['SecretId']}{SUFFIX}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.secret import PARAMETER
 from chalicelib.store import Store
 from chalicelib.store.errors import StoreUnavailable
 from infra.local.alicloud.account import AlicloudAccount
@@ -21,7 +23,7 @@ from infra.local.exoscale.account import ExoscaleAccount
 from infra.local.huaweicloud.account import HuaweiAccount
 from infra.local.iam import SUFFIX, Judge, policy_files
 from infra.local.lambda_events import sqs_event, sqs_record
-from infra.local.world import LocalWorld
+from infra.local.world import WEBHOOK_KEY, LocalWorld
 from tests.scenario.policies import WEBHOOK, document
 
 VENDORS = {"alicloud": AlicloudAccount, "exoscale": ExoscaleAccount, "cherryservers": CherryAccount,
@@ -37,22 +39,33 @@ NOT_PLAYED = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes
 
 @pytest.fixture
 def world() -> Iterator[LocalWorld]:
-    """A cluster with machines of all five providers, whose secrets are named as policies must name them."""
+    """A cluster whose secrets are in Secrets Manager."""
+    with _world("") as made:
+        yield made
+
+
+@contextmanager
+def _world(kind: str) -> Iterator[LocalWorld]:
+    """A cluster with machines of all five providers, whose secrets are named as policies must name them. kind: what
+    these names begin with, `ssm:/` for parameters."""
+    webhook, kubeconfig = f"{kind}outscaler/shop/webhook", f"{kind}outscaler/shop/kubeconfig"
     clouds: dict[str, Any] = {name: make() for name, make in VENDORS.items()}
     with LocalWorld(quick=True, judged=True, webhook=True, clouds=tuple(clouds.values())) as made:
         sections: dict[str, Any] = {"clusterapi": {}}
         for name, cloud in clouds.items():
             text = json.dumps(cloud.settings())
             for number, (secret, value) in enumerate(cloud.secrets().items()):
-                proper = f"outscaler/shop/{name}-{number}"
+                proper = f"{kind}outscaler/shop/{name}-{number}"
                 made.put_secret(proper, value)
                 text = text.replace(f'"{secret}"', f'"{proper}"')
             sections[name] = json.loads(text)
         del sections["cherryservers"]["cloudConfig"]
         tags = {f"{TAGS}label/tier": "burst", f"{TAGS}taint/dedicated": "burst:NoSchedule"}
         bursts = clouds["alicloud"].cloud.add_group("bursts", most=5, machine_tags=tags)
+        made.put_secret(webhook, json.dumps({"hmac": WEBHOOK_KEY}))
+        made.put_secret(kubeconfig, made.server.kubeconfig())
         made.apply_policy(document(
-            providers=sections, webhook=WEBHOOK, nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
+            secret=kubeconfig, providers=sections, webhook={"secret": webhook}, nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
             options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
         made.seed(seed.machine_deployment("workers", 1, 1, 4), seed.deployment("web", replicas=3, cpu="1"))
         made.step(120)
@@ -146,6 +159,11 @@ def test_every_function_works_with_its_deployed_policy_and_needs_all_of_it(world
     judge = _judge(world)
     assert judge.denied == []
     used = {(function, sid, asked.action) for function, sid, asked in judge.used}
+    with _world(PARAMETER) as other:
+        _everything(other)
+        assert _judge(other).denied == []
+        parameters = {(function, sid, asked.action) for function, sid, asked in _judge(other).used}
+    used |= parameters
     granted = {(function, statement.sid, action) for function, statements in judge.roles.items()
                for statement in statements for action in statement.actions if action not in NOT_PLAYED}
     assert {function for function, _, _ in used} == set(policy_files())

@@ -52,7 +52,8 @@ def test_the_simulated_server_compresses_long_lists_as_the_real_one(pods: int, *
         store.create("pods", {"metadata": {"name": f"p-{number}", "namespace": "default", "labels": {"a": "b" * 60}},
                               "spec": {"containers": [{"name": "c", "image": "registry/image"}]}})
     with ApiServer(store) as server:
-        pages = list(client(server).list_pages("/api/v1/pods", limit=500))
+        token = {"token": server.api.authority.user("admin").token}
+        pages = list(client(server.url, user=token).list_pages("/api/v1/pods", limit=500))
         plain = b"".join(page.body for page in pages)
         sent = server.sent_bytes
     assert sum(len(json.loads(page.body)["items"]) for page in pages) == pods

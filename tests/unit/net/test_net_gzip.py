@@ -1,4 +1,4 @@
-"""An answer that may be compressed is unpacked within the bounds of what it unpacks to, whatever the other side does."""
+"""An answer that may be compressed is unpacked within bounds, whatever the other side does."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ def test_a_class_that_nobody_knows_is_counted_as_other_and_makes_no_series_of_it
     scene = Scene()
     for code in range(20):
         scene.ends(ended(Kind.GROW, State.FAILED), Failed(f"Odd{code}", "x", code=f"c{code}"))
-    assert scene.journal.book.counts == {"failed_operations_total;kind=grow": 20, "failed_scale_ups_total;reason=Other": 20}
+    assert scene.journal.book.counts == {
+        "failed_operations_total;kind=grow": 20, "failed_scale_ups_total;reason=Other": 20}
 
 
 def test_what_we_called_off_ourselves_counts_as_no_failure() -> None:
