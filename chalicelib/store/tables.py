@@ -118,7 +118,8 @@ class LeaseRow(Row):
     """One per cluster. token only ever grows; giving the lease back removes owner and until, never the token.
 
     decision: digest of the last decision in the journal. left: what the last pass left; record/left.py knows it.
-    last_success: when the last pass that decided began. failing_since and the four after it: pass_failure.py.
+    last_success: when the last pass that decided began. failing_since and the four after it: pass_failure.py. peak and
+    the three after it: pass_memory.py.
     """
 
     owner = UnicodeAttribute(null=True)
@@ -134,6 +135,10 @@ class LeaseRow(Row):
     error_class = UnicodeAttribute(null=True)
     error_text = UnicodeAttribute(null=True)
     failures = NumberAttribute(null=True)
+    peak = NumberAttribute(null=True)
+    size = NumberAttribute(null=True)
+    unended = NumberAttribute(null=True)
+    large_until = InstantAttribute(null=True)
 
 
 class LedgerRow(Row):

@@ -22,7 +22,7 @@ import zipfile
 from pathlib import Path
 
 #: The AWS services that are called; tests/functional compares this with the code.
-SERVICES = frozenset({"dynamodb", "eks", "secretsmanager", "sqs", "sts"})
+SERVICES = frozenset({"dynamodb", "eks", "lambda", "secretsmanager", "sqs", "sts"})
 
 _WANTED_DATA = "|".join(sorted(SERVICES))
 _DROPPED = re.compile(

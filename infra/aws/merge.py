@@ -11,11 +11,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from chalicelib.dispatch.invoke import RECONCILE_LARGE
+from chalicelib.dispatch.invoke import VARIABLE as LARGE
 from infra.aws.resources import QUEUES, Resources, logical_id, resources
 
 HERE = Path(__file__).resolve().parent
 
-FUNCTIONS = ("api_handler", "tick", *QUEUES)
+FUNCTIONS = ("api_handler", "tick", *QUEUES, RECONCILE_LARGE)
 """By the names of .chalice/config.json."""
 
 Json = dict[str, Any]
@@ -26,6 +28,9 @@ def merge_template(stage: Json) -> Json:
     merged: Json = json.loads((HERE / "template.json").read_text("utf-8"))
     merged["Globals"]["Function"]["Environment"]["Variables"] |= _queue_variables()
     merged["Resources"] |= resources({"Fn::GetAtt": ["TickTickEvent", "Arn"]}) | _queue_functions() | _log_policies()
+    merged["Resources"] |= _large_function()
+    merged["Resources"]["Reconcile"]["Properties"]["Environment"]["Variables"][LARGE] = {"Ref": logical_id(
+        RECONCILE_LARGE)}
     merged["Resources"]["ApiAccessLog"]["Properties"]["RetentionInDays"] = stage["log_retention_in_days"]
     if stage["environment_variables"].get("OUTSCALER_READ_AUTH") == "api-key":
         with_key = json.loads((HERE / "api-key.json").read_text("utf-8"))
@@ -52,6 +57,15 @@ def _queue_functions() -> Resources:
             "FunctionResponseTypes": ["ReportBatchItemFailures"],
         }}},
     }} for name in QUEUES}
+
+
+def _large_function() -> Resources:
+    """How its asynchronous invocations are repeated. One that failed for good lies with the dead letters of the
+    reconcile queue, in the form of that queue's messages, so that one redrive serves both."""
+    return {logical_id(RECONCILE_LARGE): {"Properties": {
+        "EventInvokeConfig": {"MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 300},
+        "DeadLetterQueue": {"Type": "SQS", "TargetArn": {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]}},
+    }}}
 
 
 def _log_policies() -> Resources:
