@@ -70,8 +70,10 @@ _TRIES = 3
 
 def handle(body: str, rt: Runtime) -> None:
     """Do what a message asks for. Raises BadInput for rubbish. Raises ClusterError where the cluster cannot be read at
-    all, and StoreError, of a scheduled pass and of a wake-up that was tried several times."""
+    all, and StoreError, of a scheduled pass and of a wake-up that was tried several times. Raises NewerSchema for every
+    message where a newer release has written the table."""
     message = decode_reconcile(body)
+    rt.store.schema.raise_to_own()
     try:
         _pass(message, rt)
     except OutscalerError as error:

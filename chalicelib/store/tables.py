@@ -30,6 +30,7 @@ The state table:
                                                        function behind the HTTP API may write
     !claims               <provider>#<group>           ClaimRow: the one cluster that a node group belongs to
     !paces                <account and API>            PaceRow: how often a vendor was called lately
+    !schema               schema                       SchemaRow: the form of all rows, and the release that wrote it
     !shelf                <what it is>                 ShelfRow: a vendor's answer that seldom changes, compressed
 
 The policy table:
@@ -56,6 +57,7 @@ PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE = "cluster", "item", "expires_at"
 
 POLICIES, CLAIMS, PACES, SHELF = "!policies", "!claims", "!paces", "!shelf"
 WEBHOOKS, WEB = "!webhooks", "!web"
+SCHEMA_PARTITION, SCHEMA_ITEM = "!schema", "schema"
 LEASE, HEAD, MEMORY = "lease", "memory", "memory"
 GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
     "memory#group#", "memory#nodes#", "memory#operation#", "memory#template#", "memory#unregistered#"
@@ -245,6 +247,14 @@ class PaceRow(Row):
 
     arrival = InstantAttribute(null=True)
     held_until = InstantAttribute(null=True)
+
+
+class SchemaRow(Row):
+    """The form of the rows of both tables, the release that wrote it first, and when. It never expires."""
+
+    schema = NumberAttribute()
+    release = UnicodeAttribute(null=True)
+    since = InstantAttribute(null=True)
 
 
 class ShelfRow(Row):
