@@ -27,7 +27,7 @@ SIZES = ((100, 15), (100, 34), (1000, 15), (1000, 34), (5000, 15), (5000, 34))
 GROUPS = 10
 PENDING = 20
 START = 1_795_245_660.0
-MEGABYTE = 1e6
+MEGABYTE = float(1 << 20)      # what Lambda calls a MB
 POLICY = """
 apiVersion: outscaler.dev/v1
 kind: Cluster
