@@ -28,7 +28,8 @@ import msgspec
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
-from chalicelib.store import left_rows, pass_failure
+from chalicelib.model.pass_memory import PassMemory
+from chalicelib.store import left_rows, pass_failure, pass_memory
 from chalicelib.store.client import Refused, Table, Write
 from chalicelib.store.errors import Fenced, LeaseHeld
 from chalicelib.store.pass_failure import PassFailure
@@ -39,7 +40,8 @@ class Lease(msgspec.Struct, frozen=True):
     """The right to reconcile one cluster until that instant (epoch seconds). token: the fencing token.
 
     decision: the digest of the last decision that is in the journal. left: what the last pass left, opaque here.
-    failure: of the passes before; None where the last one succeeded. apart: the row itself has no `left`.
+    failure: of the passes before; None where the last one succeeded. apart: the row itself has no `left`. memory: what
+    passes have taken; this one is counted in `unended`.
     """
 
     cluster: str
@@ -50,6 +52,7 @@ class Lease(msgspec.Struct, frozen=True):
     left: bytes = b""
     failure: PassFailure | None = None
     apart: bool = True
+    memory: PassMemory = PassMemory()
 
 
 class Leases:
@@ -73,7 +76,7 @@ class Leases:
         take = self._table.update(
             cluster, LEASE,
             [LeaseRow.owner.set(owner), LeaseRow.until.set(now + ttl), LeaseRow.token.add(1),
-             LeaseRow.queued_until.remove()],
+             LeaseRow.queued_until.remove(), pass_memory.begins()],
             nobody_has_it | time_is_up,
         )
         try:
@@ -85,7 +88,7 @@ class Leases:
             # Our own name: the first try got through and only its answer was lost.
         left = row.left or left_rows.read(self._table, cluster)
         return Lease(cluster, owner, int(row.token), float(row.until or 0.0), row.decision or "", left,
-                     pass_failure.read(row), apart=not row.left)
+                     pass_failure.read(row), not row.left, pass_memory.read(row))
 
     def renew(self, lease: Lease, ttl: float) -> Lease:
         """Hold it for ttl seconds from now; raises Fenced if somebody else has taken it over."""
@@ -98,14 +101,19 @@ class Leases:
         return msgspec.structs.replace(lease, until=until)
 
     def release(self, lease: Lease, *, passed_at: float | None = None, decision: str | None = None,
-                left: bytes | None = None, succeeded: bool = False, failure: PassFailure | None = None) -> bool:
+                left: bytes | None = None, succeeded: bool = False, failure: PassFailure | None = None,
+                memory: PassMemory | None = None, ended: bool = True) -> bool:
         """Give it back; False, and nothing done, if it was taken over meanwhile.
 
         passed_at: the instant of the pass that was completed under it, stored with the same write (schedule.py).
         decision, left: what the pass leaves to the next; None: what is there stays. succeeded: it came to a decision;
-        failure: it failed, and this is what is known of it; neither of the two: what is there stays.
+        failure: it failed, and this is what is known of it; neither of the two: what is there stays. memory: what is
+        known of the memory that it took; None: what is there stays. ended: False where another function is to make the
+        pass, which then still counts as begun.
         """
         actions: list[Action] = [LeaseRow.owner.remove(), LeaseRow.until.remove()]
+        if ended:
+            actions.extend(pass_memory.ends(lease.memory, memory))
         if passed_at is not None:
             actions.append(LeaseRow.last_pass.set(passed_at))
         if decision is not None and decision != lease.decision:
