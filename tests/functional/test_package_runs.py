@@ -29,10 +29,10 @@ metadata: {name: shop}
 spec:
   mode: active
   scanInterval: 20s
-  kubernetes: {kubeconfigSecret: outscaler/shop/kubeconfig}
+  kubernetes: {kubeconfigSecret: outscaler/prod/shop/kubeconfig}
   providers: {clusterapi: {namespace: capi}}
   nodeGroups: [{provider: clusterapi, id: workers, min: 1, max: 9}]
-  webhook: {secret: outscaler/shop/webhook, debounce: 1s}
+  webhook: {secret: outscaler/prod/shop/webhook, debounce: 1s}
 """
 
 @pytest.fixture(scope="module")
@@ -42,7 +42,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         made = Stack(aws, artifact(), tmp_path_factory.mktemp("events"))
         store = Store(made.ids["StateTable"], clock=lambda: 0.0, client=aws.client("dynamodb"))
         store.policies.put("shop", POLICY, digest(POLICY), None)
-        aws.put_secret("outscaler/shop/webhook", json.dumps({"hmac": HMAC}))
+        aws.put_secret("outscaler/prod/shop/webhook", json.dumps({"hmac": HMAC}))
         yield made
 
 
