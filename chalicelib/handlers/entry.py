@@ -45,7 +45,7 @@ def preload(module: str, *rooms: str) -> None:
         runtime()
 
 
-def event_source(queue: str) -> dict[str, str]:
+def event_source(queue: str) -> dict[str, Any]:
     """How a function names its queue to Chalice.
 
     With a prefix by name, of which Chalice makes the ARN in the account that it deploys to. Without one by an ARN that

@@ -12,8 +12,8 @@ import pytest
 from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.store import Store
 from infra.local.controllers import seed
-from infra.local.lambda_runtime.process import INIT, Made
 from infra.local.lambda_events import sqs_event, sqs_record
+from infra.local.lambda_runtime.process import INIT, Made
 from tests.functional.desk import sample
 from tests.functional.hosted_shop import METAL, PREFIX, SECRETS, TABLE, Shop, pods_for, shops
 from tests.rights import operations_of_every_provider, unfinished_save, unreadable_policy, unused

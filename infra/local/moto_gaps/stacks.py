@@ -14,6 +14,8 @@ import yaml
 from moto.cloudformation import responses
 from moto.cloudformation.models import CloudFormationBackend
 
+from infra.local.moto_gaps.replacing import original, replace
+
 _SAM = "AWS::Serverless-2016-10-31"
 _BODIES = ("create_stack", "create_change_set", "update_stack")
 
@@ -41,7 +43,7 @@ def transformed(body: str) -> str:
 
 def install() -> None:
     """Replace moto's behaviour."""
-    find = responses.get_stack_from_s3_url
+    find = original(responses, "get_stack_from_s3_url")
 
     def get_stack_from_s3_url(template_url: str, account_id: str, partition: str) -> Any:
         parts = urlsplit(template_url)
@@ -49,9 +51,9 @@ def install() -> None:
             template_url = f"https://s3.amazonaws.com{parts.path}"
         return find(template_url, account_id, partition)
 
-    responses.get_stack_from_s3_url = get_stack_from_s3_url
+    replace(responses, get_stack_from_s3_url=get_stack_from_s3_url)
     for name in _BODIES:
-        setattr(CloudFormationBackend, name, _with_template(getattr(CloudFormationBackend, name)))
+        replace(CloudFormationBackend, **{name: _with_template(original(CloudFormationBackend, name))})
 
 
 def _with_template(method: Any) -> Any:
