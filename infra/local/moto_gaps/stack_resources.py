@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from moto.apigateway.models import RestAPI, apigateway_backends
-from moto.awslambda.models import lambda_backends
+from moto.apigateway.models import Deployment, RestAPI, apigateway_backends
+from moto.awslambda.models import Permission, lambda_backends
 from moto.cloudformation import parsing
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.common_models import CloudFormationModel
@@ -87,13 +87,12 @@ class _Made(CloudFormationModel):
 def _alarm(name: str, properties: Json, account: str, region: str) -> tuple[str, Json]:
     given = properties.get("AlarmName", name)
     backend: Any = cloudwatch_backends[account][region]
-    dimensions = [{"name": one["Name"], "value": one["Value"]} for one in properties.get("Dimensions", ())]
     backend.put_metric_alarm(
         name=given, namespace=properties.get("Namespace"), metric_name=properties.get("MetricName"),
         comparison_operator=properties["ComparisonOperator"],
         evaluation_periods=int(properties["EvaluationPeriods"]), period=properties.get("Period"),
         threshold=float(properties.get("Threshold", 0)), statistic=properties.get("Statistic"),
-        description=properties.get("AlarmDescription", ""), dimensions=dimensions,
+        description=properties.get("AlarmDescription", ""), dimensions=list(properties.get("Dimensions", ())),
         alarm_actions=[action for action in properties.get("AlarmActions") or () if action],
         treat_missing_data=properties.get("TreatMissingData"))
     return given, {"Arn": f"arn:aws:cloudwatch:{region}:{account}:alarm:{given}"}
@@ -182,6 +181,8 @@ def install() -> None:
 
     replace(parsing, resource_class_from_type=resource_class_from_type)
     _rest_api_with_a_body()
+    replace(Permission, physical_resource_id=property(lambda permission: f"permission-{id(permission)}"))
+    replace(Deployment, physical_resource_id=property(lambda deployment: deployment.id))
 
 
 def _rest_api_with_a_body() -> None:
