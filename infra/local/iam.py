@@ -120,6 +120,8 @@ def roles(table: str, queues: Iterable[str], prefix: str = "outscaler/") -> dict
     arns = {"StateTable": arn("dynamodb", f"table/{table}"),
             "PolicyTable": arn("dynamodb", f"table/{policy_table_of(table)}")}
     arns |= {"".join(part.capitalize() for part in name.split("_")) + "Queue": arn("sqs", name) for name in queues}
+    arns["ReconcileDeadLetters"] = arn("sqs", "reconcile-dead")
+    arns["ReconcileLarge"] = arn("lambda", "function:reconcile_large")
     names = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "SecretPrefix": prefix,
              "EksClusters": "*"}
     return {function: statements(file, arns, names) for function, file in policy_files().items()}
@@ -203,6 +205,9 @@ def _on_table(action: str, table: str, keys: Sequence[Mapping[str, Any]], accoun
 
 def of_secrets(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[Asked]:
     """Reading is all that is emulated."""
+    if method == "get_parameter":
+        yield Asked("ssm:GetParameter", arn("ssm", f"parameter{arguments['Name']}"))
+        return
     assert method == "get_secret_value"
     name = f"secret:{arguments['SecretId']}{SUFFIX}"
     yield Asked("secretsmanager:GetSecretValue", arn("secretsmanager", name, account))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
+from chalicelib.model.secret import PARAMETER
 from chalicelib.store import Store
 from infra.local.alicloud.account import AlicloudAccount
 from infra.local.cherryservers.account import CherryAccount
@@ -16,7 +18,7 @@ from infra.local.exoscale.account import ExoscaleAccount
 from infra.local.huaweicloud.account import HuaweiAccount
 from infra.local.iam import SUFFIX, Judge, policy_files
 from infra.local.lambda_events import sqs_event, sqs_record
-from infra.local.world import LocalWorld
+from infra.local.world import WEBHOOK_KEY, LocalWorld
 from tests.rights import operations_of_every_provider, unfinished_save, unreadable_policy, unused
 from tests.scenario.policies import WEBHOOK, document
 
@@ -34,22 +36,34 @@ NOT_PLAYED = frozenset({
 
 @pytest.fixture
 def world() -> Iterator[LocalWorld]:
-    """A cluster with machines of all five providers, whose secrets are named as policies must name them."""
+    """A cluster whose secrets are in Secrets Manager."""
+    with _world("") as made:
+        yield made
+
+
+@contextmanager
+def _world(kind: str) -> Iterator[LocalWorld]:
+    """A cluster with machines of all five providers, whose secrets are named as policies must name them. kind: what
+    these names begin with, `ssm:/` for parameters."""
+    webhook, kubeconfig = f"{kind}outscaler/shop/webhook", f"{kind}outscaler/shop/kubeconfig"
     clouds: dict[str, Any] = {name: make() for name, make in VENDORS.items()}
     with LocalWorld(quick=True, judged=True, webhook=True, clouds=tuple(clouds.values())) as made:
         sections: dict[str, Any] = {"clusterapi": {}}
         for name, cloud in clouds.items():
             text = json.dumps(cloud.settings())
             for number, (secret, value) in enumerate(cloud.secrets().items()):
-                proper = f"outscaler/shop/{name}-{number}"
+                proper = f"{kind}outscaler/shop/{name}-{number}"
                 made.put_secret(proper, value)
                 text = text.replace(f'"{secret}"', f'"{proper}"')
             sections[name] = json.loads(text)
         del sections["cherryservers"]["cloudConfig"]
         tags = {f"{TAGS}label/tier": "burst", f"{TAGS}taint/dedicated": "burst:NoSchedule"}
         bursts = clouds["alicloud"].cloud.add_group("bursts", most=5, machine_tags=tags)
+        made.put_secret(webhook, json.dumps({"hmac": WEBHOOK_KEY}))
+        made.put_secret(kubeconfig, made.server.kubeconfig())
         made.apply_policy(document(
-            providers=sections, webhook=WEBHOOK, nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
+            secret=kubeconfig, providers=sections, webhook={"secret": webhook},
+            nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
             options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
         made.seed(seed.machine_deployment("workers", 1, 1, 4), seed.deployment("web", replicas=3, cpu="1"))
         made.step(120)
@@ -80,7 +94,7 @@ def _message(world: LocalWorld, function: str, operation: str) -> None:
     assert made.failed_messages == ()
 
 
-def _everything(world: LocalWorld) -> None:
+def _everything(world: LocalWorld, webhook: str = WEBHOOK["secret"]) -> None:
     for replicas in (9, 2):
         found = world.kube.get("deployments", "web", "default", "apps")
         assert found is not None
@@ -100,7 +114,7 @@ def _everything(world: LocalWorld) -> None:
     world.step(240)
     for name in PROVIDERS:
         _message_for_an_operation_that_is_not_there(world, f"act_{name}")
-    unreadable_policy(world.store, WEBHOOK["secret"])
+    unreadable_policy(world.store, webhook)
     operations_of_every_provider(world.store, world.clock(), "late")
     world.step(240)
     _large_save_that_was_not_carried_out(world)
@@ -114,8 +128,11 @@ def test_every_function_works_with_its_deployed_policy_and_needs_all_of_it(world
     _everything(world)
     judge = _judge(world)
     assert judge.denied == []
+    with _world(PARAMETER) as other:
+        _everything(other, f"{PARAMETER}{WEBHOOK['secret']}")
+        assert _judge(other).denied == []
+        assert unused([judge, _judge(other)], NOT_PLAYED) == []
     assert {function for function, _, _ in judge.used} == set(policy_files())
-    assert unused(judge, NOT_PLAYED) == []
     read = {(function, asked.resource.partition("secret:")[2]) for function, sid, asked in judge.used
             if sid == "ReadSecrets"}
     assert {("api_handler", f"outscaler/shop/webhook{SUFFIX}"), ("reconcile", f"outscaler/shop/kubeconfig{SUFFIX}"),

@@ -6,6 +6,7 @@ every `chalice deploy` (the schedule's target is written anew), so `make deploy`
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from chalicelib.store.tables import policy_table_of, time_to_live
 from infra.aws.deploy.functions import REPORTING
 from infra.aws.deploy.graph import Graph
 from infra.aws.deploy.in_use import queue_length
+from infra.aws.deploy.patience import Sleep, patiently
 from infra.aws.deploy.stage import Stage
 from infra.aws.deploy.state import mappings_of
 from infra.aws.merge import merge_template
@@ -47,6 +49,7 @@ def settings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -
     yield from _invocations(stage, graph, session.client("lambda"))
     yield from _rules(stage, graph, session.client("events"), session.client("lambda"))
     yield from _keys(stage, graph, session.client("lambda"))
+    yield from _dead_letters(stage, graph, session.client("lambda"))
     yield from _logs(stage, graph, session.client("logs"))
 
 
@@ -56,12 +59,12 @@ def before_chalice(stage: Stage, graph: Graph, in_use: frozenset[str], session: 
     yield from _mappings(stage, graph, in_use, session)
 
 
-def apply(found: Iterator[Setting]) -> list[str]:
-    """Write what is wrong; a line for each."""
+def apply(found: Iterator[Setting], sleep: Sleep = time.sleep) -> list[str]:
+    """Write what is wrong; a line for each. Raises DeployFailed where AWS refuses."""
     told = []
     for setting in found:
         if not setting.right and setting.write is not None:
-            setting.write()
+            patiently(setting.write, setting.place, sleep)
             told.append(f"set {setting.place}: {shown(setting.wanted)}")
     return told
 
@@ -166,6 +169,18 @@ def _keys(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
             yield Setting(f"function {function.function_name}: key", stage.options.kms_key_arn, found, _call(
                 client.update_function_configuration, FunctionName=function.function_name,
                 KMSKeyArn=stage.options.kms_key_arn))
+
+
+def _dead_letters(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
+    """Where events lie that an asynchronously invoked function could not carry out."""
+    resources = merge_template(stage.config)["Resources"]
+    for function in graph.functions:
+        given = resources.get(logical_id(function.resource_name), {}).get("Properties", {}).get("DeadLetterQueue")
+        if given:
+            wanted = {"TargetArn": _queue_arn(stage, given["TargetArn"])}
+            found = client.get_function_configuration(FunctionName=function.function_name).get("DeadLetterConfig")
+            yield Setting(f"function {function.function_name}: dead letters", wanted, found, _call(
+                client.update_function_configuration, FunctionName=function.function_name, DeadLetterConfig=wanted))
 
 
 def _logs(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:

@@ -85,10 +85,10 @@ class Deployment:
     def finish(self, graph: Graph) -> None:
         """Set what Chalice cannot."""
         self._say("finish")
-        for line in finish.apply(self._functions(graph)):
+        for line in finish.apply(self._functions(graph), self._sleep):
             self._say(f"  {line}")
         try:
-            for line in finish.apply(self._gateway()):
+            for line in finish.apply(self._gateway(), self._sleep):
                 self._say(f"  {line}")
         except gateway.NoAccessLog as error:
             self._say(f"  no access log: {error}")
@@ -126,7 +126,8 @@ class Deployment:
         self._say("functions")
         for line in functions.prepare(self.stage, graph, zipped, self._session, self._sleep):
             self._say(f"  {line}")
-        for line in finish.apply(finish.before_chalice(self.stage, graph, self._in_use(), self._session)):
+        for line in finish.apply(finish.before_chalice(self.stage, graph, self._in_use(), self._session),
+                                 self._sleep):
             self._say(f"  {line}")
         self._say("state")
         project.seed(zipped, graph)
