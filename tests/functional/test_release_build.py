@@ -87,7 +87,7 @@ def about(wheel: Path) -> Message:
 
 def test_a_release_is_complete_and_its_checksums_are_right(dist: Path) -> None:
     assert sums(dist).keys() == {WHEEL, BILL, TEMPLATE, ZIP}
-    listed = dict(reversed(line.split("  ")) for line in (dist / SUMS).read_text().splitlines())
+    listed = {name: digest for digest, name in (line.split("  ") for line in (dist / SUMS).read_text().splitlines())}
     assert listed == sums(dist)
 
 
