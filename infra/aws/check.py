@@ -44,7 +44,8 @@ def translate(sam: dict[str, Any], region: str = REGION) -> dict[str, Any]:
     with_code = copy.deepcopy(sam)
     for resource in with_code["Resources"].values():
         if resource["Type"] == "AWS::Serverless::Function":
-            resource["Properties"]["CodeUri"] = _CODE
+            given = resource["Properties"]["CodeUri"]
+            resource["Properties"]["CodeUri"] = given if given.startswith("s3://") else _CODE
     translated: dict[str, Any] = transform(with_code, {}, _ManagedPolicies())
     return translated
 

@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.dispatch.invoke import RECONCILE_LARGE
+from chalicelib.dispatch.invoke import VARIABLE as LARGE
 from chalicelib.dispatch.messages import PROVIDERS
 from infra.aws.resources import QUEUES, Resources, dead_letter_alarms, logical_id, resources
 from infra.aws.rights import conditional_policies, own_log, tick_dead_letters_policy
@@ -40,7 +42,15 @@ FUNCTIONS = (
     Function("tick", 1),
     Function("reconcile", 20),
     *(Function(f"act_{provider}", 5, provider) for provider in PROVIDERS),
+    Function(RECONCILE_LARGE, 5),
 )
+
+# How asynchronous invocations are repeated. One that failed for good lies with the dead letters of the reconcile queue,
+# in the form of that queue's messages, so that one redrive serves both.
+_LARGE: Json = {
+    "EventInvokeConfig": {"MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 300},
+    "DeadLetterQueue": {"Type": "SQS", "TargetArn": {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]}},
+}
 
 
 def merge_template(stage: Json) -> Json:
@@ -133,6 +143,10 @@ def _function(each: Function) -> Json:
     }
     if each.name in QUEUES:
         properties |= _queue_function(each)
+    if each.name == "reconcile":
+        properties["Environment"]["Variables"][LARGE] = {"Ref": logical_id(RECONCILE_LARGE)}
+    if each.name == RECONCILE_LARGE:
+        properties |= _LARGE
     return {"Properties": properties}
 
 

@@ -1,8 +1,9 @@
 """moto's CloudFormation, so that it takes the project's templates as CloudFormation takes them.
 
-moto leaves a hole where a list has AWS::NoValue, knows no SAM transform, fetches a template from S3 only where the URL
-names the bucket first, and fails at resource types that it cannot make. What it cannot make is left out here: the REST
-API, whose resources moto makes differently, and mappings, with which moto would take messages and run functions itself.
+moto leaves a hole where a list has AWS::NoValue, knows no SAM transform, gives a stack that a change set made no
+outputs, takes parameters that keep their values for changed ones, and fails at resource types that it cannot make. What
+it cannot make is left out here: the REST API, whose resources moto makes differently, and mappings, with which moto
+would take messages and run functions itself.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def emulated_cloudformation() -> Iterator[None]:
     """While this lasts, every emulated account of the process makes stacks of the project's templates."""
     makers = {name: _with_template(getattr(CloudFormationBackend, name))
               for name in ("create_stack", "create_change_set", "update_stack")}
+    makers["execute_change_set"] = _kept_in_mind(CloudFormationBackend.execute_change_set)
     with patch.multiple(CloudFormationBackend, **makers), patch.object(parsing, "clean_json", _without_holes):
         yield
 
@@ -57,6 +59,20 @@ def _with_template(maker: Callable[..., Any]) -> Callable[..., Any]:
         return maker(self, *args, **given)
 
     return made
+
+
+def _kept_in_mind(execute: Callable[..., Any]) -> Callable[..., Any]:
+    def executed(self: CloudFormationBackend, change_set_name: str, stack_name: str | None = None) -> None:
+        [change_set] = [one for name, one in self.change_sets.items()
+                        if change_set_name in (name, one.change_set_name)]
+        execute(self, change_set_name, stack_name)
+        stack = change_set.stack
+        stack.parameters = change_set.parameters
+        stack._parse_template()
+        stack.output_map = stack._create_output_map()
+        stack.resource_map.input_parameters = dict(stack.resource_map.resolved_parameters)
+
+    return executed
 
 
 _clean_json = parsing.clean_json

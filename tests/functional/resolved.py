@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 Template = dict[str, Any]
 
+VPC = {"SubnetIds": "subnet-0123456789abcdef0,subnet-0123456789abcdef1", "SecurityGroupIds": "sg-0123456789abcdef0"}
 #: Values that bring everything that only a parameter brings.
-EVERYTHING = {
-    "SubnetIds": "subnet-0123456789abcdef0,subnet-0123456789abcdef1", "SecurityGroupIds": "sg-0123456789abcdef0",
+EVERYTHING = VPC | {
     "KmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/12345678-1234-1234-1234-123456789012",
     "AlarmTopicArn": "arn:aws:sns:us-east-1:123456789012:alarms", "Tracing": "on", "Reserve": "on",
 }

@@ -12,11 +12,10 @@ from infra.aws.check import REGIONS, lint, translate
 from infra.aws.merge import FUNCTIONS, function_id
 from infra.aws.resources import QUEUES, logical_id
 from tests.functional.artifact import artifact
-from tests.functional.resolved import EVERYTHING, Template, resolve
+from tests.functional.resolved import EVERYTHING, VPC, Template, resolve
 from tests.functional.stack import ACT, HANDLERS, QUEUED
 
 STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])
-VPC = {"SubnetIds": EVERYTHING["SubnetIds"], "SecurityGroupIds": EVERYTHING["SecurityGroupIds"]}
 KEY = EVERYTHING["KmsKeyArn"]
 SCENARIOS: dict[str, dict[str, str]] = {
     "nothing": {}, "everything": EVERYTHING, "vpc": VPC, "key": {"KmsKeyArn": KEY},

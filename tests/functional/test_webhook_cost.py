@@ -117,7 +117,8 @@ def test_a_caller_with_proof_makes_the_policy_be_read_once_a_minute(cold: Desk) 
         for number in range(20):
             uninteresting = BODY.replace(b"FailedScheduling", b"Pulled") + b" " * number
             assert cold.post(name, uninteresting, {"Authorization": f"Bearer {BEARER}"}).status_code == 202
-    assert bill.calls == {"Query, eventually consistent": 1, "GetSecretValue": 1, "GetItem, eventually consistent": 1}
+    assert bill.calls == {"Query, eventually consistent": 1, "GetSecretValue": 1,
+                          "GetItem, eventually consistent": 2}, "the policy and the schema"
 
 
 @pytest.mark.parametrize(("debounce", "every", "messages"), [

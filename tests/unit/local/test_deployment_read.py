@@ -15,7 +15,8 @@ def test_every_registered_function_can_be_entered_and_every_queue_is_in_the_temp
     assert functions["tick"].schedule == "rate(1 minute)"
     assert functions["act_clusterapi"].queue == "act_clusterapi"
     assert all(callable(deployment.entry(function)) for function in functions.values())
-    assert set(deployment.queues()) == set(functions) - {"tick"}
+    assert set(deployment.queues()) == set(functions) - {"tick", "reconcile_large"}
+    assert set(deployment.invocations()) == {"reconcile_large"}
 
 
 def test_read_routes_ask_for_the_key_and_the_others_do_not() -> None:
