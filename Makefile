@@ -1,5 +1,9 @@
 # Everything a newcomer needs: `make run` and `make test`. Both build the virtual environment themselves.
-PYTHON ?= python3
+# The newest of these that works and can make virtual environments: a version manager's command may exist and not work.
+PYTHONS := python3.13 python3.12 python3.11
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell for each in $(PYTHONS); do $$each -c 'import ensurepip, venv' >/dev/null 2>&1 && echo $$each && exit; done; echo python3)
+endif
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -8,7 +12,8 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-slow test-strict lint types contracts unit package bench clean lock
+.PHONY: help run test test-slow test-strict lint types contracts unit package release bench clean lock
+.PHONY: deploy prepare finish check undeploy
 
 help:
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -45,8 +50,25 @@ test-slow: $(STAMP) ## the long runs
 test-strict: $(STAMP) ## the store's suite on Amazon's DynamoDB Local (needs npm and Java 17)
 	$(BIN)/python -m infra.local.dynamodb_local -- $(BIN)/python -m pytest -m "strict or not strict" tests/unit/store tests/unit/local/test_memory_table.py tests/unit/local/test_memory_table_many.py $(ARGS)
 
-package: $(STAMP) ## build/sam.json, build/deployment.zip
-	$(BIN)/python -m infra.aws.package --stage $${STAGE:-prod} --out build
+package: $(STAMP) ## build/sam.json, build/deployment.zip (ARGS="--architecture x86_64" for that processor)
+	$(BIN)/python -m infra.aws.package --stage $(STAGE) --out build $(ARGS)
+
+# Against AWS, with the credentials of the environment; docs/deploy.md.
+STAGE ?= dev
+deploy: $(STAMP) ## a stage into an AWS account (STAGE=dev)
+	@$(BIN)/python -m infra.aws.deploy deploy --stage $(STAGE) $(ARGS)
+
+prepare: $(STAMP) ## what `chalice deploy` needs, for running it in this folder (STAGE=dev)
+	@$(BIN)/python -m infra.aws.deploy prepare --stage $(STAGE)
+
+finish: $(STAMP) ## what Chalice cannot set, after `chalice deploy` (STAGE=dev)
+	@$(BIN)/python -m infra.aws.deploy finish --stage $(STAGE)
+
+check: $(STAMP) ## whether a stage is as it should be (STAGE=dev)
+	@$(BIN)/python -m infra.aws.deploy check --stage $(STAGE)
+
+undeploy: $(STAMP) ## a stage out of the account; the tables stay (STAGE=dev, ARGS=--with-table)
+	@$(BIN)/python -m infra.aws.deploy undeploy --stage $(STAGE) $(ARGS)
 
 bench: $(STAMP) ## benchmarks, as ratios measured in one run
 	$(BIN)/python -m pytest -s -m "slow or not slow" tests/benchmarks $(ARGS)
@@ -55,6 +77,9 @@ LOCK := uv pip compile --universal --python-version 3.11 --no-header --no-annota
 lock: ## recompile the pinned requirements with their hashes (needs uv)
 	$(LOCK) requirements.in -o requirements.txt
 	$(LOCK) requirements-dev.in -c requirements.txt -o requirements-dev.txt
+
+release: $(STAMP) ## dist/: wheel, zips, template, SBOM and checksums of the commit (ARGS=--allow-dirty to try it)
+	$(BIN)/python -m infra.release --out dist $(ARGS)
 
 clean: ## remove what was built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache

@@ -10,10 +10,15 @@ requests) or `api-key` (header x-api-key). There is no third value, least of all
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, cast
 
 from chalice.app import Chalice, IAMAuthorizer, Request, Response
+
+# `chalice deploy` names a package by a hash of chalicelib, bytecode included: what it imports must not write any.
+if os.environ.get("AWS_CHALICE_CLI_MODE"):
+    sys.dont_write_bytecode = True
 
 from chalicelib.handlers import act, hook, metrics_page, query, reconcile, tick
 from chalicelib.handlers.answer import Answer, answered

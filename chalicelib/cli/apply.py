@@ -12,8 +12,9 @@ import time
 
 from chalicelib.cli.documents import load_document, place_of, read_document
 from chalicelib.cli.output import emit, warn
-from chalicelib.cli.remote import add_table_argument, open_store
+from chalicelib.cli.remote import add_table_argument, open_store, table_name
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import Mode, Policy
 from chalicelib.policy.admission import Purpose
 from chalicelib.policy.load import digest
 
@@ -38,6 +39,7 @@ def run(args: argparse.Namespace) -> int:
     current = store.policies.current(policy.name)
     before = current.version if current else None
     if current is not None and current.digest == digest(text):
+        _switch_on(args, policy)
         return _say(args, policy.name, "unchanged", current.version)
     if args.dry_run:
         diff = _difference(current.text if current else "", text, policy.name, before)
@@ -52,7 +54,18 @@ def run(args: argparse.Namespace) -> int:
         store.journal.append(policy.name, JournalEntry(at=time.time(), kind="policy", facts=facts))
     except StoreError as error:
         warn(f"{policy.name}: version {version} is in force, but the journal could not be written: {error}")
+    _switch_on(args, policy)
     return _say(args, policy.name, "changed" if current else "created", version)
+
+
+def _switch_on(args: argparse.Namespace, policy: Policy) -> None:
+    """The functions of the policy's providers, where the deployment leaves unused ones off."""
+    if args.dry_run or policy.mode is Mode.OFF:
+        return
+    from chalicelib.dispatch.event_sources import switch_on
+
+    for problem in switch_on(table_name(args), policy.providers):
+        warn(problem)
 
 
 def _difference(old: str, new: str, name: str, before: int | None) -> str:

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 import msgspec
 
+from chalicelib import __version__
 from chalicelib.cli import foreign
 from chalicelib.cli.text import one_line
 from chalicelib.model.errors import BadInput, BadInputs, OutscalerError
@@ -71,7 +72,7 @@ def _run(argv: list[str]) -> int:
         sys.stdout.write(_overview())
         return OK
     if name == "--version":
-        sys.stdout.write(f"outscaler {_version()}\n")
+        sys.stdout.write(f"outscaler {__version__}\n")
         return OK
     command = _BY_NAME.get(name)
     if command is None:
@@ -101,15 +102,6 @@ def _overview() -> str:
     width = max(len(command.name) for command in COMMANDS)
     lines = [f"  {command.name:<{width}}  {command.help}" for command in COMMANDS]
     return "\n".join(["usage: outscaler COMMAND …", "", *lines, "", "outscaler COMMAND --help tells more.", ""])
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("outscaler")
-    except PackageNotFoundError:                        # run from a tree that nobody installed
-        return "(not installed)"
 
 
 def _unknown(name: str) -> BadInput:

@@ -28,10 +28,7 @@ def open_store(args: argparse.Namespace) -> Store:
     NewerSchema where a newer release has written the tables.
 
     A --table that is given does not go with the environment's policy table, which is that of another one."""
-    table = args.table or state_table(os.environ)
-    if not table:
-        raise BadInput("--table", "is not given, and OUTSCALER_TABLE is not set",
-                       "name the deployment's DynamoDB table")
+    table = table_name(args)
     from chalicelib.store import Store
     from chalicelib.store.errors import NewerSchema, StoreError
 
@@ -44,6 +41,15 @@ def open_store(args: argparse.Namespace) -> Store:
     except StoreError:
         pass        # who may use the policy table only is not refused here; what the command asks for fails by itself
     return store
+
+
+def table_name(args: argparse.Namespace) -> str:
+    """The state table's name; raises BadInput if nothing names it."""
+    table = str(args.table) or state_table(os.environ)
+    if not table:
+        raise BadInput("--table", "is not given, and OUTSCALER_TABLE is not set",
+                       "name the deployment's DynamoDB table, or set OUTSCALER_PREFIX as make deploy prints it")
+    return table
 
 
 def not_moved(store: Store) -> str:

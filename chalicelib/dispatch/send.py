@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from chalicelib.dispatch.errors import NotSent
 from chalicelib.model.deployed_names import prefix_of, queue_name
 from chalicelib.model.errors import BadInput
+from chalicelib.net import aws
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs import SQSClient
@@ -76,8 +77,6 @@ class SqsSender:
 
 
 def _client() -> SQSClient:
-    import boto3
-    from botocore.config import Config
-
-    config = Config(connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
-    return boto3.client("sqs", config=config)
+    made: SQSClient = aws.client("sqs", connect_timeout=2, read_timeout=5,
+                                 retries={"mode": "standard", "total_max_attempts": 3})
+    return made

@@ -6,6 +6,7 @@ given only its own vendor's secrets. The step itself is chalicelib/handlers/acti
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,10 @@ from chalicelib.handlers.entry import each_record, event_source, preload
 
 blueprint = Blueprint(__name__)
 
-preload(__name__, "chalicelib.handlers.acting")
+_PROVIDER = os.environ.get("_HANDLER", "").rpartition(".act_")[2]      # of the function that Lambda enters
+
+preload(__name__, "chalicelib.handlers.acting", "chalicelib.kube.connect", "chalicelib.providers.registry",
+        f"chalicelib.providers.{_PROVIDER}.provider")
 
 Step = Callable[[SQSEvent], dict[str, Any]]
 

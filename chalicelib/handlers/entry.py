@@ -1,8 +1,9 @@
 """The edges of a Lambda function: what is loaded while it starts, and what is given back for a batch.
 
 What a function returns for a batch counts only where its event source has ReportBatchItemFailures. Where it has not,
-any return means success and the failed messages are deleted. The deployment says that it has (BATCH_FAILURES); where
-nothing says so, a failed record raises, and the whole batch comes back.
+any return means success and the failed messages are deleted. The deployment says that it has (BATCH_FAILURES). Where
+nothing says so, the function raises before it works on anything: the messages return to their queue, and the
+deployment's mistake is seen with the first message and not with the first one that fails.
 
 A cold start runs module code with more CPU than the invocation gets, so what a function needs is best loaded then.
 app.py, however, imports every blueprint just to register it, and the webhook must not pay for the planner's numpy.
@@ -11,6 +12,7 @@ Lambda names the function it enters in `_HANDLER`: only that one loads its rooms
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -27,19 +29,35 @@ from chalicelib.model.errors import OutscalerError
 _LONGEST_ID = 100     # characters of an operation's id that a log line shows
 
 
-class BatchFailed(OutscalerError):
-    """Records failed, and the event source would take a return for success."""
+class FailuresNotReported(OutscalerError):
+    """The event source would take any return for success, as far as the deployment says."""
+
+    def __init__(self) -> None:
+        super().__init__(f"environment: {BATCH_FAILURES} is not {REPORTED}, so messages that fail could be lost and "
+                         "none is worked on; give the function's event source the response type "
+                         f"ReportBatchItemFailures and set {BATCH_FAILURES}={REPORTED}: deploying again does both")
 
 
 def preload(module: str, *rooms: str) -> None:
-    """Import rooms and build the runtime now, if Lambda enters this module; do nothing anywhere else."""
-    if os.environ.get("_HANDLER", "").startswith(f"{module}."):
+    """Import rooms and build the runtime now, if Lambda enters this module; do nothing anywhere else.
+
+    The objects that a start makes live as long as the process. So the garbage collector does not look at them: not
+    while they are made, and not afterwards.
+    """
+    if not os.environ.get("_HANDLER", "").startswith(f"{module}."):
+        return
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")      # numpy starts a thread for each processor, to no use here
+    gc.disable()
+    try:
         for room in (*rooms, "chalicelib.policy.load"):     # every function begins by reading a policy
             importlib.import_module(room)
         runtime()
+        gc.freeze()
+    finally:
+        gc.enable()
 
 
-def event_source(queue: str) -> dict[str, str]:
+def event_source(queue: str) -> dict[str, Any]:
     """How a function names its queue to Chalice.
 
     With a prefix by name, of which Chalice makes the ARN in the account that it deploys to. Without one by an ARN that
@@ -57,14 +75,12 @@ def each_record(event: Mapping[str, Any], work: Callable[[str, Runtime], object]
     event: what Lambda gives (`Records` with `messageId` and `body`). The answer is SQS's partial batch response, which
     needs ReportBatchItemFailures at the event source (infra/aws/template.json). A body that nobody can read is
     reported as failed too: after maxReceiveCount it lies in the dead-letter queue for a person to see. Raises
-    BatchFailed where the deployment does not say that failures are reported; the records that succeeded are then
-    repeated, which does no harm.
+    FailuresNotReported, before any work, where the deployment does not say that failures are reported.
     """
     here = runtime()
+    if not here.batch_failures_reported:
+        raise FailuresNotReported
     failed = [record["messageId"] for record in _records(event) if not _done(record, work, here)]
-    if failed and not here.batch_failures_reported:
-        raise BatchFailed(f"{len(failed)} of the batch's messages failed, and {BATCH_FAILURES} is not {REPORTED}: the "
-                          "whole batch is given back; deploy the template, which sets it")
     return {"batchItemFailures": [{"itemIdentifier": identifier} for identifier in failed]}
 
 

@@ -14,7 +14,6 @@ import msgspec
 
 from chalicelib.execute.cluster import KubeNodes
 from chalicelib.execute.world import Recheck, World
-from chalicelib.handlers.rechecking import Rules
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.kube import errors as kube
 from chalicelib.model.errors import BadInput, OutscalerError
@@ -74,6 +73,9 @@ class Way:
         )
 
     def _recheck(self, node: str) -> Recheck:
+        # Here and not at the start: it loads the planner's rules and numpy, which only the steps of a drain need.
+        from chalicelib.handlers.rechecking import Rules
+
         return Rules(self.cluster(), self._policy.options, self._rt.clock())(node)
 
 

@@ -1,7 +1,7 @@
 """What this program asks of AWS on the way to a cluster: secrets, an EKS cluster's address, and a token for it.
 
-The only module of this package that knows boto3, and it is loaded by the first call, not by the import: a cluster whose
-kubeconfig is at hand needs no AWS SDK, which costs as long to import as everything else together (ecosystem.md §3).
+The only module of this package that uses botocore. botocore is loaded by the first call, not by the import: a cluster
+whose kubeconfig is at hand needs no AWS SDK, which takes as long to import as everything else together.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret, SecretUnavailable
+from chalicelib.net import aws
 
 _TOKEN_PREFIX = "k8s-aws-v1."  # noqa: S105 - a scheme's name
 _CLUSTER_HEADER = "x-k8s-aws-id"
@@ -94,13 +95,10 @@ def eks_token(name: str, region: str) -> Secret:
 
 
 def _client(service: str, region: str, **settings: Any) -> Any:
-    import boto3
-    from botocore.config import Config
     from botocore.exceptions import BotoCoreError
 
-    session: Any = boto3.Session(region_name=region or None)  # Any: boto3's stubs know a few services' literals only
     try:
-        return session.client(service, config=Config(**_CALLS, **settings))
+        return aws.client(service, region=region, **_CALLS, **settings)
     except BotoCoreError as error:
         raise BadInput("AWS region", str(error), "set kubernetes.region in the policy") from None
 

@@ -88,7 +88,7 @@ def exchange(
 
     monotonic: seconds of a clock that never goes back, for call.total.
     """
-    headers = {"Accept": "application/json", "User-Agent": "outscaler"}
+    headers = {"Accept": "application/json"}
     if call.body is not None:
         headers["Content-Type"] = call.content_type
     if credential.token:

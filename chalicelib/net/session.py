@@ -1,5 +1,8 @@
 """A `requests` session whose exchanges are bounded, and that does nothing of its own accord.
 
+It names Outscaler and its release as the User-Agent of every request, so that a vendor's or a cluster's audit log can
+be read by release.
+
 Nothing of the environment is obeyed, no cookie is kept, no redirect is followed or even looked at (requests would read
 its whole body), and the CA is the one that is given.
 """
@@ -22,8 +25,11 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 from urllib3.util.ssl_ import create_urllib3_context
 
+from chalicelib import __version__
 from chalicelib.net.addresses import never
 from chalicelib.net.sockets import AddressAllowed, connected, use
+
+AGENT = f"outscaler/{__version__}"
 
 _CONNECTIONS = 8
 
@@ -135,6 +141,7 @@ class BoundedSession(requests.Session):
     def __init__(self) -> None:
         super().__init__()
         self.trust_env = False      # no CA bundle, no proxy and no ~/.netrc of the environment
+        self.headers["User-Agent"] = AGENT
         self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
         self.adapters.clear()
 

@@ -49,8 +49,8 @@ class Candidates:
                 found = np.zeros(len(self.able), dtype=np.bool_)
             else:
                 found = fit.static_mask(cls, pod, self.table) & self.table.fitting(cls)
-                for row in np.flatnonzero(found) if pod.ports else ():
-                    found[row] = self.table.port_clash(int(row), pod.ports) is None
+                for at in np.flatnonzero(found) if pod.ports else ():
+                    found[at] = self.table.port_clash(int(at), pod.ports) is None
                 for row, labels in self._unpromised.items():
                     found[row] &= not depends(pod, labels, self.table.nodes[row])
                 if floor.volumes.concerns(cls):

@@ -12,7 +12,6 @@ from collections.abc import Mapping as Map
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.snapshot import PriorityConfig
-from chalicelib.plan.choose.regex import pattern
 from chalicelib.policy import yaml_marks
 from chalicelib.policy.report import quote
 from chalicelib.policy.yaml_marks import Mapping, Node, Scalar, Sequence
@@ -54,8 +53,9 @@ def parse(text: str) -> Rules:
     for key, value in root.entries:
         found: list[str] = []
         for item in _items(value):
-            found.append(_pattern(item))
-            places += pattern(found[-1]).size
+            text, size = _pattern(item)
+            found.append(text)
+            places += size
             if places > MOST_PLACES:
                 raise BadInput(KEY, "its patterns repeat too much taken together")
         rules[_priority(key)] = tuple(found)
@@ -80,14 +80,17 @@ def _items(node: Node) -> tuple[Node, ...]:
     return node.items
 
 
-def _pattern(node: Node) -> str:
+def _pattern(node: Node) -> tuple[str, int]:
+    """A pattern's text and size."""
+    # Here, because its package loads all expanders: functions that only know this ConfigMap's name begin without them.
+    from chalicelib.plan.choose.regex import pattern
+
     if not isinstance(node, Scalar) or node.is_null:
         raise _bad(node, "a pattern is not text")
     try:
-        pattern(node.text)
+        return node.text, pattern(node.text).size
     except BadInput as error:
         raise _bad(node, f"the pattern {quote(node.text)}: {error.problem}") from None
-    return node.text
 
 
 def _bad(node: Node, problem: str) -> BadInput:

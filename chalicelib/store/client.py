@@ -1,7 +1,7 @@
 """The only place that talks to DynamoDB: builds requests from PynamoDB's models, sends them, retries, names errors.
 
-PynamoDB gives the rows and the conditions; its own client (with its session and its pool) does the sending, because
-only botocore can ask for the old item when a condition fails, which is how a refusal can say who is in the way.
+PynamoDB gives the rows and the conditions. A botocore client sends them, because only botocore can ask for the old item
+when a condition fails; that item is how a refusal can say who is in the way.
 
 What is retried: throttling and conflicting transactions, a bounded number of times with full jitter. A condition that
 does not hold is an answer and is never retried here.
@@ -18,6 +18,7 @@ from pynamodb.connection.table import TableConnection
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
+from chalicelib.net import aws
 from chalicelib.store.errors import StoreError, StoreThrottled, StoreUnavailable
 from chalicelib.store.tables import PARTITION_KEY, SORT_KEY, Row, definition
 
@@ -74,7 +75,7 @@ class Table:
     """One DynamoDB table.
 
     sleep, chance: how retries wait and what spreads them (0 ≤ chance() < 1). client: a botocore client for DynamoDB
-    to be used instead of PynamoDB's own. wrap: put between us and the client, for injecting faults.
+    to be used instead of a new one. wrap: put between us and the client, for injecting faults.
     """
 
     def __init__(
@@ -83,12 +84,13 @@ class Table:
         wrap: Callable[[Any], Any] = lambda client: client,
     ) -> None:
         self.name = name
-        self._connection = TableConnection(
-            name, region=region, host=endpoint, connect_timeout_seconds=CONNECT_SECONDS,
-            read_timeout_seconds=READ_SECONDS, max_retry_attempts=1, meta_table=MetaTable(definition(name)),
-        )
+        self._connection = TableConnection(name, meta_table=MetaTable(definition(name)))
         try:
-            self.client = client or self._connection.connection.client   # made now: later is not thread-safe
+            self.client = client or aws.client(
+                "dynamodb", region=region, endpoint=endpoint, connect_timeout=CONNECT_SECONDS,
+                read_timeout=READ_SECONDS, retries={"mode": "standard", "total_max_attempts": 2},
+                parameter_validation=False,     # PynamoDB makes the requests; validating each costs time
+            )
         except BotoCoreError as error:
             raise StoreUnavailable(str(error)) from error
         self._client, self._sleep, self._chance = wrap(self.client), sleep, chance

@@ -1,11 +1,10 @@
 """The zip that Lambda gets, written anew from the one that Chalice made: smaller, quicker to start, always the same.
 
-- Tests, type stubs, headers and other build-time files go.
-- boto3 and botocore stay, pinned to what the tests ran with: Lambda's own copy is older or newer as AWS pleases, and
-  pynamodb and the retry behaviour depend on it. Of botocore's 20 MB of service descriptions only those that are used
-  stay, which leaves about 2 MB: that is what pinning costs.
+- What no function needs goes (leftovers.py).
+- botocore stays, pinned to what the tests ran with: Lambda's own copy is older or newer as AWS pleases, and the store
+  and the retry behaviour depend on it. Its data is cut to the services that are called (descriptions.py).
 - Bytecode is added. /var/task is read-only, so without it every cold start compiles everything from source, which takes
-  three to five times as long. `unchecked-hash`: nobody compares it with the source again.
+  three to five times as long. `unchecked-hash`: Python does not compare it with the source again.
 - Entries are sorted and dated 1980, so the same sources give the same bytes, and a deployment that changes nothing is
   seen to change nothing.
 """
@@ -14,38 +13,18 @@ from __future__ import annotations
 
 import os
 import py_compile
-import re
 import subprocess
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
 
-#: The AWS services that are called; tests/functional compares this with the code.
-SERVICES = frozenset({"dynamodb", "eks", "lambda", "secretsmanager", "sqs", "sts"})
+from infra.aws.descriptions import cut
+from infra.aws.leftovers import is_left_out, twins
 
-_WANTED_DATA = "|".join(sorted(SERVICES))
-_DROPPED = re.compile(
-    "|".join((
-        r"(^|/)__pycache__/",
-        r"(^|/)tests?/",
-        r"_test\.py$",
-        r"\.(pyi|pyc|pxd|pyx|h|c|a)$",
-        r"\.dist-info/RECORD$",
-        r"^bin/",
-        r"^boto3/(data|examples)/",
-        rf"^botocore/data/(?!({_WANTED_DATA})/)[^/]+/",
-        r"^numpy/(f2py|distutils|_pyinstaller|doc)/",
-    ))
-)
 _DATE = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16
 _TASK = "/var/task"
-
-
-def is_wanted(name: str) -> bool:
-    """Whether a file of Chalice's zip goes into ours."""
-    return not name.endswith("/") and _DROPPED.search(name) is None
 
 
 def rewrite(archive: Path) -> None:
@@ -53,16 +32,19 @@ def rewrite(archive: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         tree = Path(scratch)
         with zipfile.ZipFile(archive) as original:
-            names = sorted({name for name in original.namelist() if is_wanted(name)})
+            names = sorted({name for name in original.namelist() if not is_left_out(name)})
             original.extractall(tree, names)
+        for twin in twins(tree):
+            twin.unlink()
+        cut(tree / "botocore" / "data")
         _compile_apart(tree)
         finished = archive.with_suffix(".new.zip")
-        with zipfile.ZipFile(finished, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as target:
+        with zipfile.ZipFile(finished, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as target:
             for path in sorted(tree.rglob("*")):
                 if path.is_file():
                     info = zipfile.ZipInfo(path.relative_to(tree).as_posix(), _DATE)
                     info.external_attr, info.compress_type = _MODE, zipfile.ZIP_DEFLATED
-                    target.writestr(info, path.read_bytes())
+                    target.writestr(info, path.read_bytes(), compresslevel=9)
         finished.replace(archive)
 
 

@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 REGION = "us-east-1"
+REGIONS = (REGION, "eu-central-1", "eu-central-2", "ap-southeast-1", "cn-north-1", "us-gov-west-1")
+"""Old and new ones, and one of each partition: what they offer differs."""
+
 _CODE = "s3://outscaler-artifacts/deployment.zip"
 
 
@@ -29,28 +32,33 @@ class _ManagedPolicies:
         return {}
 
 
-def translate(sam: dict[str, Any]) -> dict[str, Any]:
-    """The CloudFormation template that a SAM template stands for; raises samtranslator's InvalidDocumentException."""
+def translate(sam: dict[str, Any], region: str = REGION) -> dict[str, Any]:
+    """The CloudFormation template that a SAM template stands for in a region; raises samtranslator's
+    InvalidDocumentException."""
     os.environ.setdefault("AWS_DEFAULT_REGION", REGION)
+    from samtranslator.translator.arn_generator import ArnGenerator
     from samtranslator.translator.transform import transform
+
+    ArnGenerator.BOTO_SESSION_REGION_NAME = region
 
     with_code = copy.deepcopy(sam)
     for resource in with_code["Resources"].values():
         if resource["Type"] == "AWS::Serverless::Function":
-            resource["Properties"]["CodeUri"] = _CODE
+            given = resource["Properties"]["CodeUri"]
+            resource["Properties"]["CodeUri"] = given if given.startswith("s3://") else _CODE
     translated: dict[str, Any] = transform(with_code, {}, _ManagedPolicies())
     return translated
 
 
-def lint(template: dict[str, Any]) -> list[str]:
-    """What cfn-lint finds in a CloudFormation template: one line per finding, warnings too."""
+def lint(template: dict[str, Any], regions: Sequence[str] = REGIONS) -> list[str]:
+    """What cfn-lint finds in a CloudFormation template for any of the regions: one line per finding, warnings too."""
     from cfnlint import lint_file
     from cfnlint.config import ManualArgs
 
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch) / "template.json"
         file.write_text(json.dumps(template))
-        config = ManualArgs(regions=[REGION])
+        config = ManualArgs(regions=list(regions))
         matches = lint_file(file, config=config)
     return [f"{match.rule.id} {'/'.join(map(str, match.path or ()))}: {match.message}" for match in matches]
 

@@ -1,13 +1,12 @@
-"""`python -m infra.aws.package --stage prod --out build`: from the tree to build/sam.json and build/deployment.zip.
+"""`python -m infra.aws.package --stage dev --out build`: from the tree to build/sam.json and build/deployment.zip.
 
 `chalice package` does the work; around it is what experience asks for (docs/deploy.md): only what the functions need is
 copied to where Chalice looks, so that the artifact does not depend on what else lies in the tree; the merge template is
-JSON, because Chalice's YAML carries anchors that CloudFormation refuses; its output is read for the dependency that it
-could not install, which it only mentions; and the zip is written anew (artifact.py).
+JSON, because Chalice's YAML carries anchors that CloudFormation refuses; the dependencies are wheels for the functions'
+processor, which may be another than this machine's (wheels.py), and Chalice gets them as vendored files; and the zip is
+written anew (artifact.py), and refused where a binary in it is for another processor or Python (binaries.py).
 
-pip runs as this machine has it configured: PIP_* variables reach it, so it also works without a network. It takes what
-has a hash in requirements.txt, and nothing else: Chalice asks for some packages a second time, by name, where the first
-download is not for Lambda's platform, and these requests would not be checked.
+The Python that runs this is the functions' Python.
 """
 
 from __future__ import annotations
@@ -22,43 +21,78 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from infra.aws.artifact import rewrite
-from infra.aws.merge import merge_template
+from infra.aws.binaries import foreign
+from infra.aws.merge import finished, merge_template
+from infra.aws.wheels import MACHINES, install, runtime
+from infra.aws.wheels import PackagingFailed as PackagingFailed  # noqa: PLC0414 - callers catch it from here
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
 POLICIES = HERE / "policies"
 
-_INCOMPLETE = "Could not install dependencies"
+_CHALICES_DEFAULT = "x86_64"
 _CHALICE = "import sys; from chalice.cli import main; sys.exit(main())"
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc", "cli", "__main__.py", ".*")
 
 
-class PackagingFailed(Exception):
-    """The artifact could not be built; the message says what to do."""
+def package(stage: str, out: Path, architecture: str = "") -> dict[str, Any]:
+    """Build a stage of .chalice/config.json into `out`; returns the SAM template. Raises PackagingFailed.
 
-
-def package(stage: str, out: Path) -> dict[str, Any]:
-    """Build a stage of .chalice/config.json into `out`; returns the SAM template. Raises PackagingFailed."""
-    copy_sources(out / "project")
-    made = template(stage, out, out / "project")
-    rewrite(out / "deployment.zip")
+    architecture: arm64 or x86_64; empty for the stage's lambda_architecture. out gets sam.json, deployment.zip, and
+    wheels.json, which lists the dependencies in the zip.
+    """
+    project, architecture = out / "project", architecture or configured_architecture(stage)
+    copy_sources(project)
+    _vendor(project, out, architecture)
+    made = template(stage, out, project)
+    archive = out / "deployment.zip"
+    rewrite(archive)
+    if misfits := list(foreign(archive, architecture, runtime())):
+        archive.unlink()
+        raise PackagingFailed(f"{len(misfits)} files cannot run in Lambda; pin other versions of what they come from:\n"
+                              + "\n".join(misfits[:10]))
     return made
 
 
-def template(stage: str, out: Path, project: Path) -> dict[str, Any]:
-    """sam.json, and deployment.zip as Chalice makes it, of the sources in `project`. Raises PackagingFailed.
+def configured_architecture(stage: str) -> str:
+    """The processor that .chalice/config.json names for a stage. Raises PackagingFailed without such a stage."""
+    config = _config(stage)
+    return str(config["stages"][stage].get("lambda_architecture")
+               or config.get("lambda_architecture") or _CHALICES_DEFAULT)
 
-    For another stage of the same folder Chalice does not fetch the dependencies again.
-    """
-    config = json.loads((ROOT / ".chalice" / "config.json").read_text())
+
+def _config(stage: str) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads((ROOT / ".chalice" / "config.json").read_text())
     if stage not in config["stages"]:
         raise PackagingFailed(f"--stage {stage}: not in .chalice/config.json; use one of {', '.join(config['stages'])}")
+    return config
+
+
+def _vendor(project: Path, out: Path, architecture: str) -> None:
+    """The dependencies as files that Chalice packs as they are, and nothing left for it to install."""
+    vendored = project / "vendor"
+    shutil.rmtree(vendored, ignore_errors=True)
+    wheels = install(ROOT / "requirements.txt", vendored, architecture)
+    (out / "wheels.json").write_text(json.dumps(msgspec.to_builtins(wheels), indent=2) + "\n")
+    (project / "requirements.txt").write_text("")
+    settings = project / ".chalice" / "config.json"
+    config = json.loads(settings.read_text()) | {"lambda_architecture": architecture}
+    for stage in config["stages"].values():
+        stage.pop("lambda_architecture", None)
+    settings.write_text(json.dumps(config, indent=2))
+
+
+def template(stage: str, out: Path, project: Path) -> dict[str, Any]:
+    """sam.json, and deployment.zip as Chalice makes it, of the sources in `project`. Raises PackagingFailed."""
+    config = _config(stage)
     out.mkdir(parents=True, exist_ok=True)
     merge = out / "merge.json"
     merge.write_text(json.dumps(merge_template(config["stages"][stage]), indent=2))
     _run_chalice(project, stage, merge, out)
-    made: dict[str, Any] = json.loads((out / "sam.json").read_text())
+    made = finished(json.loads((out / "sam.json").read_text()))
     (out / "sam.json").write_text(json.dumps(made, indent=2, sort_keys=True) + "\n")
     return made
 
@@ -77,11 +111,11 @@ def copy_sources(project: Path) -> None:
 
 
 def _generated_names() -> dict[str, Any]:
-    """The configuration without what fixes names: CloudFormation generates them, and the policies refer to them."""
+    """The configuration without what the template's parameters say, names above all: CloudFormation generates them."""
     config: dict[str, Any] = json.loads((ROOT / ".chalice" / "config.json").read_text())
     for name, stage in config["stages"].items():
-        for variable in ("OUTSCALER_PREFIX", "OUTSCALER_SECRET_PREFIX"):
-            del stage["environment_variables"][variable]
+        stage["environment_variables"] = {key: value for key, value in stage["environment_variables"].items()
+                                          if not key.startswith("OUTSCALER_") or key == "OUTSCALER_READ_AUTH"}
         for function in stage["lambda_functions"].values():
             function["iam_policy_file"] = function["iam_policy_file"].replace(f"policy-{name}-", "policy-")
     return config
@@ -90,25 +124,23 @@ def _generated_names() -> dict[str, Any]:
 def _run_chalice(project: Path, stage: str, merge: Path, out: Path) -> None:
     command = [sys.executable, "-c", _CHALICE, "--project-dir", str(project.resolve()), "package", "--stage", stage,
                "--merge-template", str(merge.resolve()), str(out.resolve())]
-    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PIP_REQUIRE_HASHES": "1"}
+    environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1", "PIP_NO_INDEX": "1", "PIP_REQUIRE_HASHES": "1"}
     environment.setdefault("AWS_DEFAULT_REGION", "us-east-1")
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, cwd=project)
-    said = done.stdout + done.stderr
     if done.returncode:
-        raise PackagingFailed(f"chalice package failed:\n{said}")
-    if _INCOMPLETE in said:
-        raise PackagingFailed("chalice left dependencies out; pin versions with wheels for Lambda's glibc, and package "
-                              f"on Linux with Lambda's processor and Python:\n{said}")
+        raise PackagingFailed(f"chalice package failed:\n{done.stdout}{done.stderr}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m infra.aws.package", description="build what is deployed")
-    parser.add_argument("--stage", default="prod", help="a stage of .chalice/config.json (prod)")
+    parser.add_argument("--stage", default="dev", help="a stage of .chalice/config.json (dev)")
+    parser.add_argument("--architecture", choices=sorted(MACHINES), default="",
+                        help="the functions' processor (the stage's lambda_architecture)")
     parser.add_argument("--out", default="build", type=Path, help="where to put them (build)")
     given = parser.parse_args(arguments)
     try:
-        package(given.stage, given.out)
+        package(given.stage, given.out, given.architecture)
     except PackagingFailed as failed:
         sys.stderr.write(f"{failed}\n")
         return 2

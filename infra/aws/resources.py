@@ -92,6 +92,23 @@ def resources(rule: Any, prefix: str = "") -> Resources:
     return tables(prefix) | queues(prefix) | tick_dead_letters_policy(rule)
 
 
+def dead_letter_alarms(topic: Any) -> Resources:
+    """An alarm for each dead-letter queue that is not empty. topic: the ARN of the SNS topic that is notified."""
+    return {f"{logical_id(name)}DeadLettersAlarm": {"Type": "AWS::CloudWatch::Alarm", "Properties": {
+        "AlarmDescription": f"Messages of {name} failed for good and lie in its dead-letter queue",
+        "Namespace": "AWS/SQS",
+        "MetricName": "ApproximateNumberOfMessagesVisible",
+        "Dimensions": [{"Name": "QueueName", "Value": {"Fn::GetAtt": [f"{logical_id(name)}DeadLetters", "QueueName"]}}],
+        "Statistic": "Maximum",
+        "Period": 300,
+        "EvaluationPeriods": 1,
+        "Threshold": 0,
+        "ComparisonOperator": "GreaterThanThreshold",
+        "TreatMissingData": "notBreaching",
+        "AlarmActions": [topic],
+    }} for name in ("tick", *QUEUES)}
+
+
 def _table(name: Any, more: dict[str, Any]) -> dict[str, Any]:
     properties = definition("any") | {"TableName": name} | more | {
         "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}, "DeletionProtectionEnabled": True}

@@ -1,13 +1,18 @@
 """AWS on this machine: DynamoDB, SQS and Secrets Manager, for `make run` and for tests, without Docker or an account.
 
+`python -m infra.local.aws --port 4566` serves an empty account until Ctrl-C and prints the environment to export: what
+deploys into an account can then be tried without one.
+
 Nothing is set globally. `LocalAws.env` is what a process needs in its environment to find it; botocore, and with it
 PynamoDB, follows AWS_ENDPOINT_URL without a change in the code.
 """
 
 from __future__ import annotations
 
+import argparse
+import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.request import Request, urlopen
@@ -136,3 +141,32 @@ class LocalAws:
             secrets.create_secret(Name=name, SecretString=text)
         except secrets.exceptions.ResourceExistsException:
             secrets.put_secret_value(SecretId=name, SecretString=text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command: an account for people, until Ctrl-C."""
+    parser = argparse.ArgumentParser(prog="python -m infra.local.aws", description="serve an empty emulated account")
+    parser.add_argument("--port", type=int, default=4566, help="on 127.0.0.1; 0 is any free one (4566)")
+    given = parser.parse_args(arguments)
+    if not 0 <= given.port <= 65535:
+        sys.stderr.write(f"--port {given.port}: is no port; use 0 to 65535\n")
+        return 2
+    account = LocalAws(given.port)
+    try:
+        account.start()
+    except (OSError, SystemExit):       # werkzeug says why, and exits
+        sys.stderr.write(f"--port {given.port}: cannot be served; choose another one\n")
+        return 2
+    try:
+        sys.stdout.write("".join(f"export {name}={value}\n" for name, value in account.env.items()))
+        sys.stdout.flush()
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        sys.stdout.write("\n")
+    finally:
+        account.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

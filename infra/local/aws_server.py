@@ -19,6 +19,7 @@ from werkzeug.serving import BaseWSGIServer, make_server
 from werkzeug.wsgi import get_input_stream
 
 from infra.local.aws_rows import TARGET, Answer, Rows, WireRequest
+from infra.local.moto_gaps import close
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -105,6 +106,7 @@ class Server:
 
     def start(self) -> str:
         """Serve from a thread; the URL."""
+        close()
         app = only_whole_requests(one_at_a_time(_with_rows(Dispatcher())))
         self._server = make_server(self._host, self._port, app, threaded=True, request_handler=QuietHandler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="local-aws", daemon=True)

@@ -1,4 +1,7 @@
-"""A certificate authority for loopback servers, made anew each time: no key is ever stored in the repository."""
+"""A certificate authority for loopback servers, made anew each time: no key is ever stored in the repository.
+
+The certificates satisfy RFC 5280 (key identifiers, key usage), which clients of Python 3.13 and later insist on.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _VALID = dt.timedelta(days=1)
+_SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=False, content_commitment=False, key_encipherment=False, data_encipherment=False,
+    key_agreement=False, key_cert_sign=True, crl_sign=True, encipher_only=False, decipher_only=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,7 @@ class Authority:
         self._start = dt.datetime.now(dt.UTC) - dt.timedelta(hours=1)
         builder = self._builder(self._name, self._key.public_key())
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        builder = builder.add_extension(_SIGNS_CERTIFICATES, critical=True)
         self._certificate = builder.sign(self._key, hashes.SHA256())
         self.pem = self._certificate.public_bytes(serialization.Encoding.PEM)
 
@@ -64,6 +71,8 @@ class Authority:
             x509.CertificateBuilder().subject_name(subject).issuer_name(self._name).public_key(key)
             .serial_number(x509.random_serial_number())
             .not_valid_before(self._start).not_valid_after(self._start + _VALID)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
         )
 
 

@@ -22,9 +22,10 @@ from typing import Any
 import chalice
 
 from infra.aws.package import ROOT, package, template
+from infra.aws.wheels import host_architecture
 
 CACHE = ROOT / "build" / ".cache"
-KEPT = 2        # artifacts of earlier states
+KEPT = 3        # artifacts of earlier states and of the other processor
 
 
 class Artifact:
@@ -39,23 +40,31 @@ class Artifact:
         return made
 
 
-@lru_cache(maxsize=1)
-def artifact() -> Artifact:
-    """The artifact of the sources as they are; both stages have the same code."""
+@lru_cache(maxsize=2)
+def artifact(architecture: str = "") -> Artifact:
+    """The artifact of the sources as they are; both stages have the same code.
+
+    architecture: empty for this machine's processor. For the other one there are the zip and stage prod's template
+    only: its functions cannot be run here.
+    """
+    architecture = architecture or host_architecture()
     CACHE.mkdir(parents=True, exist_ok=True)
-    folder = CACHE / _fingerprint()
+    folder = CACHE / f"{_fingerprint()}-{architecture}"
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
             _forget_old()
             with _all_or_nothing(folder) as part:
-                _build(part)
+                _build(part, architecture)
     return Artifact(folder)
 
 
-def _build(folder: Path) -> None:
-    package("prod", folder)
+def _build(folder: Path, architecture: str) -> None:
+    package("prod", folder, architecture)
     (folder / "sam.json").rename(folder / "prod.json")
+    if architecture != host_architecture():
+        shutil.rmtree(folder / "project")
+        return
     template("dev", folder / "dev", folder / "project")
     (folder / "dev" / "sam.json").rename(folder / "dev.json")
     with zipfile.ZipFile(folder / "deployment.zip") as archive:

@@ -13,12 +13,9 @@ from typing import Any
 from chalicelib.dispatch.messages import PROVIDERS
 from infra.aws.check import translate
 from infra.local.aws import LocalAws, environment
+from infra.local.cloudformation import emulated_cloudformation
 from tests.functional.artifact import Artifact
 
-#: What moto does not know, cannot make (its RestApi wants a name), or makes badly (mappings receive messages by
-#: themselves and cannot run the function): ecosystem.md §5.
-_NOT_HERE = ("AWS::ApiGateway", "AWS::Lambda::EventSourceMapping", "AWS::Lambda::EventInvokeConfig",
-             "AWS::Lambda::Permission", "AWS::SQS::QueuePolicy")
 _PROCESS = Path(__file__).with_name("lambda_process.py")
 
 Json = dict[str, Any]
@@ -41,14 +38,13 @@ class Stack:
         self._aws, self._artifact, self._scratch = aws, artifact, scratch
         name = f"outscaler-{uuid.uuid4().hex[:6]}"
         template = translate(artifact.sam("prod"))
-        self._resources: Json = {
-            name: one for name, one in template["Resources"].items() if not one["Type"].startswith(_NOT_HERE)
-        }
+        self._resources: Json = template["Resources"]
         aws.client("s3").create_bucket(Bucket="outscaler-artifacts")
         aws.client("s3").put_object(Bucket="outscaler-artifacts", Key="deployment.zip", Body=b"not looked at")
         cloud = aws.client("cloudformation")
-        body = json.dumps({**template, "Resources": self._resources, "Outputs": {}})
-        cloud.create_stack(StackName=name, TemplateBody=body, Capabilities=["CAPABILITY_IAM"])
+        with emulated_cloudformation():
+            body = json.dumps(template)
+            cloud.create_stack(StackName=name, TemplateBody=body, Capabilities=["CAPABILITY_IAM"])
         [made] = cloud.describe_stacks(StackName=name)["Stacks"]
         self.status: str = made["StackStatus"]
         self.ids: dict[str, str] = {

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import chalicelib
 from chalicelib.cli.main import COMMANDS, main
 from tests.unit.policy.paper import ARCHITECTURE, GOOD
 
@@ -58,7 +59,7 @@ def test_every_command_has_help_and_the_output_option(name: str, capsys: Said) -
 
 def test_version(capsys: Said) -> None:
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("outscaler ")
+    assert capsys.readouterr().out == f"outscaler {chalicelib.__version__}\n"
 
 
 @pytest.mark.parametrize(("line", "says"), [

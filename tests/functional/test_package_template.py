@@ -14,10 +14,13 @@ from infra.aws.check import lint, translate
 from infra.aws.package import ROOT, PackagingFailed, package
 from infra.local.iam import policy_files
 from tests.functional.artifact import artifact
+from tests.functional.resolved import resolve
 from tests.functional.stack import ACT, HANDLERS, QUEUED
 
 Template = dict[str, Any]
 
+#: Statements that no policy file has: infra/aws/rights.py.
+BESIDE = {"WriteOwnLog", "LeaveFailedTicks"}
 STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])
 
 
@@ -90,7 +93,7 @@ def test_the_tick_is_never_repeated(stage: str) -> None:
 
 @STAGES
 def test_logs_are_kept_for_a_while_and_under_the_functions_names(stage: str) -> None:
-    groups = _of_type(artifact().sam(stage), "AWS::Logs::LogGroup")
+    groups = _of_type(resolve(artifact().sam(stage)), "AWS::Logs::LogGroup")
     kept = {7 if stage == "dev" else 30}
     assert {groups.pop("ApiAccessLog")["Properties"]["RetentionInDays"]} == kept
     names = sorted(one["Properties"]["LogGroupName"]["Fn::Sub"] for one in groups.values())
@@ -104,11 +107,12 @@ def test_logs_are_kept_for_a_while_and_under_the_functions_names(stage: str) -> 
     ("PolicyTable", {"TableName": {"Fn::Sub": policy_table_of("${StateTable}")}}),
 ])
 def test_the_tables_are_the_stores_and_are_not_lost(stage: str, table: str, more: Template) -> None:
-    resource = artifact().sam(stage)["Resources"][table]
+    resource = resolve(artifact().sam(stage))["Resources"][table]
     shape = definition("any")
     del shape["TableName"]
     assert resource["Properties"] == shape | more | {
-        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}, "DeletionProtectionEnabled": True}
+        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}, "DeletionProtectionEnabled": True,
+        "Tags": [{"Key": "app", "Value": "outscaler"}, {"Key": "stage", "Value": stage}]}
     assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == ("Retain", "Retain")
 
 
@@ -121,13 +125,13 @@ def test_the_outputs_name_both_tables(stage: str) -> None:
 
 @STAGES
 def test_every_function_has_a_role_of_its_own_and_its_policy_file(stage: str) -> None:
-    template = artifact().sam(stage)
+    template = _with_names(stage)
     roles = [_properties(template, function)["Role"]["Fn::GetAtt"][0] for function in HANDLERS]
     assert len(set(roles)) == len(HANDLERS)
     files = policy_files()
     for function, role in zip(HANDLERS, roles, strict=True):
         file = files["api_handler" if function == "APIHandler" else QUEUED.get(function, "tick")]
-        assert [one for one in _statements(template, role) if one["Sid"] != "WriteOwnLog"] == json.loads(
+        assert [one for one in _statements(template, role) if one["Sid"] not in BESIDE] == json.loads(
             file.read_text("utf-8"))["Statement"]
         for statement in _statements(template, role):
             resources = statement["Resource"]
@@ -138,7 +142,7 @@ def test_every_function_has_a_role_of_its_own_and_its_policy_file(stage: str) ->
 @pytest.mark.parametrize("function", ["Reconcile", *ACT])
 def test_an_eks_cluster_may_be_in_any_region_but_must_be_one_that_is_allowed(function: str) -> None:
     """A policy says the region of its cluster (spec.kubernetes.region); the deployment says the names."""
-    template = artifact().sam("prod")
+    template = _with_names("prod")
     role = _properties(template, function)["Role"]["Fn::GetAtt"][0]
     [found] = [one for one in _statements(template, role) if one["Sid"] == "FindEksClusters"]
     assert found["Action"] == ["eks:DescribeCluster"]
@@ -148,7 +152,7 @@ def test_an_eks_cluster_may_be_in_any_region_but_must_be_one_that_is_allowed(fun
 
 @STAGES
 def test_nothing_is_reserved_because_a_new_account_has_nothing_to_reserve(stage: str) -> None:
-    template = translate(artifact().sam(stage))
+    template = resolve(translate(artifact().sam(stage)))
     for function in HANDLERS:
         assert "ReservedConcurrentExecutions" not in _properties(template, function)
 
@@ -172,6 +176,11 @@ def test_the_configuration_says_everything_of_every_function() -> None:
             assert set(given) == {"lambda_memory_size", "lambda_timeout", "iam_policy_file"} | more, function
 
 
+def _with_names(stage: str) -> Template:
+    """With the parameters' defaults, but for the names that the policy files leave to parameters."""
+    return resolve(artifact().sam(stage), SecretPrefix="${SecretPrefix}", EksClusters="${EksClusters}")
+
+
 def _statements(template: Template, role: str) -> list[Template]:
     """Of the role's own policies, and of those that name it."""
     beside = [one["Properties"] for one in _of_type(template, "AWS::IAM::Policy").values()
@@ -182,7 +191,7 @@ def _statements(template: Template, role: str) -> list[Template]:
 
 @pytest.mark.parametrize("function", HANDLERS)
 def test_a_function_takes_from_its_own_queue_only_and_sends_where_it_must(function: str) -> None:
-    template = artifact().sam("prod")
+    template = _with_names("prod")
     role = _properties(template, function)["Role"]["Fn::GetAtt"][0]
     statements = {one["Sid"]: one for one in _statements(template, role)}
     taken = statements.get("TakeMessages", {}).get("Resource")

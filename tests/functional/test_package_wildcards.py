@@ -10,6 +10,7 @@ import pytest
 
 from infra.aws.package import ROOT
 from tests.functional.artifact import artifact
+from tests.functional.resolved import EVERYTHING, resolve
 from tests.functional.stack import ACT
 
 SECURITY = ROOT / "docs" / "security.md"
@@ -37,10 +38,15 @@ def _texts(value: object) -> list[str]:
     return [text for part in parts for text in _texts(part)]
 
 
+def _with_names(stage: str) -> dict[str, Any]:
+    """The template as its parameters' defaults make it; names that the documents know stay as they are."""
+    return resolve(artifact().sam(stage), SecretPrefix="${SecretPrefix}", EksClusters="${EksClusters}")
+
+
 def _deployed(stage: str) -> dict[str, set[str]]:
     """Wildcard -> the roles that have it. What every ARN of this account and region begins with is left out."""
     found: dict[str, set[str]] = defaultdict(set)
-    for role, document in _documents(artifact().sam(stage)):
+    for role, document in _documents(_with_names(stage)):
         for statement in document["Statement"]:
             assert statement["Effect"] == "Allow"
             assert not statement.keys() & {"NotAction", "NotResource"}
@@ -69,5 +75,5 @@ def test_every_wildcard_of_a_role_is_documented_with_its_reason_and_no_other(sta
 
 def test_the_deployed_policies_are_short_enough_for_a_role() -> None:
     """Inline policies of a role may have 10,240 characters together, blanks not counted."""
-    for role, document in _documents(artifact().sam("prod")):
+    for role, document in _documents(resolve(artifact().sam("prod"), **EVERYTHING)):
         assert len(re.sub(r"\s", "", str(document))) < 6_000, role

@@ -6,35 +6,69 @@ import re
 import tomllib
 from pathlib import Path
 
+import msgspec
 import pytest
+from packaging.markers import Marker
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = ("requirements.txt", "requirements-dev.txt")
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 _PIN = re.compile(r"[a-z0-9][a-z0-9._-]*==[A-Za-z0-9.+!]+")
+_PYTHONS = ("3.11.7", "3.12.1", "3.13.0")
+#: What a lock may make a pin depend on: the interpreter and the platform, which a package index does not choose.
+_VARIABLES = {"python_full_version", "sys_platform", "platform_python_implementation", "implementation_name"}
 
 
-def pins(text: str) -> dict[str, list[str]]:
-    """`name==version` -> its hashes; raises ValueError for a line that is neither a pin nor a hash."""
-    found: dict[str, list[str]] = {}
+class Pin(msgspec.Struct, frozen=True):
+    """One line of a lock. marker: where the pin holds; empty for everywhere."""
+
+    name: str
+    version: str
+    marker: str
+    hashes: tuple[str, ...]
+
+    def holds(self, python: str) -> bool:
+        """Whether Linux with that version of CPython gets it."""
+        environment = {"python_full_version": python, "python_version": python.rpartition(".")[0],
+                       "sys_platform": "linux", "platform_python_implementation": "CPython",
+                       "implementation_name": "cpython"}
+        return not self.marker or Marker(self.marker).evaluate(environment)
+
+
+def pins(text: str) -> list[Pin]:
+    """The pins of a lock; raises ValueError for a line that is not a pin with its marker and its hashes."""
+    found = []
     for line in text.replace("\\\n", " ").splitlines():
-        first, *rest = line.split()
-        if not _PIN.fullmatch(first) or not all(_HASH.fullmatch(each) for each in rest):
+        said, *hashes = line.split(" --")
+        pin, _, marker = (part.strip() for part in said.partition(" ; "))
+        variables = set(re.findall(r"[a-z_]{3,}", re.sub(r"'[^']*'", "", marker))) - {"and", "not"}
+        hashes = [f"--{each.strip()}" for each in hashes]
+        if not _PIN.fullmatch(pin) or not variables <= _VARIABLES or not all(_HASH.fullmatch(each) for each in hashes):
             raise ValueError(line[:80])
-        found[first] = rest
+        name, _, version = pin.partition("==")
+        found.append(Pin(name, version, marker, tuple(hashes)))
     return found
 
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_every_pin_of_a_lock_has_a_hash_and_nothing_else(lock: str) -> None:
     found = pins((ROOT / lock).read_text())
-    assert [pin for pin, hashes in found.items() if not hashes] == []
-    assert len({pin.partition("==")[0] for pin in found}) == len(found)
+    assert [pin.name for pin in found if not pin.hashes] == []
+
+
+@pytest.mark.parametrize("python", _PYTHONS)
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_python_gets_one_version_of_each_requirement(lock: str, python: str) -> None:
+    everything = pins((ROOT / lock).read_text())
+    held = [pin.name for pin in everything if pin.holds(python)]
+    assert len(set(held)) == len(held)
+    assert {pin.name for pin in everything} - set(held) <= {"ansicon", "colorama", "pywin32"}, "for Windows only"
 
 
 @pytest.mark.parametrize("line", [
     "six>=1.0", "-r other.txt", "--index-url https://packages.test", "six @ https://packages.test/six.whl",
-    "six==1.17.0 --hash=md5:aa", "six==1.17.0 ; python_version < '3.12'",
+    "six==1.17.0 --hash=md5:aa", "six==1.17.0 ; platform_node == 'build-host'", "six==1.17.0 ; extra == 'more'",
 ])
 def test_a_line_that_would_weaken_a_lock_is_noticed(line: str) -> None:
     with pytest.raises(ValueError, match=re.escape(line[:20])):
@@ -43,15 +77,19 @@ def test_a_line_that_would_weaken_a_lock_is_noticed(line: str) -> None:
 
 def test_the_development_lock_holds_what_is_deployed_with_the_same_hashes() -> None:
     deployed, everything = (pins((ROOT / lock).read_text()) for lock in LOCKS)
-    assert deployed.items() <= everything.items()
+    assert set(deployed) <= set(everything)
 
 
 def test_every_requirement_that_is_written_is_locked() -> None:
     for source, lock in (("requirements.in", LOCKS[0]), ("requirements-dev.in", LOCKS[1])):
-        locked = {pin.partition("==")[0]: pin.partition("==")[2] for pin in pins((ROOT / lock).read_text())}
-        wanted = re.findall(r"(?m)^([A-Za-z0-9._-]+)(?:\[[^\]]*\])?(?:==(\S+))?$", (ROOT / source).read_text())
-        assert {name for name, _ in wanted if name.lower().replace("_", "-") not in locked} == set()
-        assert {name for name, version in wanted if version and locked[name.lower()] != version} == set()
+        locked = pins((ROOT / lock).read_text())
+        wanted = [Requirement(line.partition(" #")[0]) for line in (ROOT / source).read_text().splitlines()
+                  if line and not line.startswith("-r ")]
+        for python in _PYTHONS:
+            held = {pin.name: pin.version for pin in locked if pin.holds(python)}
+            for each in wanted:
+                if each.marker is None or each.marker.evaluate({"python_version": python.rpartition(".")[0]}):
+                    assert each.specifier.contains(held[each.name.lower().replace("_", "-")]), each
 
 
 def test_pip_takes_only_what_has_a_hash_wherever_it_installs() -> None:
@@ -60,11 +98,15 @@ def test_pip_takes_only_what_has_a_hash_wherever_it_installs() -> None:
     assert [line for line in installs if "--require-hashes" not in line and "--no-deps" not in line] == []
     assert any("--require-hashes -r requirements-dev.txt" in line for line in installs)
     assert "--generate-hashes" in recipe
+    assert '"--require-hashes"' in (ROOT / "infra" / "aws" / "wheels.py").read_text()
     assert '"PIP_REQUIRE_HASHES": "1"' in (ROOT / "infra" / "aws" / "package.py").read_text()
 
 
 def test_the_editable_installation_needs_nothing_that_is_not_locked() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert project["project"]["dependencies"] == []
-    locked = {pin.partition("==")[0] for pin in pins((ROOT / LOCKS[1]).read_text())}
+    assert {"version", "dependencies"} == set(project["project"]["dynamic"])
+    assert project["tool"]["setuptools"]["dynamic"]["dependencies"] == {"file": ["requirements.in"]}
+    recipe = (ROOT / "Makefile").read_text()
+    assert [line for line in recipe.splitlines() if " -e ." in line and "--no-deps" not in line] == []
+    locked = {pin.name for pin in pins((ROOT / LOCKS[1]).read_text())}
     assert {re.split(r"[>=<]", each)[0] for each in project["build-system"]["requires"]} <= locked

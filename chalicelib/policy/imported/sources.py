@@ -122,13 +122,11 @@ def _documents(place: str, text: str) -> Iterator[Any]:
     """JSON if it is, else YAML."""
     try:
         found = [msgspec.json.decode(text.encode("utf-8", "surrogatepass"))]
+        _count_all(found, place)        # from Python 3.12 on the decoder goes deeper than Python code can follow
     except (msgspec.DecodeError, ValueError, RecursionError):       # ValueError: a number of thousands of digits
         found = _yaml(place, text)
-    left = [_MOST_VALUES]
-    for document in found:
-        _count(document, left, place)
-        if document is not None:
-            yield document
+        _count_all(found, place)
+    yield from (document for document in found if document is not None)
 
 
 def _yaml(place: str, text: str) -> list[Any]:
@@ -141,6 +139,12 @@ def _yaml(place: str, text: str) -> list[Any]:
         if isinstance(error, Excess):
             raise BadInput(where, f"is {what}", "give the objects that matter alone") from None
         raise BadInput(where, f"is neither JSON nor YAML ({what})", "correct it there") from None
+
+
+def _count_all(found: list[Any], place: str) -> None:
+    left = [_MOST_VALUES]
+    for document in found:
+        _count(document, left, place)
 
 
 def _count(value: Any, left: list[int], place: str) -> None:

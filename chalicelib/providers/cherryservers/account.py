@@ -6,6 +6,7 @@ what is wrong then is an error of that call and not the end of the provider.
 
 from __future__ import annotations
 
+from chalicelib import __version__
 from chalicelib.model.secret import Secret
 from chalicelib.providers.base import Connection
 from chalicelib.providers.budget import Budget, Patience
@@ -19,7 +20,7 @@ from chalicelib.providers.kept import Kept
 from chalicelib.providers.rest import Rest
 from chalicelib.providers.secret_source import SecretSource, digest
 
-AGENT = "kubernetes/cluster-autoscaler/outscaler"
+AGENT = f"kubernetes/cluster-autoscaler/outscaler-{__version__}"
 PATIENCE = 6.0          # seconds of waiting for turns, over one provider object: a list, plans, and twenty orders
 
 

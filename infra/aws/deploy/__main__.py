@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from chalicelib.model.deployed_names import state_table_of
 from chalicelib.model.errors import OutscalerError
@@ -15,7 +16,7 @@ from infra.aws.deploy import undeploy
 from infra.aws.deploy.finish import shown
 from infra.aws.deploy.gateway import readers_key
 from infra.aws.deploy.stage import Stage, load, locate
-from infra.aws.deploy.steps import Deployment
+from infra.aws.deploy.steps import Deployment, graph_only
 from infra.aws.package import PackagingFailed
 
 
@@ -33,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _COMMANDS[given.what](stage, session, given)
     except (OutscalerError, PackagingFailed) as error:
         sys.stderr.write(f"{error}\n")
-    except (BotoCoreError, ClientError) as error:
-        sys.stderr.write(f"AWS: {error}; the same command continues\n")
+    except (BotoCoreError, ClientError, ResponseParserError) as error:
+        sys.stderr.write(f"AWS: {str(error)[:_LONGEST]}; the same command continues\n")
     except KeyboardInterrupt:
         sys.stderr.write("broken off; the same command continues\n")
     return 2
@@ -55,8 +56,8 @@ def _prepare(stage: Stage, session: boto3.Session, given: argparse.Namespace) ->
     """what chalice deploy needs in the account and in .chalice, for running it in this folder"""
     del given
     Deployment(stage, session, _say).prepare()
-    _say(f"next: PYTHONDONTWRITEBYTECODE=1 .venv/bin/chalice deploy --stage {stage.name}")
-    _say(f"then: make finish STAGE={stage.name}")
+    _say(f"next: .venv/bin/chalice deploy --stage {stage.name}")
+    _say(f"then: make finish STAGE={stage.name}      # limits, access log, readers' key, the schedule's retries")
     return 0
 
 
@@ -81,12 +82,10 @@ def _check(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> i
 
 def _undeploy(stage: Stage, session: boto3.Session, given: argparse.Namespace) -> int:
     """delete everything but the tables"""
-    from infra.aws.deploy import project
-
     doomed = undeploy.tables(stage, session) if given.with_table else []
     if doomed and not _sure(stage, doomed):
         return 2
-    graph = project.copied(stage, Deployment(stage, session, _say).folder / "project")
+    graph = graph_only(stage)
     for line in undeploy.remove(stage, graph, session):
         _say(f"deleted {line}")
     for table in doomed:
@@ -134,6 +133,8 @@ def _say(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
+
+_LONGEST = 600      # characters of an answer that an error shows
 
 _COMMANDS: dict[str, Callable[[Stage, boto3.Session, argparse.Namespace], int]] = {
     "deploy": _deploy, "prepare": _prepare, "finish": _finish, "check": _check, "undeploy": _undeploy,

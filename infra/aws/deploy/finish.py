@@ -6,6 +6,7 @@ every `chalice deploy` (the schedule's target is written anew), so `make deploy`
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,12 +18,15 @@ from chalicelib.store.tables import policy_table_of, time_to_live
 from infra.aws.deploy.functions import REPORTING
 from infra.aws.deploy.graph import Graph
 from infra.aws.deploy.in_use import queue_length
+from infra.aws.deploy.patience import Sleep, patiently
 from infra.aws.deploy.stage import Stage
 from infra.aws.deploy.state import mappings_of
 from infra.aws.merge import merge_template
 from infra.aws.resources import QUEUES, dead_letters, logical_id
 
 Json = dict[str, Any]
+
+_YES = {True: "yes", False: "no"}
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -41,20 +45,25 @@ class Setting(msgspec.Struct, frozen=True):
 
 def settings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -> Iterator[Setting]:
     """Everything that is compared. in_use: the providers whose queues must be read."""
-    yield from _tables(stage, session.client("dynamodb"))
-    yield from _mappings(stage, graph, in_use, session)
+    yield from before_chalice(stage, graph, in_use, session)
     yield from _invocations(stage, graph, session.client("lambda"))
     yield from _rules(stage, graph, session.client("events"), session.client("lambda"))
     yield from _keys(stage, graph, session.client("lambda"))
     yield from _logs(stage, graph, session.client("logs"))
 
 
-def apply(found: Iterator[Setting]) -> list[str]:
-    """Write what is wrong; a line for each."""
+def before_chalice(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -> Iterator[Setting]:
+    """Those of what is made before Chalice's turn, which `chalice deploy` leaves alone."""
+    yield from _tables(stage, session.client("dynamodb"))
+    yield from _mappings(stage, graph, in_use, session)
+
+
+def apply(found: Iterator[Setting], sleep: Sleep = time.sleep) -> list[str]:
+    """Write what is wrong; a line for each. Raises DeployFailed where AWS refuses."""
     told = []
     for setting in found:
         if not setting.right and setting.write is not None:
-            setting.write()
+            patiently(setting.write, setting.place, sleep)
             told.append(f"set {setting.place}: {shown(setting.wanted)}")
     return told
 
@@ -101,9 +110,9 @@ def _mappings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) 
                           _call(client.delete_event_source_mapping, UUID=extra["UUID"]))
         yield Setting(f"mapping of {source.queue}: failures", REPORTING, first.get("FunctionResponseTypes") or [],
                       _call(client.update_event_source_mapping, UUID=first["UUID"], FunctionResponseTypes=REPORTING))
-        wanted = read.get(source.queue, True) or queue_length(sqs, source.queue) > 0
         enabled = first.get("State", "Enabled") in ("Enabled", "Enabling", "Creating", "Updating")
-        yield Setting(f"mapping of {source.queue}: enabled", wanted, enabled,
+        wanted = read.get(source.queue, True) or (enabled and queue_length(sqs, source.queue) > 0)
+        yield Setting(f"mapping of {source.queue}: polled", _YES[wanted], _YES[enabled],
                       _call(client.update_event_source_mapping, UUID=first["UUID"], Enabled=wanted))
 
 

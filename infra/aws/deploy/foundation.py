@@ -18,7 +18,7 @@ from chalicelib.model.errors import BadInput
 from chalicelib.store.tables import definition, policy_table_of
 from infra.aws.deploy.errors import DeployFailed
 from infra.aws.deploy.stage import Stage
-from infra.aws.resources import resources
+from infra.aws.resources import dead_letter_alarms, resources
 
 Json = dict[str, Any]
 Sleep = Callable[[float], None]
@@ -39,6 +39,8 @@ def template(stage: Stage, rule: str, absent: frozenset[str] = frozenset()) -> J
     """The stack's template. rule: the name of the schedule's rule. absent: logical ids of tables to leave out."""
     arn = {"Fn::Sub": f"arn:${{AWS::Partition}}:events:${{AWS::Region}}:${{AWS::AccountId}}:rule/{rule}"}
     made = {name: one for name, one in resources(arn, stage.prefix).items() if name not in absent}
+    if stage.options.alarm_topic_arn:
+        made |= dead_letter_alarms(stage.options.alarm_topic_arn)
     for resource in made.values():
         _encrypt(resource, stage)
         if resource["Type"] in ("AWS::DynamoDB::Table", "AWS::SQS::Queue"):
@@ -98,7 +100,7 @@ def physical(cloud: Any, name: str) -> dict[str, str]:
 def _write(cloud: Any, name: str, body: str, *, exists: bool) -> None:
     given: Json = {"StackName": name, "TemplateBody": body}
     if not exists:
-        cloud.create_stack(**given, EnableTerminationProtection=True)
+        cloud.create_stack(**given)
         return
     try:
         cloud.update_stack(**given)

@@ -9,21 +9,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from infra.aws.deploy.errors import DeployFailed
 from infra.aws.deploy.graph import Function, Graph, Role, Source
+from infra.aws.deploy.patience import Sleep, patiently
 from infra.aws.deploy.stage import Stage
 from infra.aws.deploy.state import mappings_of
 
-Sleep = Callable[[float], None]
-
 REPORTING = ["ReportBatchItemFailures"]
-_WAIT, _PATIENCE = 3.0, 120.0     # seconds: a new role is not known everywhere at once, nor is a function ready
-_NOT_YET = ("InvalidParameterValueException", "ResourceConflictException", "ResourceInUseException",
-            "ResourceNotFoundException")
 
 
 def prepare(stage: Stage, graph: Graph, package: Path, session: Any, sleep: Sleep = time.sleep) -> list[str]:
@@ -71,25 +65,11 @@ def _create(client: Any, function: Function, role: str, package: Path, sleep: Sl
     }
     if function.subnet_ids:
         given["VpcConfig"] = {"SubnetIds": function.subnet_ids, "SecurityGroupIds": function.security_group_ids}
-    _patiently(lambda: client.create_function(**given), client, function.function_name, sleep)
+    patiently(lambda: client.create_function(**given), function.function_name, sleep)
 
 
 def _map(client: Any, stage: Stage, function: Function, source: Source, sleep: Sleep) -> None:
     queue = f"arn:{stage.partition}:sqs:{stage.region}:{stage.account}:{source.queue}"
     given = {"EventSourceArn": queue, "FunctionName": function.function_name, "BatchSize": source.batch_size,
              "FunctionResponseTypes": REPORTING, "ScalingConfig": {"MaximumConcurrency": source.maximum_concurrency}}
-    _patiently(lambda: client.create_event_source_mapping(**given), client, source.queue, sleep)
-
-
-def _patiently(call: Callable[[], Any], client: Any, about: str, sleep: Sleep) -> None:
-    """The call, again while AWS does not know yet what was made just before."""
-    waited = 0.0
-    while True:
-        try:
-            call()
-            return
-        except client.exceptions.ClientError as error:
-            if error.response["Error"]["Code"] not in _NOT_YET or waited >= _PATIENCE:
-                raise DeployFailed(f"{about}: {error}") from None
-        sleep(_WAIT)
-        waited += _WAIT
+    patiently(lambda: client.create_event_source_mapping(**given), source.queue, sleep)

@@ -8,7 +8,6 @@ wherever they are written.
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Mapping
@@ -21,22 +20,12 @@ from infra.aws.deploy.graph import Graph, Role
 from infra.aws.deploy.stage import Stage
 from infra.aws.package import POLICIES
 from infra.aws.resources import QUEUES, dead_letters, logical_id
+from infra.aws.rights import conditional_policies, tick_dead_letters_policy
 
 Document = dict[str, Any]
 
 _FILE = re.compile(r"policy-(?P<stage>[a-z0-9-]+?)-(?P<function>[a-z_]+)\.json\Z")
 _VARIABLE = re.compile(r"\$\{([^}]*)\}")
-
-# https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html: what a function in a VPC needs; these actions
-# take no resource but "*".
-_IN_VPC: Document = {
-    "Sid": "UseNetworkInterfaces", "Effect": "Allow", "Resource": "*",
-    "Action": ["ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
-               "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"],
-}
-_TRACED: Document = {"Sid": "SendTraces", "Effect": "Allow", "Resource": "*",
-                     "Action": ["xray:PutTelemetryRecords", "xray:PutTraceSegments"]}
-
 
 def documents(stage: Stage, graph: Graph) -> dict[str, Document]:
     """File name in .chalice -> the policy of that role."""
@@ -47,24 +36,36 @@ def document(stage: Stage, graph: Graph, role: Role) -> Document:
     """One role's policy with every reference replaced, and the rights that this stage's settings ask for."""
     function = next(one for one in graph.functions if one.role == role.role_name)
     given: Document = json.loads((POLICIES / f"{source_of(Path(role.policy_file).name)}.json").read_text("utf-8"))
-    made = copy.deepcopy(given)
     names = _names(stage, graph)
-    for statement in made["Statement"]:
-        resources = statement["Resource"]
-        statement["Resource"] = ([_literal(one, names) for one in resources] if isinstance(resources, list)
-                                 else _literal(resources, names))
-        if "sqs:SendMessage" in statement["Action"]:
-            statement["Action"] = [*statement["Action"], "sqs:GetQueueUrl"]    # no variable names the URLs
-    made["Statement"].append({
+    statements = [_with_queue_url(one) for one in given["Statement"]]
+    if function.resource_name == "tick":
+        statements += tick_dead_letters_policy()["PolicyDocument"]["Statement"]
+    asked = {"WithVpc": bool(function.subnet_ids), "WithTracing": bool(function.xray),
+             "WithKmsKey": bool(stage.options.kms_key_arn)}
+    for condition, policy, _ in (one["Fn::If"] for one in conditional_policies()):
+        statements += policy["PolicyDocument"]["Statement"] if asked[condition] else []
+    made = [_literal(one, names) for one in statements]
+    made.append({
         "Sid": "WriteOwnLog", "Effect": "Allow", "Action": ["logs:CreateLogStream", "logs:PutLogEvents"],
         "Resource": f"arn:*:logs:*:*:log-group:/aws/lambda/{function.function_name}:*",
     })
-    made["Statement"] += [copy.deepcopy(one) for wanted, one in (
-        (bool(function.subnet_ids), _IN_VPC), (bool(function.xray), _TRACED)) if wanted]
-    if stage.options.kms_key_arn:
-        made["Statement"].append({"Sid": "UseKey", "Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
-                                  "Resource": stage.options.kms_key_arn})
-    return made
+    return {"Version": given["Version"], "Statement": [_with_wildcards(one) for one in made]}
+
+
+def _with_queue_url(statement: Document) -> Document:
+    """A sender with fixed names asks for the URLs of queues; in a stack, variables name them."""
+    if "sqs:SendMessage" not in statement["Action"]:
+        return statement
+    return statement | {"Action": [*statement["Action"], "sqs:GetQueueUrl"]}
+
+
+def _with_wildcards(statement: Document) -> Document:
+    """StringEquals takes a wildcard for a character like any other."""
+    equal = statement.get("Condition", {}).get("StringEquals")
+    if equal is None or "*" not in json.dumps(equal):
+        return statement
+    rest = {key: value for key, value in statement["Condition"].items() if key != "StringEquals"}
+    return statement | {"Condition": rest | {"StringLike": equal}}
 
 
 def source_of(file: str) -> str:
@@ -87,7 +88,8 @@ def _names(stage: Stage, graph: Graph) -> dict[str, str]:
     for function in graph.functions:
         arns[logical_id(function.resource_name)] = f"arn:*:lambda:*:*:function:{function.function_name}"
     prefix = stage.config["environment_variables"].get("OUTSCALER_SECRET_PREFIX", secret_prefix(stage.prefix))
-    return arns | {"AWS::Partition": "*", "AWS::Region": "*", "AWS::AccountId": "*", "SecretPrefix": prefix,
+    return arns | {"AWS::Partition": "*", "AWS::Region": "*", "AWS::AccountId": "*", "AWS::URLSuffix": "*",
+                   "SecretPrefix": prefix, "KmsKeyArn": stage.options.kms_key_arn,
                    "EksClusters": stage.config.get("environment_variables", {}).get("OUTSCALER_EKS_CLUSTERS", "*")}
 
 
@@ -95,9 +97,16 @@ def _queue(name: str) -> str:
     return f"arn:*:sqs:*:*:{name}"
 
 
-def _literal(resource: str | Mapping[str, Any], names: Mapping[str, str]) -> str:
-    if isinstance(resource, str):
-        return resource
-    if "Fn::GetAtt" in resource:
-        return names[resource["Fn::GetAtt"][0]]
-    return _VARIABLE.sub(lambda found: names[found[1]], resource["Fn::Sub"])
+def _literal(value: Any, names: Mapping[str, str]) -> Any:
+    """The value with every reference of a template replaced."""
+    if isinstance(value, list):
+        return [_literal(one, names) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if "Fn::GetAtt" in value:
+        return names[value["Fn::GetAtt"][0]]
+    if "Ref" in value:
+        return names[value["Ref"]]
+    if "Fn::Sub" in value:
+        return _VARIABLE.sub(lambda found: names[found[1]], value["Fn::Sub"])
+    return {key: _literal(one, names) for key, one in value.items()}

@@ -6,11 +6,15 @@ root of the repository.
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +47,21 @@ class Deployment:
 
     def deploy(self, built: Path | None = None) -> list[Setting]:
         """All steps; what is not as it should be afterwards. built: a package made before. Raises DeployFailed."""
+        with self._alone():
+            return self._deploy(built)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Two deployments in one folder would exchange each other's files."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise DeployFailed(f"{self.folder}: another deployment is running here; wait for its end") from None
+            yield
+
+    def _deploy(self, built: Path | None) -> list[Setting]:
         zipped = built or self.package()
         graph = self._project(self.folder / "project", zipped)
         self._say("chalice deploy")
@@ -54,9 +73,7 @@ class Deployment:
         """All steps before Chalice's, for the root of the repository."""
         zipped = built or self.package()
         for cached in sorted((self._root / "chalicelib").rglob("__pycache__")):
-            for file in cached.glob("*.pyc"):
-                file.unlink(missing_ok=True)       # Chalice's name of a package depends on them
-            cached.rmdir()
+            shutil.rmtree(cached, ignore_errors=True)       # Chalice's name of a package depends on them
         return self._around(project.with_policies(self.stage, self._root), self._root, zipped)
 
     def package(self) -> Path:
@@ -68,10 +85,10 @@ class Deployment:
     def finish(self, graph: Graph) -> None:
         """Set what Chalice cannot."""
         self._say("finish")
-        for line in finish.apply(self._functions(graph)):
+        for line in finish.apply(self._functions(graph), self._sleep):
             self._say(f"  {line}")
         try:
-            for line in finish.apply(self._gateway()):
+            for line in finish.apply(self._gateway(), self._sleep):
                 self._say(f"  {line}")
         except gateway.NoAccessLog as error:
             self._say(f"  no access log: {error}")
@@ -83,7 +100,7 @@ class Deployment:
 
     def graph(self) -> Graph:
         """What Chalice would make of the sources as they are, and the REST API that is there."""
-        graph = project.copied(self.stage, self.folder / "project")
+        graph = graph_only(self.stage)
         self.api = gateway.find(self.stage, _behind_routes(graph), self._session)
         if not self.api:
             raise DeployFailed(f"stage {self.stage.name} is not deployed in {self.stage.region}; run make deploy")
@@ -108,6 +125,9 @@ class Deployment:
         self.api = gateway.ensure(self.stage, _behind_routes(graph), self._session)
         self._say("functions")
         for line in functions.prepare(self.stage, graph, zipped, self._session, self._sleep):
+            self._say(f"  {line}")
+        for line in finish.apply(finish.before_chalice(self.stage, graph, self._in_use(), self._session),
+                                 self._sleep):
             self._say(f"  {line}")
         self._say("state")
         project.seed(zipped, graph)
@@ -144,6 +164,12 @@ class Deployment:
         store = Store(state_table_of(self.stage.prefix), clock=time.time, client=self._session.client("dynamodb"))
         used = providers_in_use(self.stage, [one.text for one in store.policies.all_current()])
         return used & frozenset(PROVIDERS)
+
+
+def graph_only(stage: Stage) -> Graph:
+    """What Chalice would make of the sources as they are, for commands that deploy nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        return project.copied(stage, Path(folder))
 
 
 def _behind_routes(graph: Graph) -> str:

@@ -134,7 +134,6 @@ def _stack(stage: Stage, cloud: Any, sleep: Sleep) -> Iterator[str]:
     name = foundation.stack_name(stage)
     if not foundation.status_of(cloud, name):
         return
-    cloud.update_termination_protection(StackName=name, EnableTerminationProtection=False)
     cloud.delete_stack(StackName=name)
     status = foundation.settled(cloud, name, sleep)
     if status:

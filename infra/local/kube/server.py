@@ -112,8 +112,8 @@ class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int, api: Api, context: ssl.SSLContext | None) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+    def __init__(self, address: tuple[str, int], api: Api, context: ssl.SSLContext | None) -> None:
+        super().__init__(address, _Handler)
         self.api, self._context = api, context
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -170,18 +170,20 @@ class ApiServer:
     store: the cluster, and its clock; users: default one `admin` of system:masters; rbac: user or group -> rules
     crd_directory: definitions to serve, by default the short ones of this package; None: none
     tls: serve HTTPS with certificates made at run time; seed: of the default user's token
+    address: of this machine, another than loopback for clients that refuse that
     """
 
     def __init__(
         self, store: ObjectStore, *, users: Iterable[User] | None = None,
         rbac: Mapping[str, Iterable[Rule]] | None = None, crd_directory: Path | None = crds.OWN, tls: bool = False,
-        bookmark_interval: float = 60.0, seed: int = 0,
+        bookmark_interval: float = 60.0, seed: int = 0, address: str = "127.0.0.1",
     ) -> None:
         token = f"local-{random.Random(seed).getrandbits(64):016x}"
         known = tuple(users) if users is not None else (User("admin", token, (MASTERS,)),)
         self.store = store
         self.api = Api(store, known, rbac or {}, crd_directory, bookmark_interval=bookmark_interval)
         self.url = ""
+        self._address = address
         self._tls = Authority() if tls else None
         self._server: _HttpServer | None = None
         self._thread: threading.Thread | None = None
@@ -203,11 +205,12 @@ class ApiServer:
         return self.api.handle(method, target, headers, body)
 
     def start(self, port: int = 0) -> str:
-        """Serves on 127.0.0.1 and returns the URL; port 0: any free one."""
-        self._server = _HttpServer(port, self.api, self._tls.server_context() if self._tls else None)
+        """Serves on the address and returns the URL; port 0: any free one."""
+        self._server = _HttpServer((self._address, port), self.api,
+                                   self._tls.server_context(self._address) if self._tls else None)
         self.api.stopping.clear()
         scheme = "https" if self._tls else "http"
-        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"{scheme}://{self._address}:{self._server.server_address[1]}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="kube-api", daemon=True)
         self._thread.start()

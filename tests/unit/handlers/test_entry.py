@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from chalicelib.handlers.entry import BatchFailed, each_record
+from chalicelib.handlers.entry import FailuresNotReported, each_record
 from chalicelib.handlers.runtime import Runtime, build, from_environment, install, runtime
 from chalicelib.model.errors import BadInput
 from infra.local.aws import environment
@@ -39,18 +39,13 @@ def reported(rt: Runtime) -> Runtime:
     return made
 
 
-def test_a_failed_record_raises_where_the_event_source_reports_no_failures(rt: Runtime) -> None:
+@pytest.mark.parametrize("bodies", [("a",), ("bad",), ()])
+def test_nothing_is_worked_on_where_failures_are_not_reported(rt: Runtime, bodies: tuple[str, ...]) -> None:
     done: list[str] = []
-
-    def work(body: str, here: Runtime) -> None:
-        if body == "bad":
-            raise BadInput("message", "is bad")
-        done.append(body)
-
-    with pytest.raises(BatchFailed, match="1 of the batch's messages failed"):
-        each_record(_event("a", "bad", "b"), work)
-    assert done == ["a", "b"]
-    assert each_record(_event("a"), work) == {"batchItemFailures": []}
+    with pytest.raises(FailuresNotReported, match=r"^environment: OUTSCALER_BATCH_FAILURES is not reported.*"
+                       "ReportBatchItemFailures and set OUTSCALER_BATCH_FAILURES=reported"):
+        each_record(_event(*bodies), lambda body, here: done.append(body))
+    assert done == []
     assert not rt.batch_failures_reported
 
 
@@ -79,7 +74,7 @@ def test_only_what_failed_goes_back(reported: Runtime) -> None:
     assert done == [("a", reported), ("b", reported)]
 
 
-def test_an_empty_batch_is_done(rt: Runtime) -> None:
+def test_an_empty_batch_is_done(reported: Runtime) -> None:
     assert each_record({}, lambda body, here: None) == {"batchItemFailures": []}
 
 

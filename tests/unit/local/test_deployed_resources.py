@@ -13,14 +13,14 @@ from infra.aws.resources import QUEUES, logical_id, queues, resources, tables
 from infra.local import deployment
 
 RULE = "arn:aws:events:eu-central-1:123456789012:rule/outscaler-dev-tick-event"
-STAGE: dict[str, Any] = {"log_retention_in_days": 7, "environment_variables": {}}
+STAGE: dict[str, Any] = {"log_retention_in_days": 7, "environment_variables": {}, "tags": {"stage": "dev"}}
 
 
 def test_every_queue_that_the_app_takes_messages_from_has_its_settings() -> None:
     taken = {source.queue for source in deployment.functions() if source.queue}
     assert set(QUEUES) == taken
     started = {source.name for source in (*app.event_sources, *app.pure_lambda_functions)}
-    assert {"api_handler", *started} == set(FUNCTIONS)
+    assert {"api_handler", *started} == {each.name for each in FUNCTIONS}
 
 
 @pytest.mark.parametrize("prefix", ["", "outscaler-dev"])
@@ -59,4 +59,4 @@ def test_the_merge_template_has_the_shared_tables_and_queues() -> None:
     merged = merge_template(STAGE)["Resources"]
     for name in resources(RULE):
         assert name in merged
-    assert {f"{function_id(name)}LogPolicy" for name in FUNCTIONS} <= merged.keys()
+    assert {f"{function_id(each.name)}LogPolicy" for each in FUNCTIONS} <= merged.keys()

@@ -28,8 +28,10 @@ def test_every_function_gets_the_deployments_parameters() -> None:
 
 
 def test_the_templates_defaults_permit_nothing_but_the_usual() -> None:
+    """The secret prefix is empty, for it follows from the stage (tests/functional/test_template_parameters.py)."""
     given = {name: TEMPLATE["Parameters"][ref]["Default"] for name, ref in PARAMETERS.items()}
-    assert deployment_of(given | IN_LAMBDA) == STRICT
+    assert given[SECRET_PREFIX] == ""
+    assert deployment_of(given | {SECRET_PREFIX: STRICT.secret_prefix} | IN_LAMBDA) == STRICT
 
 
 @pytest.mark.parametrize(("variable", "text"), [

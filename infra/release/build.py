@@ -1,0 +1,133 @@
+"""What a release consists of, made from an export of the commit: the same commit gives the same bytes.
+
+Every part is made by the command that a user would run (`python -m infra.aws.package`, `pip wheel`), in the export, so
+that nothing of the working tree, of its environment or of the machine's paths gets in. The Python that runs this is the
+functions' Python; its name is in the names of the zips.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from infra.aws.wheels import Wheel, runtime
+from infra.release.changelog import section
+from infra.release.checkout import Checkout, checkout, export
+from infra.release.errors import ReleaseRefused
+from infra.release.sbom import bill
+
+SUMS = "SHA256SUMS"
+_STAGE = "prod"
+_OURS = ("outscaler-*", SUMS)
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One release in the making. source: the export; scratch: where zips are built; out: what is being filled."""
+
+    version: str
+    checkout: Checkout
+    architectures: Sequence[str]
+    source: Path
+    scratch: Path
+    out: Path
+
+    def built(self, architecture: str) -> Path:
+        """The folder of what was packaged for a processor."""
+        return self.scratch / architecture
+
+
+Step = tuple[str, Callable[[Job], None]]
+"""What it makes, and how."""
+
+
+def _check(found: Checkout, version: str) -> None:
+    if found.dirty:
+        more = f" and {len(found.dirty) - 1} more" if len(found.dirty) > 1 else ""
+        raise ReleaseRefused(f"{found.dirty[0].strip()}{more}: not committed; commit or remove it, or try the release "
+                             "out by --allow-dirty")
+    changelog = found.root / "CHANGELOG.md"
+    section(changelog.read_text("utf-8") if changelog.exists() else "", version)
+
+
+def _zips(job: Job) -> None:
+    for architecture in job.architectures:
+        _run(job, "-m", "infra.aws.package", "--stage", _STAGE, "--architecture", architecture,
+             "--out", str(job.built(architecture)))
+        name = f"outscaler-{job.version}-{runtime()}-{architecture}.zip"
+        shutil.copyfile(job.built(architecture) / "deployment.zip", job.out / name)
+
+
+def _template(job: Job) -> None:
+    """The code's place in it is a relative path; whoever deploys it packages it with the zip of his processor."""
+    made = job.built(job.architectures[0]) / "sam.json"
+    shutil.copyfile(made, job.out / f"outscaler-{job.version}-template.json")
+
+
+def _wheel(job: Job) -> None:
+    _run(job, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation",
+         "--no-index", "--no-cache-dir", "--wheel-dir", str(job.out), ".")
+
+
+def _bill(job: Job) -> None:
+    wheels = {each: msgspec.convert(json.loads((job.built(each) / "wheels.json").read_text()), list[Wheel])
+              for each in job.architectures}
+    made = bill(job.version, job.checkout.epoch, wheels)
+    (job.out / f"outscaler-{job.version}.cdx.json").write_text(made, "utf-8")
+
+
+def _sums(job: Job) -> None:
+    """As `sha256sum --check` reads it."""
+    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(job.out.iterdir())]
+    (job.out / SUMS).write_text("".join(lines))
+
+
+#: What a release is made of, in order: the later steps read what the earlier ones made.
+STEPS: tuple[Step, ...] = (
+    ("zips", _zips), ("template", _template), ("wheel", _wheel), ("bill of materials", _bill), ("checksums", _sums),
+)
+
+
+def release(root: Path, out: Path, version: str, architectures: Sequence[str], *, allow_dirty: bool,
+            steps: Sequence[Step] = STEPS) -> list[str]:
+    """Make every part and put all of them into `out`; the names of the files.
+
+    steps: those of STEPS to take. allow_dirty: also from a tree with changes that are not committed, and without a
+    section of CHANGELOG.md.
+    Raises ReleaseRefused; then `out` is as it was.
+    """
+    found = checkout(root)
+    if not allow_dirty:
+        _check(found, version)
+    with tempfile.TemporaryDirectory(prefix="outscaler-release-") as folder:
+        job = Job(version, found, architectures, Path(folder) / "source", Path(folder) / "build", Path(folder) / "dist")
+        for each in (job.source, job.scratch, job.out):
+            each.mkdir()
+        export(found, job.source)
+        for _, step in steps:
+            step(job)
+        names = sorted(path.name for path in job.out.iterdir())
+        out.mkdir(parents=True, exist_ok=True)
+        for old in (path for pattern in _OURS for path in out.glob(pattern)):
+            old.unlink()
+        for name in names:
+            shutil.copyfile(job.out / name, out / name)
+    return names
+
+
+def _run(job: Job, *arguments: str) -> None:
+    environment = os.environ | {"SOURCE_DATE_EPOCH": str(job.checkout.epoch), "PYTHONDONTWRITEBYTECODE": "1",
+                                "PYTHONHASHSEED": "0"}
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run([sys.executable, *arguments], cwd=job.source, env=environment, capture_output=True, text=True,
+                          check=False)
+    if done.returncode:
+        raise ReleaseRefused(f"python {' '.join(arguments[:3])} failed:\n{done.stdout}{done.stderr}")

@@ -1,0 +1,28 @@
+"""A plan made by the code of the artifact, with the standard library and nothing else at hand.
+
+Run as a file by a Python that knows no site-packages (`python -I -S`), never imported. Arguments: the folder that
+stands for /var/task, and a file with pickled arguments of `decide`. On standard output, as JSON: the plan, and the
+modules that were loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pickle
+import sys
+from pathlib import Path
+
+
+def main(task: str, given: str) -> None:
+    """One plan."""
+    sys.path.insert(0, task)
+    sys.dont_write_bytecode = True
+    snapshot, policy, memory, now, seed = pickle.loads(Path(given).read_bytes())
+    plan, _ = importlib.import_module("chalicelib.plan.decide").decide(snapshot, policy, memory, now, seed)
+    encoded = importlib.import_module("msgspec").json.encode(plan).decode()
+    print(json.dumps({"plan": encoded, "modules": sorted(sys.modules)}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,77 @@
+"""`make deploy` ends in the same account however often it is run, and wherever it was broken off."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import BotoCoreError, ClientError
+
+from chalicelib.model.errors import OutscalerError
+from infra.aws.package import PackagingFailed
+from infra.local.aws import LocalAws
+from tests.functional.deploying import SERVICES, account, cut_after, deploy, small_package
+
+REQUESTS = 260      # that a first deployment makes, about
+POINTS = sorted(random.Random(14).sample(range(3, REQUESTS), 3))
+
+
+class Place:
+    """An emulated account that the environment points at, and a folder for what is built."""
+
+    def __init__(self, aws: LocalAws, folder: Path) -> None:
+        self.aws, self.folder, self.package = aws, folder, small_package(folder)
+        self.clients = {service: aws.client(service) for service in SERVICES}
+
+    def deploy(self) -> list[Any]:
+        return deploy(self.package, self.folder / "built")
+
+    def account(self) -> Any:
+        return account(self.clients)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    with LocalAws() as aws:
+        aws.reset()
+        for name, value in {**aws.env, "AWS_MAX_ATTEMPTS": "1"}.items():
+            monkeypatch.setenv(name, value)
+        yield Place(aws, tmp_path)
+
+
+def test_a_second_deployment_from_another_machine_changes_nothing(place: Place) -> None:
+    assert place.deploy() == []
+    first, url = place.account(), place.clients["apigateway"].get_rest_apis()["items"][0]["id"]
+    shutil.rmtree(place.folder / "built")     # with everything that Chalice remembered
+    assert place.deploy() == []
+    assert place.account() == first
+    assert [one["id"] for one in place.clients["apigateway"].get_rest_apis()["items"]] == [url]
+
+
+@pytest.mark.parametrize("requests", [*POINTS, *(pytest.param(point, marks=pytest.mark.slow) for point in
+                                                 range(1, REQUESTS, 7))])
+def test_a_deployment_that_was_broken_off_is_continued(
+        place: Place, requests: int, monkeypatch: pytest.MonkeyPatch, whole: Any) -> None:
+    with cut_after(place.aws.endpoint, requests) as endpoint, monkeypatch.context() as patched:
+        patched.setenv("AWS_ENDPOINT_URL", endpoint)
+        with pytest.raises((OutscalerError, PackagingFailed, BotoCoreError, ClientError)):
+            place.deploy()
+    assert place.deploy() == []
+    assert place.account() == whole
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The account after one deployment that nothing disturbed."""
+    folder = tmp_path_factory.mktemp("whole")
+    with LocalAws() as aws, pytest.MonkeyPatch.context() as patched:
+        aws.reset()
+        for name, value in aws.env.items():
+            patched.setenv(name, value)
+        place = Place(aws, folder)
+        assert place.deploy() == []
+        return place.account()

@@ -1,0 +1,221 @@
+"""What a deployment by Chalice holds, keeps, leaves off and takes away again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+
+from chalicelib.cli.main import main as outscaler
+from chalicelib.policy.load import digest
+from chalicelib.store import Store
+from infra.aws.deploy import __main__ as command
+from infra.aws.deploy import finish
+from infra.aws.deploy.stage import ROOT, load, locate
+from infra.aws.deploy.steps import Deployment
+from infra.local.aws import LocalAws
+from tests.functional.deploying import STAGE, deploy, small_package
+
+TABLE = "outscaler-dev-state"
+POLICY = """\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: shop}
+spec:
+  mode: active
+  kubernetes: {kubeconfigSecret: outscaler/dev/shop/kubeconfig}
+  providers: {exoscale: {zone: ch-gva-2, credentialsSecret: outscaler/dev/shop/exoscale}}
+"""
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalAws]:
+    with LocalAws() as made:
+        made.reset()
+        for name, value in made.env.items():
+            monkeypatch.setenv(name, value)
+        yield made
+
+
+@pytest.fixture
+def built(tmp_path: Path) -> Path:
+    return small_package(tmp_path)
+
+
+def _polled(aws: LocalAws) -> set[str]:
+    found = aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]
+    return {one["EventSourceArn"].rpartition("-")[2] for one in found if one["State"] == "Enabled"}
+
+
+def _store(aws: LocalAws) -> Store:
+    return Store(TABLE, clock=lambda: 0.0, client=aws.client("dynamodb"))
+
+
+def test_only_the_queues_of_providers_that_policies_name_are_polled(
+        aws: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    deploy(built, tmp_path / "built")
+    assert _polled(aws) == {"reconcile"}
+    monkeypatch.setenv("OUTSCALER_PREFIX", "outscaler-dev")
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    assert outscaler(["apply", str(tmp_path / "policy.yaml")]) == 0
+    assert _polled(aws) == {"reconcile", "act_exoscale"}
+    assert deploy(built, tmp_path / "built") == []
+    assert _polled(aws) == {"reconcile", "act_exoscale"}
+
+
+def test_a_queue_that_holds_messages_is_polled_until_it_is_empty(aws: LocalAws, built: Path, tmp_path: Path) -> None:
+    deploy(built, tmp_path / "built")
+    client, sqs = aws.client("lambda"), aws.client("sqs")
+    for one in client.list_event_source_mappings()["EventSourceMappings"]:
+        client.update_event_source_mapping(UUID=one["UUID"], Enabled=True)
+    url = sqs.get_queue_url(QueueName="outscaler-dev-act_alicloud")["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="{}")
+    deploy(built, tmp_path / "built")
+    assert _polled(aws) == {"reconcile", "act_alicloud"}
+
+
+def test_a_policy_that_cannot_be_read_leaves_every_queue_polled(aws: LocalAws, built: Path, tmp_path: Path) -> None:
+    deploy(built, tmp_path / "built")
+    _store(aws).policies.put("shop", "[", digest("["), None)
+    deploy(built, tmp_path / "built")
+    assert len(_polled(aws)) == 6
+
+
+def test_an_upgrade_and_the_way_back_keep_the_address_and_every_row(
+        aws: LocalAws, built: Path, tmp_path: Path) -> None:
+    deploy(built, tmp_path / "built")
+    _store(aws).policies.put("shop", POLICY, digest(POLICY), None)
+    newer = tmp_path / "newer.zip"
+    with zipfile.ZipFile(newer, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("app.py"), "app = 'newer'\n")
+    seen = []
+    for package in (built, newer, built):
+        assert deploy(package, tmp_path / "built") == []
+        code = aws.client("lambda").get_function_configuration(FunctionName="outscaler-dev-tick")["CodeSha256"]
+        apis = [one["id"] for one in aws.client("apigateway").get_rest_apis()["items"]]
+        mappings = [one["UUID"] for one in aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]]
+        seen.append((code, apis, sorted(mappings), _store(aws).policies.names()))
+    assert seen[0] == seen[2]
+    assert seen[0][0] != seen[1][0]
+    assert seen[0][1:] == seen[1][1:]
+
+
+def test_a_function_that_a_person_stopped_stays_stopped(aws: LocalAws, built: Path, tmp_path: Path) -> None:
+    deploy(built, tmp_path / "built")
+    client = aws.client("lambda")
+    client.put_function_concurrency(FunctionName="outscaler-dev-act_exoscale", ReservedConcurrentExecutions=0)
+    deploy(built, tmp_path / "built")
+    limits = [client.get_function_concurrency(FunctionName=f"outscaler-dev-{name}").get("ReservedConcurrentExecutions")
+              for name in ("act_exoscale", "tick")]
+    assert limits == [0, None]
+
+
+def test_what_somebody_changed_is_found_and_set_again(aws: LocalAws, built: Path, tmp_path: Path) -> None:
+    deploy(built, tmp_path / "built")
+    client, events = aws.client("lambda"), aws.client("events")
+    [mapping] = client.list_event_source_mappings(FunctionName="outscaler-dev-reconcile")["EventSourceMappings"]
+    client.update_event_source_mapping(UUID=mapping["UUID"], FunctionResponseTypes=[])
+    [target] = events.list_targets_by_rule(Rule="outscaler-dev-tick-event")["Targets"]
+    events.put_targets(Rule="outscaler-dev-tick-event", Targets=[{"Id": target["Id"], "Arn": target["Arn"]}])
+    assert command.main(["check"]) == 1
+    assert command.main(["finish"]) == 0
+    assert command.main(["check"]) == 0
+
+
+def test_undeploy_keeps_the_tables_and_the_next_deployment_uses_them(
+        aws: LocalAws, built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deploy(built, tmp_path / "built")
+    _store(aws).policies.put("shop", POLICY, digest(POLICY), None)
+    assert command.main(["undeploy"]) == 0
+    assert f"kept table {TABLE}" in capsys.readouterr().out
+    assert aws.client("lambda").list_functions()["Functions"] == []
+    assert aws.client("apigateway").get_rest_apis()["items"] == []
+    assert aws.client("dynamodb").list_tables()["TableNames"] == [TABLE, f"{TABLE}-policies"]
+    assert deploy(built, tmp_path / "built") == []
+    assert _store(aws).policies.names() == ("shop",)
+
+
+@pytest.mark.parametrize(("answers", "left"), [
+    ([], 2), (["dev"], 2), (["prod", TABLE], 2), (["dev", "yes"], 2), (["dev", TABLE], 0)])
+def test_the_tables_are_deleted_only_where_a_person_says_so_twice(
+        aws: LocalAws, built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[str],
+        left: int) -> None:
+    from infra.aws.deploy import foundation
+
+    session = boto3.Session()
+    foundation.apply(locate(load(STAGE), session), "outscaler-dev-tick-event", session, lambda seconds: None)
+    given = iter(answers)
+
+    def answered(question: str) -> str:
+        assert question
+        try:
+            return next(given)
+        except StopIteration:
+            raise EOFError from None
+
+    monkeypatch.setattr("builtins.input", answered)
+    assert command.main(["undeploy", "--with-table"]) == (0 if left == 0 else 2)
+    assert len(aws.client("dynamodb").list_tables()["TableNames"]) == left
+
+
+def test_chalice_deploy_in_the_root_works_after_prepare(aws: LocalAws, built: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    for name in ("app.py", "requirements.txt"):
+        shutil.copy(ROOT / name, root)
+    shutil.copytree(ROOT / "chalicelib", root / "chalicelib", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / ".chalice").mkdir()
+    shutil.copy(ROOT / ".chalice" / "config.json", root / ".chalice")
+    session = boto3.Session()
+    stage = locate(load(STAGE), session)
+    graph = Deployment(stage, session, lambda line: None, lambda seconds: None, root).prepare(built)
+    done = subprocess.run(
+        [sys.executable, "-c", "from chalice.cli import main; raise SystemExit(main())", "deploy", "--stage", STAGE],
+        cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Reusing existing deployment package" in done.stdout
+    wrong = [one.place for one in finish.before_chalice(stage, graph, frozenset(), session) if not one.right]
+    assert wrong == []
+    for one in aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]:
+        assert one["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+    variables = aws.client("lambda").get_function_configuration(
+        FunctionName="outscaler-dev-reconcile")["Environment"]["Variables"]
+    assert (variables["OUTSCALER_PREFIX"], variables["OUTSCALER_BATCH_FAILURES"]) == ("outscaler-dev", "reported")
+
+
+@pytest.mark.parametrize(("arguments", "environment", "said"), [
+    (["deploy", "--stage", "pord"], {}, "stage pord: is not in .chalice/config.json; did you mean prod?"),
+    (["check"], {"AWS_REGION": "", "AWS_DEFAULT_REGION": ""}, "AWS region: is not set; set AWS_REGION"),
+    (["check"], {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "AWS_MAX_ATTEMPTS": "1"}, "AWS credentials: are not"),
+    (["check"], {}, "stage dev is not deployed in us-east-1; run make deploy"),
+])
+def test_a_mistake_is_one_line_that_says_what_would_be_right(
+        aws: LocalAws, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str],
+        environment: dict[str, str], said: str) -> None:
+    assert aws.endpoint
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert command.main(arguments) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith(said)
+    assert len(shown.splitlines()) == 1
+
+
+def test_a_table_of_another_kind_is_not_taken(aws: LocalAws, capsys: pytest.CaptureFixture[str]) -> None:
+    aws.client("dynamodb").create_table(
+        TableName=TABLE, BillingMode="PAY_PER_REQUEST", KeySchema=[{"AttributeName": "id", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}])
+    from chalicelib.model.errors import BadInput
+    from infra.aws.deploy import foundation
+
+    session = boto3.Session()
+    with pytest.raises(BadInput, match=f"table {TABLE}: exists, and its key is not"):
+        foundation.apply(locate(load(STAGE), session), "rule", session, lambda seconds: None)
+    assert json.dumps(capsys.readouterr().err) == '""'

@@ -1,0 +1,119 @@
+"""Either processor's artifact is built on this machine, and nothing in it is for another processor or Python."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from infra.aws.binaries import foreign
+from infra.aws.package import ROOT, PackagingFailed, configured_architecture, main
+from infra.aws.wheels import MACHINES, host_architecture, install, runtime
+from tests.functional.artifact import Artifact, artifact
+
+X86, ARM = 62, 183
+OTHER = next(name for name in MACHINES if name != host_architecture())
+
+
+def elf(machine: int, *, bits: int = 2, order: int = 1, kind: str = "<") -> bytes:
+    return b"\x7fELF" + bytes([bits, order]) + bytes(10) + struct.pack(f"{kind}HH", 3, machine) + bytes(64)
+
+
+def zipped(folder: Path, **files: bytes) -> Path:
+    archive = folder / "some.zip"
+    with zipfile.ZipFile(archive, "w") as target:
+        for name, content in files.items():
+            target.writestr(name.replace("__", "/", 1), content)
+    return archive
+
+
+@pytest.fixture(scope="module")
+def other() -> Artifact:
+    """The artifact for the processor that this machine does not have."""
+    try:
+        return artifact(OTHER)
+    except PackagingFailed as failed:
+        pytest.skip(f"the package index has no wheels for {OTHER}: {str(failed)[:200]}")
+
+
+def members(built: Artifact) -> dict[str, int]:
+    with zipfile.ZipFile(built.zip) as archive:
+        return {each.filename: each.CRC for each in archive.infolist()}
+
+
+@pytest.mark.parametrize(("name", "content", "says"), [
+    ("lib__a.so", elf(X86), "lib/a.so is not for arm64"),
+    ("lib__a.so.1.2", elf(X86), "lib/a.so.1.2 is not for arm64"),
+    ("lib__tool", elf(X86), "lib/tool is not for arm64"),
+    ("lib__a.so", elf(ARM, bits=1), "lib/a.so is not for arm64"),
+    ("lib__a.so", elf(ARM, order=2, kind=">"), "lib/a.so is not for arm64"),
+    ("lib__a.so", elf(ARM)[:19], "lib/a.so is not for arm64"),
+    ("lib__a.cpython-311-aarch64-linux-gnu.so", elf(ARM), "lib/a.cpython-311-aarch64-linux-gnu.so is for Python 3.11"),
+    ("lib__a.cpython-313.pyc", b"", "lib/a.cpython-313.pyc is for Python 3.13"),
+], ids=["module", "library", "program", "32-bits", "big-endian", "cut", "module-of-3.11", "bytecode-of-3.13"])
+def test_a_file_that_cannot_run_in_lambda_is_named(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    assert list(foreign(zipped(tmp_path, **{name: content}), "arm64", "python3.12")) == [says]
+
+
+@pytest.mark.parametrize(("name", "content"), [
+    ("lib__a.so", elf(ARM)), ("lib__a.abi3.so", elf(ARM)), ("lib__a.cpython-312-aarch64-linux-gnu.so", elf(ARM)),
+    ("lib__a.cpython-312.pyc", b""), ("lib__a.py", b"\x7fEL"), ("lib__empty", b""),
+])
+def test_a_file_that_can_run_in_lambda_is_not_named(tmp_path: Path, name: str, content: bytes) -> None:
+    assert list(foreign(zipped(tmp_path, **{name: content}), "arm64", "python3.12")) == []
+
+
+def test_everything_in_the_artifact_runs_on_its_processor_and_python() -> None:
+    built = artifact()
+    assert list(foreign(built.zip, host_architecture(), runtime())) == []
+    assert list(foreign(built.zip, OTHER, runtime())), "the artifact has binaries"
+
+
+def test_the_other_processors_artifact_differs_in_its_binaries_only(other: Artifact) -> None:
+    assert list(foreign(other.zip, OTHER, runtime())) == []
+    ours, theirs = members(artifact()), members(other)
+    plain = {name for name in ours.keys() | theirs.keys() if name.endswith((".py", ".pyc"))
+             and not name.startswith(("numpy/", "highspy/"))}
+    assert {name for name in plain if ours.get(name) != theirs.get(name)} == set()
+
+
+def test_every_function_has_the_processor_and_python_of_its_zip(other: Artifact) -> None:
+    for built, stage, architecture in ((artifact(), "dev", host_architecture()),
+                                       (artifact(), "prod", host_architecture()), (other, "prod", OTHER)):
+        functions = [one["Properties"] for one in built.sam(stage)["Resources"].values()
+                     if one["Type"] == "AWS::Serverless::Function"]
+        assert functions
+        assert {(*one["Architectures"], one["Runtime"]) for one in functions} == {(architecture, runtime())}
+
+
+def test_the_processor_is_the_configurations_unless_one_is_named() -> None:
+    config = json.loads((ROOT / ".chalice" / "config.json").read_text())
+    for stage, settings in config["stages"].items():
+        wanted = settings.get("lambda_architecture", config.get("lambda_architecture", "x86_64"))
+        assert configured_architecture(stage) == wanted
+
+
+def test_a_processor_that_lambda_does_not_have_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--architecture", "riscv64", "--out", str(tmp_path)])
+    assert "choose from" in capsys.readouterr().err
+
+
+def test_a_wheel_that_is_not_the_locked_one_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / "six-1.17.0-py3-none-any.whl"
+    wheel.write_bytes(b"not the file that was locked")
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(f"--no-index\n--find-links {tmp_path}\nsix==1.17.0 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(PackagingFailed, match=r"(?s)its hash is not there; .*HASH"):
+        install(lock, tmp_path / "task", host_architecture())
+    assert not (tmp_path / "task").exists()
+
+
+def test_a_package_without_a_wheel_for_the_processor_is_refused(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text(f"--no-index\nsix==1.17.0 --hash=sha256:{'0' * 64}\n")
+    with pytest.raises(PackagingFailed, match=r"pip found no wheel for arm64 and python3\.\d+ of something"):
+        install(lock, tmp_path / "task", "arm64")

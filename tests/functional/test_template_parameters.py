@@ -1,0 +1,228 @@
+"""What each parameter of the stack changes, and that nothing of it is there without the parameter."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from infra.aws.check import REGIONS, lint, translate
+from infra.aws.merge import FUNCTIONS, function_id
+from infra.aws.resources import QUEUES, logical_id
+from tests.functional.artifact import artifact
+from tests.functional.resolved import EVERYTHING, VPC, Template, resolve
+from tests.functional.stack import ACT, HANDLERS, QUEUED
+
+STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])
+KEY = EVERYTHING["KmsKeyArn"]
+SCENARIOS: dict[str, dict[str, str]] = {
+    "nothing": {}, "everything": EVERYTHING, "vpc": VPC, "key": {"KmsKeyArn": KEY},
+    "providers off": {f"Use{name.removeprefix('Act')}": "off" for name in ACT} | {"AccessLog": "off"},
+}
+
+
+def _translated(stage: str = "dev", **given: str) -> Template:
+    return resolve(translate(artifact().sam(stage)), **given)
+
+
+def _of_type(template: Template, kind: str) -> dict[str, Any]:
+    return {name: one["Properties"] for name, one in template["Resources"].items() if one["Type"] == kind}
+
+
+def _actions(template: Template) -> set[str]:
+    """Every action that any role is allowed."""
+    documents = [policy["PolicyDocument"] for role in _of_type(template, "AWS::IAM::Role").values()
+                 for policy in role["Policies"]]
+    documents += [one["PolicyDocument"] for one in _of_type(template, "AWS::IAM::Policy").values()]
+    return {action for document in documents for statement in document["Statement"]
+            if statement["Effect"] == "Allow" for action in statement["Action"]}
+
+
+@STAGES
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_choice_of_parameters_lints_clean_everywhere(stage: str, scenario: str) -> None:
+    resolved = resolve(translate(artifact().sam(stage)), **SCENARIOS[scenario])
+    assert len(REGIONS) >= 6
+    assert lint({"AWSTemplateFormatVersion": "2010-09-09", **resolved}) == []
+
+
+@pytest.mark.parametrize(("service", "given"), [
+    ("ec2", VPC), ("kms", {"KmsKeyArn": KEY}), ("xray", {"Tracing": "on"}),
+])
+def test_only_a_parameter_brings_rights_on_a_service(service: str, given: dict[str, str]) -> None:
+    without, with_it = _actions(_translated()), _actions(_translated(**given))
+    brought = with_it - without
+    assert brought
+    assert {action.partition(":")[0] for action in brought} == {service}
+    assert not [action for action in without if action.startswith(f"{service}:")]
+
+
+def test_the_rights_of_a_vpc_are_lambdas_and_not_the_codes() -> None:
+    roles = _of_type(_translated(**VPC), "AWS::IAM::Role")
+    assert len(roles) == len(FUNCTIONS)
+    for name, role in roles.items():
+        [policy] = [one["PolicyDocument"] for one in role["Policies"] if one["PolicyName"] == "UseVpc"]
+        allowed = {action for one in policy["Statement"] if one["Effect"] == "Allow" for action in one["Action"]}
+        [denied] = [one for one in policy["Statement"] if one["Effect"] == "Deny"]
+        assert set(denied["Action"]) == allowed, name
+        assert denied["Condition"]["ArnLike"].keys() == {"lambda:SourceFunctionArn"}
+        everywhere = {action for one in policy["Statement"] if one["Effect"] == "Allow" and one["Resource"] == "*"
+                      for action in one["Action"]}
+        assert all(action.startswith("ec2:Describe") for action in everywhere)
+
+
+@pytest.mark.parametrize(("given", "wanted"), [
+    ({}, None), (VPC, {"SubnetIds": VPC["SubnetIds"].split(","), "SecurityGroupIds": [VPC["SecurityGroupIds"]]}),
+    ({"SubnetIds": "subnet-1"}, {"SubnetIds": ["subnet-1"], "SecurityGroupIds": [""]}),
+])
+def test_functions_are_in_a_vpc_only_if_subnets_are_given(given: dict[str, str], wanted: Any) -> None:
+    """Half of a VPC is given to Lambda, which refuses it: not to be in the VPC silently would be worse."""
+    for name, one in _of_type(_translated(**given), "AWS::Lambda::Function").items():
+        assert one.get("VpcConfig") == wanted, name
+
+
+def test_a_key_encrypts_tables_queues_logs_and_variables() -> None:
+    template = _translated(KmsKeyArn=KEY)
+    fields = {"AWS::DynamoDB::Table": lambda one: one["SSESpecification"]["KMSMasterKeyId"],
+              "AWS::SQS::Queue": lambda one: one["KmsMasterKeyId"], "AWS::Logs::LogGroup": lambda one: one["KmsKeyId"],
+              "AWS::Lambda::Function": lambda one: one["KmsKeyArn"]}
+    for kind, field in fields.items():
+        found = _of_type(template, kind)
+        assert found
+        assert {field(one) for one in found.values()} == {KEY}, kind
+    assert not [name for name, one in _of_type(template, "AWS::SQS::Queue").items() if "SqsManagedSseEnabled" in one]
+
+
+def test_without_a_key_queues_are_encrypted_all_the_same() -> None:
+    template = _translated()
+    assert {one["SqsManagedSseEnabled"] for one in _of_type(template, "AWS::SQS::Queue").values()} == {True}
+    assert KEY.partition(":key/")[0] not in json.dumps(template)
+
+
+def test_a_role_uses_the_key_only_by_way_of_services() -> None:
+    for name, role in _of_type(_translated(KmsKeyArn=KEY), "AWS::IAM::Role").items():
+        [policy] = [one["PolicyDocument"] for one in role["Policies"] if one["PolicyName"] == "UseKmsKey"]
+        [statement] = policy["Statement"]
+        assert statement["Resource"] == KEY, name
+        services = {text["Fn::Sub"].partition(".")[0] for text in
+                    statement["Condition"]["StringEquals"]["kms:ViaService"]}
+        assert services == {"dynamodb", "lambda", "secretsmanager", "sqs", "ssm"}
+
+
+@STAGES
+def test_reserved_concurrency_is_not_below_what_the_event_source_runs(stage: str) -> None:
+    template = _translated(stage, Reserve="on")
+    functions = _of_type(template, "AWS::Lambda::Function")
+    reserved = {name: one["ReservedConcurrentExecutions"] for name, one in functions.items()}
+    assert {name: reserved[name] for name in ("APIHandler", "Tick", "Reconcile", *ACT)} == {
+        "APIHandler": 50, "Tick": 1, "Reconcile": 20, **dict.fromkeys(ACT, 5)}
+    for source in _of_type(template, "AWS::Lambda::EventSourceMapping").values():
+        assert reserved[source["FunctionName"]["Ref"]] >= source["ScalingConfig"]["MaximumConcurrency"]
+    assert not [one for one in _of_type(_translated(stage), "AWS::Lambda::Function").values()
+                if "ReservedConcurrentExecutions" in one]
+
+
+@pytest.mark.parametrize("function", ACT)
+def test_a_provider_that_is_off_takes_no_messages(function: str) -> None:
+    template = _translated(**{f"Use{function.removeprefix('Act')}": "off"})
+    enabled = {one["FunctionName"]["Ref"]: one.get("Enabled", True)
+               for one in _of_type(template, "AWS::Lambda::EventSourceMapping").values()}
+    assert enabled == dict.fromkeys(QUEUED, True) | {function: False}
+    everyone = _of_type(_translated(), "AWS::Lambda::EventSourceMapping")
+    assert all(one.get("Enabled", True) for one in everyone.values())
+
+
+def test_alarms_watch_every_dead_letter_queue_and_are_there_with_a_topic_only() -> None:
+    assert not _of_type(_translated(), "AWS::CloudWatch::Alarm")
+    alarms = _of_type(_translated(AlarmTopicArn=EVERYTHING["AlarmTopicArn"]), "AWS::CloudWatch::Alarm").values()
+    watched = {one["Dimensions"][0]["Value"]["Fn::GetAtt"][0] for one in alarms}
+    assert watched == {f"{logical_id(name)}DeadLetters" for name in ("tick", *QUEUES)}
+    assert all(one["AlarmActions"] == [EVERYTHING["AlarmTopicArn"]] for one in alarms)
+
+
+@pytest.mark.parametrize(("given", "mode"), [({}, "PassThrough"), ({"Tracing": "on"}, "Active")])
+def test_functions_are_traced_only_if_tracing_is_on(given: dict[str, str], mode: str) -> None:
+    functions = _of_type(_translated(**given), "AWS::Lambda::Function")
+    assert {one["TracingConfig"]["Mode"] for one in functions.values()} == {mode}
+
+
+@STAGES
+@pytest.mark.parametrize(("given", "prefix"), [
+    ({}, ""), ({"Stage": "team-a"}, "outscaler/team-a/"), ({"SecretPrefix": "outscaler/"}, "outscaler/"),
+    ({"SecretPrefix": "elsewhere/", "Stage": "team-a"}, "elsewhere/"),
+])
+def test_secrets_are_the_stages_unless_a_prefix_is_given(stage: str, given: dict[str, str], prefix: str) -> None:
+    wanted = prefix or f"outscaler/{stage}/"
+    template = _translated(stage, **given)
+    for name, one in _of_type(template, "AWS::Lambda::Function").items():
+        known = one["Environment"]["Variables"]["OUTSCALER_SECRET_PREFIX"]
+        assert known in (wanted, {"Fn::Sub": wanted}), name
+    found = re.findall(r":(?:secret:|parameter/)([^\"]*)", json.dumps(_of_type(template, "AWS::IAM::Role")))
+    assert found
+    assert all(text.startswith(f"{wanted}*/") for text in found)
+
+
+@STAGES
+def test_everything_that_costs_is_tagged_with_the_stage(stage: str) -> None:
+    template = _translated(stage, Stage="team-a")
+    for kind in ("AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup", "AWS::Lambda::Function"):
+        for name, one in _of_type(template, kind).items():
+            tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
+            assert {"app": "outscaler", "stage": "team-a"}.items() <= tags.items(), name
+
+
+@STAGES
+def test_the_default_stage_is_the_one_that_was_packaged(stage: str) -> None:
+    parameters = artifact().sam(stage)["Parameters"]
+    assert parameters["Stage"]["Default"] == stage
+    assert parameters["LogRetention"]["Default"] == {"dev": 7, "prod": 30}[stage]
+    assert not [name for name, one in parameters.items() if "Default" not in one], "a stack needs no parameter"
+
+
+def test_log_retention_is_that_of_every_log_group() -> None:
+    groups = _of_type(_translated(LogRetention="90"), "AWS::Logs::LogGroup")
+    assert len(groups) == len(HANDLERS) + 1
+    assert {one["RetentionInDays"] for one in groups.values()} == {"90"}
+
+
+@STAGES
+def test_a_tick_that_crashes_leaves_something_in_its_dead_letter_queue(stage: str) -> None:
+    template = _translated(stage)
+    [config] = _of_type(template, "AWS::Lambda::EventInvokeConfig").values()
+    queue = {"Fn::GetAtt": ["TickDeadLetters", "Arn"]}
+    assert config["FunctionName"] == {"Ref": "Tick"}
+    assert config["DestinationConfig"] == {"OnFailure": {"Destination": queue}}
+    senders = {name for name, role in _of_type(template, "AWS::IAM::Role").items() for policy in role["Policies"]
+               for one in policy["PolicyDocument"]["Statement"] if one["Resource"] == queue}
+    assert senders == {"TickRole"}
+
+
+@STAGES
+def test_the_api_is_regional_and_has_one_stage(stage: str) -> None:
+    template = _translated(stage)
+    [api] = _of_type(template, "AWS::ApiGateway::RestApi").values()
+    assert api["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
+    assert len(_of_type(template, "AWS::ApiGateway::Stage")) == 1
+
+
+def test_a_template_is_the_same_wherever_it_is_translated() -> None:
+    sam = artifact().sam("dev")
+    assert [region for region in REGIONS if translate(sam, region) != translate(sam)] == []
+
+
+@pytest.mark.parametrize(("parameter", "refused"), [
+    ("Stage", ["", "Prod", "a_b", "-a", "a" * 21, "a/../b"]), ("SecretPrefix", ["*", "a?", "outscaler/*/", "a b/"]),
+    ("KmsKeyArn", ["alias/mine", "arn:aws:kms:us-east-1:123456789012:alias/mine", "*"]),
+    ("AlarmTopicArn", ["mine", "arn:aws:sqs:us-east-1:123456789012:mine", "*"]),
+])
+def test_values_that_would_grant_or_break_too_much_are_refused(parameter: str, refused: list[str]) -> None:
+    pattern = artifact().sam("dev")["Parameters"][parameter]["AllowedPattern"]
+    assert [text for text in refused if re.fullmatch(pattern, text)] == []
+    assert re.fullmatch(pattern, EVERYTHING.get(parameter, "team-a"))
+
+
+def test_the_sum_of_what_is_reserved_leaves_room_in_a_quota_of_200() -> None:
+    assert sum(each.reserved for each in FUNCTIONS) <= 100
+    assert {function_id(each.name) for each in FUNCTIONS} == set(HANDLERS)

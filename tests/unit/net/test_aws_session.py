@@ -1,0 +1,90 @@
+"""One botocore session for all clients of a process: read once, made anew for other credentials, safe in threads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from botocore.exceptions import NoRegionError
+
+from chalicelib.net import aws
+
+SERVICES = ("dynamodb", "sqs", "secretsmanager", "sts", "eks")
+
+_COUNT = """
+import sys
+from chalicelib.net import aws
+opened = []
+sys.addaudithook(lambda event, arguments: event == "open" and opened.append(str(arguments[0])))
+for service in {services!r}:
+    aws.client(service, region="eu-central-1")
+print(sum(name.endswith("endpoints.json") for name in opened))
+"""
+
+
+@pytest.fixture(autouse=True)
+def account(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("AWS_ACCESS_KEY_ID", "first"), ("AWS_SECRET_ACCESS_KEY", "none"),
+                        ("AWS_DEFAULT_REGION", "eu-central-1"), ("AWS_CONFIG_FILE", "/nonexistent")):
+        monkeypatch.setenv(name, value)
+
+
+def signer(client: Any) -> str:
+    """The access key with which a client signs."""
+    return query(client)["X-Amz-Credential"][0].partition("/")[0]
+
+
+def query(client: Any) -> dict[str, list[str]]:
+    """Of the URL that a client of STS signs."""
+    url: str = client.generate_presigned_url(ClientMethod="get_caller_identity", ExpiresIn=60, HttpMethod="GET")
+    return parse_qs(urlsplit(url).query)
+
+
+def test_the_table_of_endpoints_is_read_once_for_all_clients() -> None:
+    command = [sys.executable, "-c", _COUNT.format(services=SERVICES)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "1\n"
+
+
+def test_a_changed_environment_is_obeyed_by_the_next_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = aws.client("sts")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
+    assert (signer(before), signer(aws.client("sts"))) == ("first", "second")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert aws.client("sqs").meta.endpoint_url == "http://127.0.0.1:1"
+
+
+def test_a_client_has_the_region_endpoint_and_settings_it_was_asked_for() -> None:
+    made = aws.client("sqs", region="cn-north-1", read_timeout=5)
+    assert (made.meta.region_name, made.meta.config.read_timeout) == ("cn-north-1", 5)
+    assert made.meta.endpoint_url == "https://sqs.cn-north-1.amazonaws.com.cn"
+    assert aws.client("sqs").meta.region_name == "eu-central-1"
+    assert aws.client("sqs", region="").meta.region_name == "eu-central-1"
+    assert aws.client("dynamodb", endpoint="http://127.0.0.1:2").meta.endpoint_url == "http://127.0.0.1:2"
+
+
+def test_what_is_registered_at_one_client_does_not_happen_at_another() -> None:
+    """EKS tokens name their cluster in a header that is added before signing."""
+    def name_it(request: Any, **_: object) -> None:
+        request.headers["x-k8s-aws-id"] = "one"
+
+    one, other = aws.client("sts"), aws.client("sts")
+    one.meta.events.register("before-sign.sts.GetCallerIdentity", name_it)
+    signed = [query(client)["X-Amz-SignedHeaders"][0] for client in (one, other, aws.client("sts"))]
+    assert signed == ["host;x-k8s-aws-id", "host", "host"]
+
+
+def test_clients_can_be_made_by_several_threads_at_once() -> None:
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(aws.client, SERVICES * 8))
+    assert [client.meta.service_model.service_name for client in made] == list(SERVICES * 8)
+
+
+def test_without_a_region_botocore_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    with pytest.raises(NoRegionError):
+        aws.client("sqs")
