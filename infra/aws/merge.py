@@ -17,7 +17,7 @@ from chalicelib.dispatch.invoke import RECONCILE_LARGE
 from chalicelib.dispatch.invoke import VARIABLE as LARGE
 from chalicelib.dispatch.messages import PROVIDERS
 from infra.aws.resources import QUEUES, Resources, dead_letter_alarms, logical_id, resources
-from infra.aws.rights import conditional_policies, own_log, tick_dead_letters_policy
+from infra.aws.rights import conditional_policies, large_dead_letters_policy, own_log, tick_dead_letters_policy
 
 HERE = Path(__file__).resolve().parent
 
@@ -78,6 +78,8 @@ def finished(template: Json) -> Json:
             one["Properties"]["Policies"] += conditional_policies()
             if name == "TickRole":
                 one["Properties"]["Policies"].append(tick_dead_letters_policy())
+            if name == f"{logical_id(RECONCILE_LARGE)}Role":
+                one["Properties"]["Policies"].append(large_dead_letters_policy())
     return made
 
 
