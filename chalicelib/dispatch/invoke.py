@@ -12,6 +12,7 @@ from typing import Any
 
 from chalicelib.dispatch.errors import NotInvoked
 from chalicelib.model.deployed_names import prefix_of
+from chalicelib.net import aws
 
 RECONCILE_LARGE = "reconcile_large"
 """The function's name in app.py and .chalice/config.json."""
@@ -53,6 +54,5 @@ class LargeFunction:
 
 
 def _client() -> Any:
-    from chalicelib.net.aws import client
-
-    return client("lambda", connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
+    return aws.client("lambda", connect_timeout=2, read_timeout=5,
+                      retries={"mode": "standard", "total_max_attempts": 3})

@@ -120,7 +120,6 @@ def roles(table: str, queues: Iterable[str], prefix: str = "outscaler/") -> dict
     arns = {"StateTable": arn("dynamodb", f"table/{table}"),
             "PolicyTable": arn("dynamodb", f"table/{policy_table_of(table)}")}
     arns |= {"".join(part.capitalize() for part in name.split("_")) + "Queue": arn("sqs", name) for name in queues}
-    arns["ReconcileDeadLetters"] = arn("sqs", "reconcile-dead")
     arns["ReconcileLarge"] = arn("lambda", "function:reconcile_large")
     names = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "SecretPrefix": prefix,
              "EksClusters": "*"}

@@ -72,7 +72,7 @@ class _Objects:
 
 
 def _managed(name: str, size: int) -> list[Json]:
-    fields = {f"f:field-{number}": {"f:value": {}, ".": {}} for number in range(size)}
+    fields: Json = {f"f:field-{number}": {"f:value": {}, ".": {}} for number in range(size)}
     return [{"manager": name, "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
              "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields}}]
 

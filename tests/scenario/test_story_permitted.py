@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
+from chalicelib.model.pass_memory import Reading
 from chalicelib.model.secret import PARAMETER
 from chalicelib.store import Store
 from infra.local.alicloud.account import AlicloudAccount
@@ -32,13 +31,6 @@ EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "inv
 #: Granted for what the emulation does not play: Lambda's own calls for an event source, and EKS clusters.
 NOT_PLAYED = frozenset({
     "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "eks:DescribeCluster"})
-
-
-@pytest.fixture
-def world() -> Iterator[LocalWorld]:
-    """A cluster whose secrets are in Secrets Manager."""
-    with _world("") as made:
-        yield made
 
 
 @contextmanager
@@ -124,17 +116,32 @@ def _everything(world: LocalWorld, webhook: str = WEBHOOK["secret"]) -> None:
     assert world.post([EVENT], key="not-the-key-of-this-webhook")["statusCode"] == 401
 
 
-def test_every_function_works_with_its_deployed_policy_and_needs_all_of_it(world: LocalWorld) -> None:
-    _everything(world)
-    judge = _judge(world)
-    assert judge.denied == []
-    with _world(PARAMETER) as other:
-        _everything(other, f"{PARAMETER}{WEBHOOK['secret']}")
-        assert _judge(other).denied == []
-        assert unused([judge, _judge(other)], NOT_PLAYED) == []
-    assert {function for function, _, _ in judge.used} == set(policy_files())
+SMALL, LARGE = "reconcile", "reconcile_large"
+
+
+def test_every_function_works_with_its_deployed_policy_and_needs_all_of_it() -> None:
+    """Of the two functions that reconcile, and of secrets and parameters, each has its turn."""
+    judges = []
+    for function, kind in ((SMALL, ""), (LARGE, ""), (LARGE, PARAMETER)):
+        with _world(kind) as world:
+            if function == LARGE:
+                world.takes = Reading(2000, 2000)
+                world.step(60)
+            _everything(world, f"{kind}{WEBHOOK['secret']}")
+            judge = _judge(world)
+        assert judge.denied == []
+        assert {role for role, _, _ in judge.used} >= set(policy_files()) - {LARGE}
+        handed_over = (SMALL, "HandOverLargeClusters") in {(role, sid) for role, sid, _ in judge.used}
+        assert handed_over is (function == LARGE)
+        if not kind:
+            _reads_what_is_its_own(judge, function)
+        judges.append(judge)
+    assert unused(judges, NOT_PLAYED) == []
+
+
+def _reads_what_is_its_own(judge: Judge, function: str) -> None:
     read = {(function, asked.resource.partition("secret:")[2]) for function, sid, asked in judge.used
             if sid == "ReadSecrets"}
-    assert {("api_handler", f"outscaler/shop/webhook{SUFFIX}"), ("reconcile", f"outscaler/shop/kubeconfig{SUFFIX}"),
-            ("reconcile", f"outscaler/shop/alicloud-0{SUFFIX}"), ("act_alicloud", f"outscaler/shop/alicloud-0{SUFFIX}"),
+    assert {("api_handler", f"outscaler/shop/webhook{SUFFIX}"), (function, f"outscaler/shop/kubeconfig{SUFFIX}"),
+            (function, f"outscaler/shop/alicloud-0{SUFFIX}"), ("act_alicloud", f"outscaler/shop/alicloud-0{SUFFIX}"),
             ("act_alicloud", f"outscaler/shop/kubeconfig{SUFFIX}")} <= read
