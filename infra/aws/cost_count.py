@@ -135,8 +135,9 @@ def _log() -> Iterator[list[str]]:
 
     handler = Keeps()
     handler.setFormatter(logger.registered_formatter)
-    logger.addHandler(handler)
+    named = logging.getLogger(logger.name)
+    named.addHandler(handler)
     try:
         yield lines
     finally:
-        logger.removeHandler(handler)
+        named.removeHandler(handler)

@@ -29,7 +29,7 @@ Json = dict[str, Any]
 @contextmanager
 def emulated_cloudformation() -> Iterator[None]:
     """While this lasts, every emulated account of the process makes stacks of the project's templates."""
-    makers = {name: _with_template(getattr(CloudFormationBackend, name))
+    makers: dict[str, Any] = {name: _with_template(getattr(CloudFormationBackend, name))
               for name in ("create_stack", "create_change_set", "update_stack")}
     makers["execute_change_set"] = _kept_in_mind(CloudFormationBackend.execute_change_set)
     with patch.multiple(CloudFormationBackend, **makers), patch.object(parsing, "clean_json", _without_holes):
