@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -48,10 +48,13 @@ def unreadable_policy(store: Store, webhook: str, cluster: str = "shop") -> None
     store.policies.put(cluster, "apiVersion: outscaler.dev/v9", "digest", current.version, webhook=webhook)
 
 
-def unused(judge: Any, not_played: frozenset[str] = frozenset()) -> list[tuple[str, str, str]]:
-    """(function, statement, action) that is granted and was not used. AssertionError where more was used."""
-    used = {(function, sid, asked.action) for function, sid, asked in judge.used}
-    granted = {(function, statement.sid, action) for function, statements in judge.roles.items()
+def unused(judges: Sequence[Any], not_played: frozenset[str] = frozenset()) -> list[tuple[str, str, str]]:
+    """(function, statement, action) that is granted and that none of the judges saw used; all have the same roles.
+
+    AssertionError where more was used than is granted.
+    """
+    used = {(function, sid, asked.action) for judge in judges for function, sid, asked in judge.used}
+    granted = {(function, statement.sid, action) for function, statements in judges[0].roles.items()
                for statement in statements for action in statement.actions if action not in not_played}
     assert used <= granted
     return sorted(granted - used)

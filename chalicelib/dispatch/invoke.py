@@ -54,5 +54,11 @@ class LargeFunction:
 
 
 def _client() -> Any:
+<<<<<<< HEAD
     return aws.client("lambda", connect_timeout=2, read_timeout=5,
                       retries={"mode": "standard", "total_max_attempts": 3})
+=======
+    from chalicelib.net.aws import client
+
+    return client("lambda", connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
+>>>>>>> main

@@ -204,7 +204,7 @@ class Cluster:
             head, kept = _decoded(body, _ListHead)
             return kept, head.metadata.next_page
 
-        return self._persist(Call("GET", path, query, None, "", _TIMEOUT), read_head, within=left)
+        return self._persist(Call("GET", path, query, None, "", _TIMEOUT, gzip=True), read_head, within=left)
 
     def _persist(
         self, call: Call, read: Callable[[bytes], T], attempts: int = _ATTEMPTS, *, within: float = math.inf

@@ -11,6 +11,7 @@ The state table:
     cluster (partition)   item (sort)                  row
     <cluster>             lease                        LeaseRow: who reconciles, fencing token, queued marker, last
                                                        pass and what it left to the next
+                          left                         LeftRow: what the last pass left, where it is large
                           ledger                       LedgerRow: counters, and events told lately
                           memory                       HeadRow: cluster-wide instants; the gate for large saves
                           memory#brake                 MemoryRow: what removals have taken lately
@@ -65,7 +66,7 @@ GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
 RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
 BRAKE, RELEASE = "memory#brake", "memory#release"
 OVER, STAGED, JOURNAL, POLICY, SEEN = "operation#", "staged#", "journal#", "policy#", "seen#"
-LEDGER = "ledger"
+LEDGER, LEFT = "ledger", "left"
 
 
 def policy_table_of(table_name: str) -> str:
@@ -141,6 +142,13 @@ class LeaseRow(Row):
     size = NumberAttribute(null=True)
     unended = NumberAttribute(null=True)
     large_until = InstantAttribute(null=True)
+
+
+class LeftRow(Row):
+    """One per cluster at most (left_rows.py). token: of the lease under which it was written."""
+
+    left = BinaryAttribute(legacy_encoding=False)
+    token = NumberAttribute()
 
 
 class LedgerRow(Row):

@@ -41,9 +41,17 @@ FUNCTIONS = (
     Function("api_handler", 50),
     Function("tick", 1),
     Function("reconcile", 20),
-    Function(RECONCILE_LARGE, 5),
+    Function(RECONCILE_LARGE, 4),
     *(Function(f"act_{provider}", 5, provider) for provider in PROVIDERS),
+    Function(RECONCILE_LARGE, 5),
 )
+
+# How asynchronous invocations are repeated. One that failed for good lies with the dead letters of the reconcile queue,
+# in the form of that queue's messages, so that one redrive serves both.
+_LARGE: Json = {
+    "EventInvokeConfig": {"MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 300},
+    "DeadLetterQueue": {"Type": "SQS", "TargetArn": {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]}},
+}
 
 
 def merge_template(stage: Json) -> Json:
@@ -139,10 +147,16 @@ def _function(each: Function) -> Json:
     if each.name in QUEUES:
         properties |= _queue_function(each)
     if each.name == "reconcile":
+<<<<<<< HEAD
         # No function but this one may know it: a reference from the large function's role would be a circle.
         properties["Environment"]["Variables"][LARGE] = {"Ref": logical_id(RECONCILE_LARGE)}
     if each.name == RECONCILE_LARGE:
         properties |= _invoked_function("ReconcileDeadLetters")
+=======
+        properties["Environment"]["Variables"][LARGE] = {"Ref": logical_id(RECONCILE_LARGE)}
+    if each.name == RECONCILE_LARGE:
+        properties |= _LARGE
+>>>>>>> main
     return {"Properties": properties}
 
 
@@ -157,10 +171,10 @@ def _queue_function(each: Function) -> Json:
 
 
 def _invoked_function(dead_letters: str) -> Json:
-    """How asynchronous invocations are repeated, and where the events go that failed for good: as they are, in the form
-    of the queue's own messages, so that one redrive serves both."""
-    return {"EventInvokeConfig": {"MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 300},
-            "DeadLetterQueue": {"Type": "SQS", "TargetArn": {"Fn::GetAtt": [dead_letters, "Arn"]}}}
+    """How asynchronous invocations are repeated, and where Lambda leaves its record of those that failed for good."""
+    return {"EventInvokeConfig": {
+        "MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 300,
+        "DestinationConfig": {"OnFailure": {"Type": "SQS", "Destination": {"Fn::GetAtt": [dead_letters, "Arn"]}}}}}
 
 
 def _queue_variables() -> Json:

@@ -64,12 +64,14 @@ class Account:
         """As a new process builds it; what it reaches the world through ends with its life."""
         services, queues = self._services, sender
         invoke: Any = AsyncLambda(self.large, lambda function, event: queues.send(function, event, 0))
-        read, rows = services.secrets, self.faults.wrap(services.dynamodb)
+        read, parameters = services.secrets, services.parameters
+        rows = self.faults.wrap(services.dynamodb)
         if self._judge is not None:
             read, rows = Judged(read, self._judge, of_secrets), Judged(rows, self._judge, of_dynamodb)
+            parameters = Judged(parameters, self._judge, of_secrets)
             invoke = Judged(invoke, self._judge, of_lambda)
             sender = JudgedSender(sender, self._judge)
-        secrets = Secrets(SecretReader(Mortal(read, life)), self._clock)
+        secrets = Secrets(SecretReader(Mortal(read, life), Mortal(parameters, life)), self._clock)
 
         def reached(access: KubernetesAccess, secret: ReadSecret) -> Cluster:
             life.check()

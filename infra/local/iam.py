@@ -204,6 +204,9 @@ def _on_table(action: str, table: str, keys: Sequence[Mapping[str, Any]], accoun
 
 def of_secrets(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[Asked]:
     """Reading is all that is emulated."""
+    if method == "get_parameter":
+        yield Asked("ssm:GetParameter", arn("ssm", f"parameter{arguments['Name']}"))
+        return
     assert method == "get_secret_value"
     name = f"secret:{arguments['SecretId']}{SUFFIX}"
     yield Asked("secretsmanager:GetSecretValue", arn("secretsmanager", name, account))

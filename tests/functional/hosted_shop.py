@@ -26,10 +26,10 @@ from infra.local.cherryservers.joining import Ways
 from infra.local.cherryservers.objects import Times as MetalTimes
 from infra.local.controllers import seed
 from infra.local.controllers.manager import ClusterSimulation
+from infra.local.controllers.seed import apply_shipped
 from infra.local.elsewhere import address
 from infra.local.exoscale.account import ExoscaleAccount
 from infra.local.huaweicloud.account import HuaweiAccount
-from infra.local.controllers.seed import apply_shipped
 from infra.local.kube.server import ApiServer
 from infra.local.kube.store import ObjectStore
 from infra.local.lambda_events import Json, http_event

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from chalicelib.model.pass_memory import Reading
+from chalicelib.model.secret import PARAMETER
 from chalicelib.store import Store
 from infra.local.alicloud.account import AlicloudAccount
 from infra.local.cherryservers.account import CherryAccount
@@ -17,7 +19,7 @@ from infra.local.exoscale.account import ExoscaleAccount
 from infra.local.huaweicloud.account import HuaweiAccount
 from infra.local.iam import SUFFIX, Judge, policy_files
 from infra.local.lambda_events import sqs_event, sqs_record
-from infra.local.world import LocalWorld
+from infra.local.world import WEBHOOK_KEY, LocalWorld
 from tests.rights import operations_of_every_provider, unfinished_save, unreadable_policy, unused
 from tests.scenario.policies import WEBHOOK, document
 
@@ -35,22 +37,34 @@ NOT_PLAYED = frozenset({
 
 @pytest.fixture
 def world() -> Iterator[LocalWorld]:
-    """A cluster with machines of all five providers, whose secrets are named as policies must name them."""
+    """A cluster whose secrets are in Secrets Manager."""
+    with _world("") as made:
+        yield made
+
+
+@contextmanager
+def _world(kind: str) -> Iterator[LocalWorld]:
+    """A cluster with machines of all five providers, whose secrets are named as policies must name them. kind: what
+    these names begin with, `ssm:/` for parameters."""
+    webhook, kubeconfig = f"{kind}outscaler/shop/webhook", f"{kind}outscaler/shop/kubeconfig"
     clouds: dict[str, Any] = {name: make() for name, make in VENDORS.items()}
     with LocalWorld(quick=True, judged=True, webhook=True, clouds=tuple(clouds.values())) as made:
         sections: dict[str, Any] = {"clusterapi": {}}
         for name, cloud in clouds.items():
             text = json.dumps(cloud.settings())
             for number, (secret, value) in enumerate(cloud.secrets().items()):
-                proper = f"outscaler/shop/{name}-{number}"
+                proper = f"{kind}outscaler/shop/{name}-{number}"
                 made.put_secret(proper, value)
                 text = text.replace(f'"{secret}"', f'"{proper}"')
             sections[name] = json.loads(text)
         del sections["cherryservers"]["cloudConfig"]
         tags = {f"{TAGS}label/tier": "burst", f"{TAGS}taint/dedicated": "burst:NoSchedule"}
         bursts = clouds["alicloud"].cloud.add_group("bursts", most=5, machine_tags=tags)
+        made.put_secret(webhook, json.dumps({"hmac": WEBHOOK_KEY}))
+        made.put_secret(kubeconfig, made.server.kubeconfig())
         made.apply_policy(document(
-            providers=sections, webhook=WEBHOOK, nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
+            secret=kubeconfig, providers=sections, webhook={"secret": webhook},
+            nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
             options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
         made.seed(seed.machine_deployment("workers", 1, 1, 4), seed.deployment("web", replicas=3, cpu="1"))
         made.step(120)
@@ -81,7 +95,7 @@ def _message(world: LocalWorld, function: str, operation: str) -> None:
     assert made.failed_messages == ()
 
 
-def _everything(world: LocalWorld) -> None:
+def _everything(world: LocalWorld, webhook: str = WEBHOOK["secret"]) -> None:
     for replicas in (9, 2):
         found = world.kube.get("deployments", "web", "default", "apps")
         assert found is not None
@@ -101,7 +115,7 @@ def _everything(world: LocalWorld) -> None:
     world.step(240)
     for name in PROVIDERS:
         _message_for_an_operation_that_is_not_there(world, f"act_{name}")
-    unreadable_policy(world.store, WEBHOOK["secret"])
+    unreadable_policy(world.store, webhook)
     operations_of_every_provider(world.store, world.clock(), "late")
     world.step(240)
     _large_save_that_was_not_carried_out(world)
@@ -122,13 +136,20 @@ def test_every_function_works_with_its_deployed_policy_and_needs_all_of_it(world
     _everything(world)
     judge = _judge(world)
     assert judge.denied == []
-    assert {function for function, _, _ in judge.used} >= set(policy_files()) - {LARGE}
-    elsewhere = {SMALL: [LARGE], LARGE: [SMALL]}[function]      # the other half of this test
-    assert [row for row in unused(judge, NOT_PLAYED) if row[0] not in elsewhere
-            and row[1] != "HandOverLargeClusters"] == []
+    with _world(PARAMETER) as other:
+        if function == LARGE:
+            other.takes = Reading(2000, 2000)
+            other.step(60)
+        _everything(other, f"{PARAMETER}{WEBHOOK['secret']}")
+        assert _judge(other).denied == []
+        both = [judge, _judge(other)]
+        elsewhere = LARGE if function == SMALL else SMALL       # the other half of this test
+        assert [row for row in unused(both, NOT_PLAYED)
+                if row[0] != elsewhere and row[1] != "HandOverLargeClusters"] == []
+    assert {role for role, _, _ in judge.used} >= set(policy_files()) - {LARGE}
     handed_over = (SMALL, "HandOverLargeClusters") in {(role, sid) for role, sid, _ in judge.used}
     assert handed_over is (function == LARGE)
-    read = {(function, asked.resource.partition("secret:")[2]) for function, sid, asked in judge.used
+    read = {(role, asked.resource.partition("secret:")[2]) for role, sid, asked in judge.used
             if sid == "ReadSecrets"}
     assert {("api_handler", f"outscaler/shop/webhook{SUFFIX}"), (function, f"outscaler/shop/kubeconfig{SUFFIX}"),
             (function, f"outscaler/shop/alicloud-0{SUFFIX}"), ("act_alicloud", f"outscaler/shop/alicloud-0{SUFFIX}"),

@@ -47,7 +47,6 @@ def settings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -
     """Everything that is compared. in_use: the providers whose queues must be read."""
     yield from before_chalice(stage, graph, in_use, session)
     yield from _invocations(stage, graph, session.client("lambda"))
-    yield from _dead_letters(stage, graph, session.client("lambda"))
     yield from _rules(stage, graph, session.client("events"), session.client("lambda"))
     yield from _keys(stage, graph, session.client("lambda"))
     yield from _logs(stage, graph, session.client("logs"))
@@ -141,19 +140,6 @@ def _invocations(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
             **{key: value for key, value in wanted.items() if key != "OnFailure"}, **to))
 
 
-def _dead_letters(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
-    """Where events go that an invoked function failed on for good, as the CloudFormation template states it."""
-    resources = merge_template(stage.config)["Resources"]
-    for function in graph.functions:
-        given = resources.get(logical_id(function.resource_name), {}).get("Properties", {}).get("DeadLetterQueue")
-        if not given:
-            continue
-        wanted, name = _queue_arn(stage, given["TargetArn"]), function.function_name
-        found = client.get_function_configuration(FunctionName=name).get("DeadLetterConfig", {}).get("TargetArn")
-        yield Setting(f"function {name}: dead letters", wanted, found, _call(
-            client.update_function_configuration, FunctionName=name, DeadLetterConfig={"TargetArn": wanted}))
-
-
 def _queue_arn(stage: Stage, destination: Any) -> str:
     """The ARN of the queue that a template refers to by Fn::GetAtt."""
     names = {f"{logical_id(name)}DeadLetters": dead_letters(queue_name(stage.prefix, name))
@@ -182,6 +168,18 @@ def _keys(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
             yield Setting(f"function {function.function_name}: key", stage.options.kms_key_arn, found, _call(
                 client.update_function_configuration, FunctionName=function.function_name,
                 KMSKeyArn=stage.options.kms_key_arn))
+
+
+def _dead_letters(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
+    """Where events lie that an asynchronously invoked function could not carry out."""
+    resources = merge_template(stage.config)["Resources"]
+    for function in graph.functions:
+        given = resources.get(logical_id(function.resource_name), {}).get("Properties", {}).get("DeadLetterQueue")
+        if given:
+            wanted = {"TargetArn": _queue_arn(stage, given["TargetArn"])}
+            found = client.get_function_configuration(FunctionName=function.function_name).get("DeadLetterConfig")
+            yield Setting(f"function {function.function_name}: dead letters", wanted, found, _call(
+                client.update_function_configuration, FunctionName=function.function_name, DeadLetterConfig=wanted))
 
 
 def _logs(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:

@@ -80,6 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
         if made.truncate >= 0:
             body = body[: made.truncate]
             self.close_connection = True
+        self.server.count(len(body))
         self.wfile.write(body)
         self.wfile.flush()
 
@@ -117,6 +118,7 @@ class _HttpServer(ThreadingHTTPServer):
         self.api, self._context = api, context
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
+        self.sent = 0
         self._streams, self._streams_changed = 0, threading.Condition()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
@@ -135,6 +137,11 @@ class _HttpServer(ThreadingHTTPServer):
                 self._open.discard(connection)
             if connection is not request:
                 connection.close()
+
+    def count(self, sent: int) -> None:
+        """Note the bytes of a body."""
+        with self._lock:
+            self.sent += sent
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Broken connections are a client's right."""
@@ -197,6 +204,11 @@ class ApiServer:
     def requests(self) -> list[Logged]:
         """The requests so far, oldest first."""
         return list(self.api.requests)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of the bodies that were sent since the start, watches aside."""
+        return self._server.sent if self._server is not None else 0
 
     def handle(
         self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
