@@ -1,4 +1,4 @@
-"""What makes functions use rights that an ordinary day does not need: the same for worlds and for deployed functions."""
+"""What makes functions use rights that an ordinary day does not need: the same for worlds and functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from chalicelib.store.errors import StoreUnavailable
 from infra.local.aws_faults import Faults, lost_answer
 
 
-def operations_of_every_provider(store: Store, now: float, word: str, due_in: float = 0.0, cluster: str = "shop") -> None:
+def operations_of_every_provider(store: Store, now: float, word: str, due_in: float = 0.0,
+                                 cluster: str = "shop") -> None:
     """Planned and never sent, as by a pass that died: the sweeper sends them, and executors carry them out."""
     lease = store.leases.acquire(cluster, "a-pass", 1.0)
     memory = store.memory.load(cluster)

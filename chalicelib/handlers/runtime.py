@@ -45,8 +45,8 @@ MEMORY_SIZE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"     # MB
 #: What the deployment sets where the event source has ReportBatchItemFailures (entry.py).
 BATCH_FAILURES, REPORTED = "OUTSCALER_BATCH_FAILURES", "reported"
 
-#: How long a secret that was read is used; a rotated one is in force after that at the latest.
-SECRET_KEPT_FOR = 60.0
+#: How long a secret that was read is used, unless what it holds is refused before (Secrets.fresh).
+SECRET_KEPT_FOR = 600.0
 
 ReadSecret = Callable[[str], str]
 Connect = Callable[[Policy], "Cluster"]
@@ -211,7 +211,8 @@ def _sized(made: Runtime, environment: Mapping[str, str]) -> Runtime:
 
 
 class Secrets:
-    """Reads secrets, and each of them again when a minute has passed: a rotated one is then in force everywhere.
+    """Reads secrets, and each of them again when ten minutes have passed. Clients of clusters and vendors, and the
+    webhook, ask for it again at once when what it holds is refused, so that a rotated one works at the first refusal.
 
     While AWS gives no answer the value that was read last is used. Raises BadInput, SecretUnavailable.
     """
@@ -221,7 +222,7 @@ class Secrets:
         self._until: dict[str, float] = {}
 
     def __call__(self, name: str) -> str:
-        """The secret's text, at most a minute old."""
+        """The secret's text, at most ten minutes old."""
         until = self._until.get(name)
         if until is None:
             return self.fresh(name)
@@ -233,7 +234,7 @@ class Secrets:
             return self._reader(name)
 
     def fresh(self, name: str) -> str:
-        """The secret's text as it is now; kube/connect.py asks for this when a credential is refused."""
+        """The secret's text as it is now; for those whose credential was refused."""
         text = self._reader.fresh(name)
         self._until[name] = self._clock() + SECRET_KEPT_FOR
         return text

@@ -90,7 +90,9 @@ class Reader:
         yield Need(f"cloudformation:{call.operation}", arn("cloudformation", f"stack/{name}/some-id"))
         if "TemplateBody" in call.given:
             self._stacks[name] = json.loads(call.given["TemplateBody"])["Resources"]
-        actions = {"CreateStack": CREATED, "UpdateStack": CREATED, "DeleteStack": DELETED}.get(call.operation, {})
+        done: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+            "CreateStack": CREATED, "UpdateStack": CREATED, "DeleteStack": DELETED}
+        actions = done.get(call.operation, {})
         for resource in self._stacks.get(name, {}).values():
             for action in actions.get(resource["Type"], ()):
                 yield Need(action, _of_resource(resource))

@@ -11,6 +11,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
@@ -124,7 +125,7 @@ class Door:
         """The function whose call is being judged."""
         return str(self._here.function)
 
-    def refusal(self, headers: Mapping[str, str], path: str, body: bytes) -> tuple[int, bytes]:
+    def refusal(self, headers: Message, path: str, body: bytes) -> tuple[int, bytes]:
         """AWS's status and words for a call that is not permitted, or fails; status 0 for one that goes on."""
         signed, target = _SIGNED.search(headers.get("Authorization", "")), headers.get("X-Amz-Target", "")
         try:
@@ -146,7 +147,7 @@ class Door:
             return 503, b'{"__type": "ServiceUnavailable", "message": "try again"}'
         return 403, json.dumps({"__type": "AccessDeniedException", "message": message}).encode()
 
-    def forward(self, method: str, path: str, headers: Mapping[str, str],
+    def forward(self, method: str, path: str, headers: Message,
                 body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         """What the emulated AWS answers."""
         connection = http.client.HTTPConnection(self._behind, timeout=30)

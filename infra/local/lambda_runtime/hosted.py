@@ -1,4 +1,4 @@
-"""The functions of an emulated account as Lambda hosts them: configured, started, fed and permitted as the account says.
+"""The functions of an emulated account as Lambda hosts them: configured, started and permitted as the account says.
 
 Nothing of the deployment is known here. The functions, their variables and roles come from Lambda and IAM, what feeds
 them from the event source mappings, the rules and the API's own function. As Lambda does with the function's role, the
@@ -34,6 +34,7 @@ class Ahead:
         self.seconds = 0.0
 
     def __call__(self) -> float:
+        """Now."""
         return time.time() + self.seconds
 
 

@@ -103,8 +103,11 @@ class Process:
                                  int((self._clock() + timeout) * 1000)))
         said = self._wait(timeout)
         if said is None:
+            status = self._process.poll() if self._process else None
             self.stop()
-            return Made(None, f"Task timed out after {timeout}.00 seconds", self._read(began), cold)
+            error = f"Task timed out after {timeout}.00 seconds" if status is None else (
+                f"Runtime exited with error: exit status {status}")
+            return Made(None, error, self._read(began), cold)
         if said.kind == "response":
             self._wait(timeout)         # it asks for the next event: whatever it writes at the end is written
             return Made(said.body, "", self._read(began), cold)

@@ -10,13 +10,15 @@ from contextlib import contextmanager
 
 from moto.sqs import models
 
+from infra.local.moto_gaps.replacing import original, replace
+
 
 @contextmanager
 def queues_on(clock: Callable[[], float]) -> Iterator[None]:
     """clock: epoch seconds."""
-    real = models.unix_time_millis
-    models.unix_time_millis = lambda *given: real(*given) if given else clock() * 1000
+    real = original(models, "unix_time_millis")
+    replace(models, unix_time_millis=lambda *given: real(*given) if given else clock() * 1000)
     try:
         yield
     finally:
-        models.unix_time_millis = real
+        replace(models, unix_time_millis=real)
