@@ -1,7 +1,7 @@
 """How a pass is handed over to the large `reconcile` function: by an asynchronous invocation.
 
 A queue of its own would be polled all month, also while no cluster is large. An asynchronous invocation costs nothing
-until it is used. Lambda keeps its event, repeats it where the function fails, and leaves it in the dead letters of the
+until it is used. Lambda keeps its event, repeats it where the function fails, and leaves a record in the dead letters of the
 reconcile queue in the end (infra/aws).
 """
 
@@ -54,11 +54,5 @@ class LargeFunction:
 
 
 def _client() -> Any:
-<<<<<<< HEAD
     return aws.client("lambda", connect_timeout=2, read_timeout=5,
                       retries={"mode": "standard", "total_max_attempts": 3})
-=======
-    from chalicelib.net.aws import client
-
-    return client("lambda", connect_timeout=2, read_timeout=5, retries={"mode": "standard", "total_max_attempts": 3})
->>>>>>> main

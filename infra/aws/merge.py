@@ -43,15 +43,7 @@ FUNCTIONS = (
     Function("reconcile", 20),
     Function(RECONCILE_LARGE, 4),
     *(Function(f"act_{provider}", 5, provider) for provider in PROVIDERS),
-    Function(RECONCILE_LARGE, 5),
 )
-
-# How asynchronous invocations are repeated. One that failed for good lies with the dead letters of the reconcile queue,
-# in the form of that queue's messages, so that one redrive serves both.
-_LARGE: Json = {
-    "EventInvokeConfig": {"MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 300},
-    "DeadLetterQueue": {"Type": "SQS", "TargetArn": {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]}},
-}
 
 
 def merge_template(stage: Json) -> Json:
@@ -147,16 +139,10 @@ def _function(each: Function) -> Json:
     if each.name in QUEUES:
         properties |= _queue_function(each)
     if each.name == "reconcile":
-<<<<<<< HEAD
         # No function but this one may know it: a reference from the large function's role would be a circle.
         properties["Environment"]["Variables"][LARGE] = {"Ref": logical_id(RECONCILE_LARGE)}
     if each.name == RECONCILE_LARGE:
         properties |= _invoked_function("ReconcileDeadLetters")
-=======
-        properties["Environment"]["Variables"][LARGE] = {"Ref": logical_id(RECONCILE_LARGE)}
-    if each.name == RECONCILE_LARGE:
-        properties |= _LARGE
->>>>>>> main
     return {"Properties": properties}
 
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
 from chalicelib.model.pass_memory import Reading
 from chalicelib.model.secret import PARAMETER
 from chalicelib.store import Store
@@ -33,13 +31,6 @@ EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "inv
 #: Granted for what the emulation does not play: Lambda's own calls for an event source, and EKS clusters.
 NOT_PLAYED = frozenset({
     "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "eks:DescribeCluster"})
-
-
-@pytest.fixture
-def world() -> Iterator[LocalWorld]:
-    """A cluster whose secrets are in Secrets Manager."""
-    with _world("") as made:
-        yield made
 
 
 @contextmanager
@@ -128,28 +119,28 @@ def _everything(world: LocalWorld, webhook: str = WEBHOOK["secret"]) -> None:
 SMALL, LARGE = "reconcile", "reconcile_large"
 
 
-@pytest.mark.parametrize("function", [SMALL, LARGE])
-def test_every_function_works_with_its_deployed_policy_and_needs_all_of_it(world: LocalWorld, function: str) -> None:
-    if function == LARGE:
-        world.takes = Reading(2000, 2000)
-        world.step(60)
-    _everything(world)
-    judge = _judge(world)
-    assert judge.denied == []
-    with _world(PARAMETER) as other:
-        if function == LARGE:
-            other.takes = Reading(2000, 2000)
-            other.step(60)
-        _everything(other, f"{PARAMETER}{WEBHOOK['secret']}")
-        assert _judge(other).denied == []
-        both = [judge, _judge(other)]
-        elsewhere = LARGE if function == SMALL else SMALL       # the other half of this test
-        assert [row for row in unused(both, NOT_PLAYED)
-                if row[0] != elsewhere and row[1] != "HandOverLargeClusters"] == []
-    assert {role for role, _, _ in judge.used} >= set(policy_files()) - {LARGE}
-    handed_over = (SMALL, "HandOverLargeClusters") in {(role, sid) for role, sid, _ in judge.used}
-    assert handed_over is (function == LARGE)
-    read = {(role, asked.resource.partition("secret:")[2]) for role, sid, asked in judge.used
+def test_every_function_works_with_its_deployed_policy_and_needs_all_of_it() -> None:
+    """Of the two functions that reconcile, and of secrets and parameters, each has its turn."""
+    judges = []
+    for function, kind in ((SMALL, ""), (LARGE, ""), (LARGE, PARAMETER)):
+        with _world(kind) as world:
+            if function == LARGE:
+                world.takes = Reading(2000, 2000)
+                world.step(60)
+            _everything(world, f"{kind}{WEBHOOK['secret']}")
+            judge = _judge(world)
+        assert judge.denied == []
+        assert {role for role, _, _ in judge.used} >= set(policy_files()) - {LARGE}
+        handed_over = (SMALL, "HandOverLargeClusters") in {(role, sid) for role, sid, _ in judge.used}
+        assert handed_over is (function == LARGE)
+        if not kind:
+            _reads_what_is_its_own(judge, function)
+        judges.append(judge)
+    assert unused(judges, NOT_PLAYED) == []
+
+
+def _reads_what_is_its_own(judge: Judge, function: str) -> None:
+    read = {(function, asked.resource.partition("secret:")[2]) for function, sid, asked in judge.used
             if sid == "ReadSecrets"}
     assert {("api_handler", f"outscaler/shop/webhook{SUFFIX}"), (function, f"outscaler/shop/kubeconfig{SUFFIX}"),
             (function, f"outscaler/shop/alicloud-0{SUFFIX}"), ("act_alicloud", f"outscaler/shop/alicloud-0{SUFFIX}"),

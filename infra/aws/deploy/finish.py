@@ -170,18 +170,6 @@ def _keys(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
                 KMSKeyArn=stage.options.kms_key_arn))
 
 
-def _dead_letters(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
-    """Where events lie that an asynchronously invoked function could not carry out."""
-    resources = merge_template(stage.config)["Resources"]
-    for function in graph.functions:
-        given = resources.get(logical_id(function.resource_name), {}).get("Properties", {}).get("DeadLetterQueue")
-        if given:
-            wanted = {"TargetArn": _queue_arn(stage, given["TargetArn"])}
-            found = client.get_function_configuration(FunctionName=function.function_name).get("DeadLetterConfig")
-            yield Setting(f"function {function.function_name}: dead letters", wanted, found, _call(
-                client.update_function_configuration, FunctionName=function.function_name, DeadLetterConfig=wanted))
-
-
 def _logs(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
     """Of every function. Chalice sets it for the API's under a name that function never logs to."""
     for function in graph.functions:
