@@ -1,8 +1,8 @@
 """How a pass is handed over to the large `reconcile` function: by an asynchronous invocation.
 
 A queue of its own would be polled all month, also while no cluster is large. An asynchronous invocation costs nothing
-until it is used. Lambda keeps its event, repeats it where the function fails, and leaves it in the dead letters of the
-reconcile queue in the end (infra/aws).
+until it is used. Lambda keeps its event, repeats it where the function fails, and leaves a record in the dead letters
+of the reconcile queue in the end (infra/aws).
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def reconcile(event: SQSEvent) -> dict[str, Any]:
 @blueprint.lambda_function(name=RECONCILE_LARGE)
 def reconcile_large(event: dict[str, Any], context: object) -> None:  # noqa: ARG001 - Chalice calls it with both
     """One message of the reconcile queue as the event. Raises for a pass that failed: Lambda repeats the event twice,
-    and leaves it in the queue's dead letters then."""
+    and leaves its record in the queue's dead letters then."""
     from chalicelib.handlers.reconciling import handle_large
 
     invoked(event, handle_large)

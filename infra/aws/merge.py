@@ -41,7 +41,7 @@ FUNCTIONS = (
     Function("api_handler", 50),
     Function("tick", 1),
     Function("reconcile", 20),
-    Function(RECONCILE_LARGE, 5),
+    Function(RECONCILE_LARGE, 4),
     *(Function(f"act_{provider}", 5, provider) for provider in PROVIDERS),
 )
 
@@ -157,10 +157,10 @@ def _queue_function(each: Function) -> Json:
 
 
 def _invoked_function(dead_letters: str) -> Json:
-    """How asynchronous invocations are repeated, and where the events go that failed for good: as they are, in the form
-    of the queue's own messages, so that one redrive serves both."""
-    return {"EventInvokeConfig": {"MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 300},
-            "DeadLetterQueue": {"Type": "SQS", "TargetArn": {"Fn::GetAtt": [dead_letters, "Arn"]}}}
+    """How asynchronous invocations are repeated, and where Lambda leaves its record of those that failed for good."""
+    return {"EventInvokeConfig": {
+        "MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 300,
+        "DestinationConfig": {"OnFailure": {"Type": "SQS", "Destination": {"Fn::GetAtt": [dead_letters, "Arn"]}}}}}
 
 
 def _queue_variables() -> Json:

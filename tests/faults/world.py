@@ -113,7 +113,7 @@ class FaultWorld(LocalWorld):
         made = build(clock=self._skewed, store=store, sender=cast(Any, sender), read_secret=base.read_secret,
                      connect=connect, deployment=base.deployment, owner=base.owner,
                      sleep=self.clock.advance, chance=lambda: 0.5)
-        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=self._emit)
+        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=self._emit, batch_failures_reported=True)
 
     def _emit(self, line: str) -> None:
         self.metrics.append(msgspec.json.decode(line))

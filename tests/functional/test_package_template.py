@@ -219,9 +219,9 @@ def test_only_reconcile_invokes_the_large_function_and_what_fails_there_is_kept(
         named = _properties(template, function)["Environment"]["Variables"].get("OUTSCALER_RECONCILE_LARGE")
         assert named == ({"Ref": "ReconcileLarge"} if function == "Reconcile" else None)
     translated = translate(artifact().sam(stage))
-    assert _properties(translated, "ReconcileLarge")["DeadLetterConfig"] == {
-        "TargetArn": {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]}}
     config = _properties(translated, "ReconcileLargeEventInvokeConfig")
+    assert config["DestinationConfig"] == {
+        "OnFailure": {"Destination": {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]}}}
     assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (2, 300)
     sizes = {function: _properties(template, function)["MemorySize"] for function in ("Reconcile", "ReconcileLarge")}
     assert sizes == {"Reconcile": 512, "ReconcileLarge": 3008}

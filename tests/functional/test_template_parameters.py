@@ -192,7 +192,8 @@ def test_log_retention_is_that_of_every_log_group() -> None:
 @STAGES
 def test_a_tick_that_crashes_leaves_something_in_its_dead_letter_queue(stage: str) -> None:
     template = _translated(stage)
-    [config] = _of_type(template, "AWS::Lambda::EventInvokeConfig").values()
+    [config] = [one for one in _of_type(template, "AWS::Lambda::EventInvokeConfig").values()
+                if one["FunctionName"] == {"Ref": "Tick"}]
     queue = {"Fn::GetAtt": ["TickDeadLetters", "Arn"]}
     assert config["FunctionName"] == {"Ref": "Tick"}
     assert config["DestinationConfig"] == {"OnFailure": {"Destination": queue}}
