@@ -42,12 +42,11 @@ def preload(module: str, *rooms: str) -> None:
     """Import rooms and build the runtime now, if Lambda enters this module; do nothing anywhere else.
 
     The objects that a start makes live as long as the process. So the garbage collector does not look at them: not
-    while they are made, and not afterwards.
+    while they are made (it is off since this package was imported), and not afterwards.
     """
     if not os.environ.get("_HANDLER", "").startswith(f"{module}."):
         return
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")      # numpy starts a thread for each processor, to no use here
-    gc.disable()
     try:
         for room in (*rooms, "chalicelib.policy.load"):     # every function begins by reading a policy
             importlib.import_module(room)

@@ -23,14 +23,23 @@ from tests.functional.stack import HANDLERS
 _PROCESS = Path(__file__).with_name("lambda_process.py")
 _NO_EVENT = os.devnull
 _PYTHON = (sys.executable, "-I", "-S")
-_SESSION = "import sys; sys.dont_write_bytecode = True; sys.path.insert(0, {!r}); import botocore.session"
-_ASKED = """
+# Each ends without tearing its objects down: a function that has started does not end.
+_SESSION = """
+import os, sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, {task!r})
+import botocore.session
+os._exit(0)
+"""
+_START = """
 import gc, importlib, os, sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, {task!r})
 os.environ["_HANDLER"] = {handler!r}
 importlib.import_module({module!r})
-print({expression})
+{then}
+sys.stdout.flush()
+os._exit(0)
 """
 
 #: What Lambda and the template set; the names exist nowhere, and a start asks nothing of AWS.
@@ -64,12 +73,12 @@ def limit(handler: str) -> float:
 
 def session(task: Path) -> Used:
     """A process that imports botocore's session from the artifact in `task`, and ends."""
-    return _used([*_PYTHON, "-c", _SESSION.format(str(task))])
+    return _used([*_PYTHON, "-c", _SESSION.format(task=str(task))])
 
 
 def start(task: Path, handler: str) -> Used:
     """A process in which Lambda enters this function of the artifact in `task`, up to its first event."""
-    return _used([*_PYTHON, str(_PROCESS), str(task), handler, _NO_EVENT])
+    return _used([*_PYTHON, "-c", _script(task, handler)])
 
 
 def modules(task: Path, handler: str) -> list[str]:
@@ -83,7 +92,7 @@ def modules(task: Path, handler: str) -> list[str]:
 
 def asked(task: Path, handler: str, expression: str) -> str:
     """What an expression of Python comes to in such a process; `os`, `gc` and `sys` are imported."""
-    script = _ASKED.format(task=str(task), handler=handler, module=handler.rpartition(".")[0], expression=expression)
+    script = _script(task, handler, f"print({expression})")
     done = subprocess.run([*_PYTHON, "-c", script], env=_environment(), capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -103,6 +112,10 @@ def _used(command: Sequence[str]) -> Used:
     process.returncode = os.waitstatus_to_exitcode(status)
     assert process.returncode == 0, command
     return Used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+def _script(task: Path, handler: str, then: str = "") -> str:
+    return _START.format(task=str(task), handler=handler, module=handler.rpartition(".")[0], then=then)
 
 
 def _environment() -> dict[str, str]:
