@@ -65,7 +65,8 @@ def _world(kind: str) -> Iterator[LocalWorld]:
         made.put_secret(webhook, json.dumps({"hmac": WEBHOOK_KEY}))
         made.put_secret(kubeconfig, made.server.kubeconfig())
         made.apply_policy(document(
-            secret=kubeconfig, providers=sections, webhook={"secret": webhook}, nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
+            secret=kubeconfig, providers=sections, webhook={"secret": webhook},
+            nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
             options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
         made.seed(seed.machine_deployment("workers", 1, 1, 4), seed.deployment("web", replicas=3, cpu="1"))
         made.step(120)
