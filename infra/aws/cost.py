@@ -1,7 +1,8 @@
 """What a month costs, per cluster and per deployment: `python -m infra.aws.cost > docs/cost.md`.
 
 Counts come from the emulation (cost_count.py), prices from a table (cost_prices.py). How long a function takes on
-Lambda has not been measured; it is an assumption, which the page states. A test compares the page with what comes out here.
+Lambda has not been measured; it is an assumption, which the page states. A test compares the page with what comes
+out here.
 """
 
 from __future__ import annotations
@@ -131,9 +132,10 @@ _HEAD = """\
 
 This page is made by `python -m infra.aws.cost`; do not edit it. A test counts again and compares.
 
-A quiet cluster of {nodes} nodes and {pods:,} pods that is looked at every 60 s costs at most ${limit:.2f} a month with its
-kubeconfig in Secrets Manager, ${parameter:.2f} with a parameter of SSM; a deployment at most ${deployment:.2f} besides. The
-prices are the list prices of us-east-1 of {as_of} (`infra/aws/cost_prices.py`), without free tiers.
+A quiet cluster of {nodes} nodes and {pods:,} pods that is looked at every 60 s costs at most ${limit:.2f} a month
+with its kubeconfig in Secrets Manager, ${parameter:.2f} with a parameter of SSM; a deployment at most
+${deployment:.2f} besides. The prices are the list prices of us-east-1 of {as_of} (`infra/aws/cost_prices.py`),
+  without free tiers.
 
 - Counted on the emulation: calls, units of the tables by the size of the rows, messages, log bytes, series, reads of
   secrets. Many nodes of the cluster are not needed and wait, so that each pass writes their timers.
@@ -150,8 +152,8 @@ prices are the list prices of us-east-1 of {as_of} (`infra/aws/cost_prices.py`),
 _EGRESS = """\
 ## Traffic of the cluster's cloud
 
-What leaves the cluster is paid to its cloud, at about $0.09 a GB, and is in no sum above. Each pass reads {each:.1f} MB of
-lists. An API server compresses lists from 128 KB on.
+What leaves the cluster is paid to its cloud, at about $0.09 a GB, and is in no sum above. Each pass reads
+{each:.1f} MB of lists. An API server compresses lists from 128 KB on.
 
 | Lists, a month | GB | Dollars |
 |---|---|---|

@@ -7,8 +7,8 @@ by the clusters of the deployment and not by what callers ask for. A known clust
 minutes, and its policy only for callers that have proved who they are.
 
 A proof that does not fit may be made with a secret that was just rotated. The secret is then read again at once, at
-most twice a minute for each cluster, so that a flood of wrong proofs is no flood of reads. New clusters and policies are
-known after a minute at the latest.
+most twice a minute for each cluster, so that a flood of wrong proofs is no flood of reads. New clusters and policies
+are known after a minute at the latest.
 
 A name that is not known gets empty keys: the same digests are made against a random key. The status 404 says that
 there is no such cluster.

@@ -51,13 +51,13 @@ def test_a_secret_and_a_parameter_of_one_name_are_two() -> None:
 @pytest.mark.parametrize("kind", ["String", "StringList"])
 def test_a_parameter_that_is_not_encrypted_is_refused_without_its_text(kind: str) -> None:
     put("not-a-secret-any-more", kind)
-    with pytest.raises(BadInput, match="^parameter /outscaler/a/kubeconfig: is not encrypted; store") as caught:
+    with pytest.raises(BadInput, match=r"^parameter /outscaler/a/kubeconfig: is not encrypted; store") as caught:
         SecretReader()(NAME)
     assert "any-more" not in str(caught.value)
 
 
 def test_a_parameter_that_does_not_exist_is_the_users_to_correct() -> None:
-    with pytest.raises(BadInput, match=r"^parameter /outscaler/a/kubeconfig: does not exist; create it, or correct its"):
+    with pytest.raises(BadInput, match=r"^parameter /outscaler/a/kubeconfig: does not exist; create it, or"):
         SecretReader()(NAME)
 
 
