@@ -134,8 +134,8 @@ This page is made by `python -m infra.aws.cost`; do not edit it. A test counts a
 
 A quiet cluster of {nodes} nodes and {pods:,} pods that is looked at every 60 s costs at most ${limit:.2f} a month
 with its kubeconfig in Secrets Manager, ${parameter:.2f} with a parameter of SSM; a deployment at most
-${deployment:.2f} besides. The prices are the list prices of us-east-1 of {as_of} (`infra/aws/cost_prices.py`),
-  without free tiers.
+${deployment:.2f} besides. The prices are the list prices of us-east-1 of {as_of}
+(`infra/aws/cost_prices.py`), without free tiers.
 
 - Counted on the emulation: calls, units of the tables by the size of the rows, messages, log bytes, series, reads of
   secrets. Many nodes of the cluster are not needed and wait, so that each pass writes their timers.

@@ -135,8 +135,9 @@ def _log() -> Iterator[list[str]]:
 
     handler = Keeps()
     handler.setFormatter(logger.registered_formatter)
-    logger.addHandler(handler)
+    under = logging.getLogger(logger.name)
+    under.addHandler(handler)
     try:
         yield lines
     finally:
-        logger.removeHandler(handler)
+        under.removeHandler(handler)

@@ -49,7 +49,12 @@ def test_a_shared_parameter_is_not_the_secret_of_that_name() -> None:
 
 def test_a_reader_asks_for_no_other_parameter() -> None:
     asked: list[str] = []
-    mine = ClusterSecrets(lambda name: asked.append(name) or "text", "prod", ("exoscale",), STRICT)
+
+    def read(name: str) -> str:
+        asked.append(name)
+        return "text"
+
+    mine = ClusterSecrets(read, "prod", ("exoscale",), STRICT)
     assert mine("ssm:/outscaler/prod/exoscale") == "text"
     with pytest.raises(BadInput, match=r"^parameter /outscaler/other/exoscale: is no secret of cluster prod"):
         mine("ssm:/outscaler/other/exoscale")
