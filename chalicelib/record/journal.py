@@ -17,8 +17,8 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Failed
-from chalicelib.model.plan import Plan
-from chalicelib.model.reason import Reason
+from chalicelib.model.plan import NodeVerdict, Plan
+from chalicelib.model.reason import Code, Reason
 from chalicelib.model.times import format_time
 from chalicelib.store.journal import JournalEntry, Ledger
 from chalicelib.store.pass_failure import PassFailure
@@ -124,7 +124,7 @@ def decision(plan: Plan) -> str:
         [(repair.group, repair.kind, repair.to_size, repair.instances) for repair in plan.repairs],
         plan.paused.code if plan.paused else "",
         plan.unneeded,
-        [(verdict.node, verdict.reason.code, verdict.pod) for verdict in plan.unremovable],
+        [(verdict.node, *_kept_for(verdict)) for verdict in plan.unremovable],
         [(group.group, group.min, group.max, group.target, group.skipped.code if group.skipped else "")
          for group in plan.groups],
         [(gap.kind, gap.name) for gap in plan.gaps],
@@ -132,6 +132,14 @@ def decision(plan: Plan) -> str:
         *([_asked(plan)] if plan.rules or plan.headroom else ()),
     ]
     return hashlib.sha256(msgspec.json.encode(said)).hexdigest()[:16]
+
+
+def _kept_for(verdict: NodeVerdict) -> tuple[str, str]:
+    """Why a node stays. A node is tried every five minutes, and kept in between for what was found then, which is no
+    other decision."""
+    if verdict.reason.code is Code.RECENTLY_UNREMOVABLE:
+        return str(verdict.reason.params.get("was", verdict.reason.code)), verdict.pod
+    return verdict.reason.code, verdict.pod
 
 
 def _asked(plan: Plan) -> list[object]:

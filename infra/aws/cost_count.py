@@ -22,9 +22,9 @@ from infra.local.dynamodb.units import Metered
 from infra.local.services import QuickServices
 from infra.local.world import LocalWorld
 
-NODES, PODS, MINUTES = 100, 1500, 20
+NODES, PODS, MINUTES = 100, 1500, 10
 _GZIP_FROM = 128 * 1024     # bytes from which an API server compresses
-_ENV = [{"name": f"SETTING_{number}", "value": f"value-{number * 7919 % 1000}-of-the-workload"} for number in range(40)]
+_ENV = [{"name": "SETTINGS", "value": "".join(f"{number * 7919 % 65_536:04x}" for number in range(750))}]
 
 
 class Counts(msgspec.Struct, frozen=True):
@@ -35,7 +35,7 @@ class Counts(msgspec.Struct, frozen=True):
 
     calls: dict[str, int]
     reads: float
-    writes: int
+    writes: float
     sent: int
     log: int
     series: int
@@ -69,10 +69,10 @@ def count(*, metrics: Metrics = Metrics.SUMMARY, parameters: bool = False) -> Co
         assert not world.operations()
         return Counts(
             calls={name: each // MINUTES for name, each in calls.items()}, reads=meter.reads / MINUTES,
-            writes=-(-meter.writes // MINUTES), sent=(len(world.queues.sent) - sent) // MINUTES,
+            writes=meter.writes / MINUTES, sent=(len(world.queues.sent) - sent) // MINUTES,
             log=(sum(map(len, lines)) + metric_bytes) // MINUTES, series=len(series),
             secret_reads=-(-len(asked) * 10 // MINUTES), lists=bodies.plain // MINUTES, packed=bodies.packed // MINUTES,
-            written={row: units // MINUTES for row, units in sorted(meter.written.items())})
+            written={row: units // MINUTES for row, units in sorted(meter.written.items()) if units >= MINUTES})
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def _quiet_cluster(metrics: Metrics, *, parameters: bool) -> Iterator[tuple[Loca
     with world:
         world.put_secret(secret, world.server.kubeconfig())
         world.seed(seed.machine_deployment("workers", NODES, 1, 2 * NODES))
-        world.step(240.0)
+        world.step(120.0)
         container = {"name": "main", "image": "registry.example/web:1.0", "env": _ENV,
                      "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}
         world.seed(seed.deployment("web", replicas=PODS, containers=[container]))
@@ -96,7 +96,7 @@ def _quiet_cluster(metrics: Metrics, *, parameters: bool) -> Iterator[tuple[Loca
             "spec": {"mode": "active", "metrics": metrics.value, "providers": {"clusterapi": {}},
                      "options": {"scaleDownUnneededTime": "24h"},
                      "kubernetes": {"kubeconfigSecret": secret}}}))
-        world.step(900.0)
+        world.step(600.0)
         world.services.secrets.asked.clear()
         world.services.parameters.asked.clear()
         assert len(world.nodes()) == NODES
@@ -135,9 +135,9 @@ def _log() -> Iterator[list[str]]:
 
     handler = Keeps()
     handler.setFormatter(logger.registered_formatter)
-    named = logging.getLogger(logger.name)
-    named.addHandler(handler)
+    under = logging.getLogger(logger.name)
+    under.addHandler(handler)
     try:
         yield lines
     finally:
-        named.removeHandler(handler)
+        under.removeHandler(handler)

@@ -1,4 +1,4 @@
-"""What a caller who proves nothing can make AWS do: one query a minute and few reads of a secret."""
+"""What a caller who proves nothing can make AWS do: a query a minute and few reads of a secret, whatever is sent."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 Anybody on the Internet can call the webhook, with any name and any proof. So a call that proves nothing must cost no
 call to AWS. One query a minute brings the webhook's part of all policies: the names and the webhooks' secrets, small
 rows whatever the policies' size. It answers for known and unknown names alike, so what a process remembers is bounded
-by the clusters of the deployment and not by what callers ask for. A known cluster's secret is read once in ten minutes,
-and its policy only for callers that have proved who they are.
+by the clusters of the deployment and not by what callers ask for. A known cluster's secret is read once in ten
+minutes, and its policy only for callers that have proved who they are.
 
 A proof that does not fit may be made with a secret that was just rotated. The secret is then read again at once, at
 most twice a minute for each cluster, so that a flood of wrong proofs is no flood of reads. New clusters and policies

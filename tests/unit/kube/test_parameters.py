@@ -78,5 +78,5 @@ def test_each_refusal_of_ssm_has_its_words(code: str, error: type[Exception], wo
         def get_parameter(self, **_: object) -> object:
             raise ClientError({"Error": {"Code": code, "Message": "x"}}, "GetParameter")
 
-    with pytest.raises(error, match=f"parameter {PATH}.*{words}"):
+    with pytest.raises(error, match=rf"parameter {PATH}.*{words}"):
         SecretReader(parameters=Parameters())(NAME)

@@ -1,0 +1,48 @@
+"""docs/cost.md is what the ledger makes of the counts, and the limits hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.aws.cost import (
+    LIMIT_DEPLOYMENT,
+    LIMIT_PARAMETER,
+    LIMIT_SECRET,
+    page,
+    per_cluster,
+    per_deployment,
+    ways,
+)
+from infra.aws.cost_count import Counts, count
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "cost.md"
+
+
+@pytest.fixture(scope="module")
+def counts() -> Counts:
+    return count()
+
+
+def test_the_page_is_what_the_ledger_makes_of_the_counts(counts: Counts) -> None:
+    assert page(counts) == PAGE.read_text("utf-8"), "python -m infra.aws.cost > docs/cost.md"
+
+
+def test_a_month_costs_no_more_than_promised(counts: Counts) -> None:
+    *_, secret, parameter = ways(counts)
+    assert sum(per_cluster(secret).values()) <= LIMIT_SECRET
+    assert sum(per_cluster(parameter).values()) <= LIMIT_PARAMETER
+    assert sum(per_deployment(secret).values()) <= LIMIT_DEPLOYMENT
+
+
+def test_no_change_makes_anything_dearer(counts: Counts) -> None:
+    sums = [sum(per_cluster(way).values()) for way in ways(counts)]
+    assert sums == sorted(sums, reverse=True)
+
+
+def test_a_quiet_minute_writes_five_units_and_no_series(counts: Counts) -> None:
+    assert counts.writes <= 5
+    assert counts.series == 0
+    assert counts.secret_reads == 1
+    assert counts.calls == {"tick": 1, "reconcile": 1}
