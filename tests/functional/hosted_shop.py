@@ -167,11 +167,11 @@ class Shop:
         parameters = {"name": target.split("/")[2]} if "{name}" in resource else {}
         return self.hosted.invoke(PREFIX, http_event(method, target, headers, body, resource, parameters, "r-1"))
 
-    def post(self, body: bytes, key: str = HMAC) -> Made:
+    def post(self, body: bytes, key: str = HMAC, cluster: str = "shop") -> Made:
         """A post to the webhook, signed."""
         at = str(int(self.clock()))
-        headers = {"X-Outscaler-Timestamp": at, "X-Outscaler-Signature": sign(key.encode(), "shop", at, body)}
-        return self.request("POST", "/clusters/shop/events", headers, body, "/clusters/{name}/events")
+        headers = {"X-Outscaler-Timestamp": at, "X-Outscaler-Signature": sign(key.encode(), cluster, at, body)}
+        return self.request("POST", f"/clusters/{cluster}/events", headers, body, "/clusters/{name}/events")
 
     def nodes(self, pool: str) -> int:
         """Nodes of the cluster with that pool's label."""

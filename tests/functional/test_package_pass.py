@@ -73,9 +73,12 @@ def test_a_pending_pod_becomes_a_larger_group(cluster: ApiServer, tmp_path_facto
 
         assert stack.invoke("Tick", json.loads(sample("eventbridge-schedule")))["answer"]["queued"] == ["shop"]
         [scan] = stack.messages("ReconcileQueue")
-        assert stack.invoke("Reconcile", _message(scan))["answer"] == {"batchItemFailures": []}
+        made = stack.invoke("Reconcile", _message(scan))
+        assert made["answer"] == {"batchItemFailures": []}, made["log"]
 
-        [grow] = stack.messages("ActClusterapiQueue")
+        queued = stack.messages("ActClusterapiQueue")
+        assert len(queued) == 1, made["log"]
+        [grow] = queued
         assert stack.invoke("ActClusterapi", _message(grow))["answer"] == {"batchItemFailures": []}
         workers = cluster.store.peek("machinedeployments", "workers", "default", group="cluster.x-k8s.io")
         assert workers is not None

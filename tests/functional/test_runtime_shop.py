@@ -15,10 +15,12 @@ from infra.local.controllers import seed
 from infra.local.lambda_events import sqs_event, sqs_record
 from infra.local.lambda_runtime.process import INIT, Made
 from tests.functional.desk import sample
-from tests.functional.hosted_shop import METAL, PREFIX, SECRETS, TABLE, Shop, pods_for, shops
+from tests.functional.hosted_shop import HMAC, METAL, PREFIX, SECRETS, TABLE, Shop, pods_for, shops
 from tests.rights import operations_of_every_provider, unfinished_save, unreadable_policy, unused
 
-FUNCTIONS = ("api_handler", "tick", "reconcile", *(f"act_{provider}" for provider in PROVIDERS))
+FUNCTIONS = ("api_handler", "tick", "reconcile", "reconcile_large", *(f"act_{provider}" for provider in PROVIDERS))
+#: Granted for handing a large cluster over, which no cluster of the day is.
+NOT_PLAYED = frozenset({"lambda:InvokeFunction"})
 POOLS = {"alicloud": "alicloud", "exoscale": "exoscale", "cherryservers": METAL, "huaweicloud": "huaweicloud"}
 
 
@@ -106,6 +108,19 @@ def _eks(shop: Shop) -> None:
     shop.play(2)
 
 
+def _parameters(shop: Shop) -> None:
+    """A cluster whose secrets are parameters of SSM."""
+    for name, text in (("kubeconfig", shop.server.kubeconfig()), ("webhook", json.dumps({"hmac": HMAC}))):
+        shop.aws.client("ssm").put_parameter(Name=f"/outscaler/dev/ssm/{name}", Value=text, Type="SecureString")
+    shop.apply("ssm", {"clusterapi": {"clusterName": "local"}}, webhook={"secret": "ssm:/outscaler/dev/ssm/webhook"},
+               kubernetes={"kubeconfigSecret": "ssm:/outscaler/dev/ssm/kubeconfig"})
+    operations_of_every_provider(shop.store, shop.clock(), "ssm", cluster="ssm")
+    shop.play(2)
+    assert _status(shop.post(sample("core-v1-failed-scheduling"), cluster="ssm")) == 202
+    made = shop.hosted.invoke(shop.function("reconcile_large"), {"cluster": "nobody"})
+    assert not made.error, made.log
+
+
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shop, Day]]:
     """A day of the shop, with everything that its functions can be asked to do."""
@@ -113,6 +128,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shop, Day
         day = _growth_and_drain(shop)
         _requests(shop, day)
         _eks(shop)
+        _parameters(shop)
         _rare_rights(shop)
         yield shop, day
 
@@ -167,9 +183,11 @@ def test_no_call_is_denied_by_the_policies_that_iam_holds(played: tuple[Shop, Da
 def test_no_right_is_granted_that_nothing_uses(played: tuple[Shop, Day]) -> None:
     judge = played[0].hosted.door.judge
     assert {function for function, _, _ in judge.used} == {played[0].function(name) for name in FUNCTIONS}
-    # These have their turn in test_story_permitted.py.
-    large, elsewhere = played[0].function("reconcile_large"), ("HandOverLargeClusters", "ReadParameters")
-    assert [row for row in unused([judge]) if row[0] != large and row[1] not in elsewhere] == []
+    large = played[0].function("reconcile_large")
+    left = unused([judge], NOT_PLAYED)
+    assert [one for one in left if one[0] != large] == []
+    same = {(sid, asked.action) for function, sid, asked in judge.used if function == played[0].function("reconcile")}
+    assert {sid for function, sid, action in left if (sid, action) not in same} <= {"LeaveDeadLetters"}, "the same code"
 
 
 def test_what_functions_write_is_in_the_log_groups_that_the_deployment_made(played: tuple[Shop, Day]) -> None:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from typing import Any
 
 from moto.awslambda.exceptions import LambdaClientError
-from moto.awslambda.models import LambdaBackend
+from moto.awslambda.models import LambdaBackend, LambdaFunction
 from moto.sqs.models import Queue
 
-from infra.local.moto_gaps.replacing import replace
+from infra.local.moto_gaps.replacing import original, replace
 
 
 class MappingExists(LambdaClientError):
@@ -33,6 +33,7 @@ def install() -> None:
     _mappings()
     _find_mappings()
     _invoke_config()
+    _dead_letters()
 
 
 def _mappings() -> None:
@@ -75,3 +76,23 @@ def _invoke_config() -> None:
         return put(self, function_name, config)
 
     replace(LambdaBackend, put_function_event_invoke_config=put_function_event_invoke_config)
+
+
+def _dead_letters() -> None:
+    """moto forgets where a function leaves events that it failed on."""
+    update, tell = original(LambdaFunction, "update_configuration"), original(LambdaFunction, "get_configuration")
+
+    def update_configuration(self: Any, config_updates: Any) -> Any:
+        if "DeadLetterConfig" in config_updates:
+            self.dead_letter_config = config_updates["DeadLetterConfig"]
+        return update(self, config_updates) | _left(self)
+
+    def get_configuration(self: Any, *arguments: Any, **named: Any) -> Any:
+        return tell(self, *arguments, **named) | _left(self)
+
+    replace(LambdaFunction, update_configuration=update_configuration, get_configuration=get_configuration)
+
+
+def _left(function: Any) -> dict[str, Any]:
+    given = getattr(function, "dead_letter_config", None)
+    return {"DeadLetterConfig": given} if given else {}
