@@ -119,7 +119,7 @@ def _created(account: LocalAws, stage: str, address: str, alarm: str) -> tuple[d
     [stack] = cloud.describe_stacks(StackName=name)["Stacks"]
     assert stack["StackStatus"] == "CREATE_COMPLETE"
     ids = {one["LogicalResourceId"]: one["PhysicalResourceId"]
-           for one in cloud.describe_stack_resources(StackName=name)["StackResources"] if "PhysicalResourceId" in one}
+           for one in cloud.describe_stack_resources(StackName=name)["StackResources"]}
     return ids, {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
 
 

@@ -78,7 +78,7 @@ class _Made(CloudFormationModel):  # type: ignore[misc]
 
 def _alarm(name: str, properties: Json, account: str, region: str) -> tuple[str, Json]:
     given = properties.get("AlarmName", name)
-    dimensions = [{"Name": one["Name"], "Value": one["Value"]} for one in properties.get("Dimensions", ())]
+    dimensions = [{"name": one["Name"], "value": one["Value"]} for one in properties.get("Dimensions", ())]
     cloudwatch_backends[account][region].put_metric_alarm(
         name=given, namespace=properties.get("Namespace"), metric_name=properties.get("MetricName"),
         comparison_operator=properties["ComparisonOperator"],
