@@ -17,6 +17,7 @@ import msgspec
 from chalicelib.cli.documents import here
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
+from chalicelib.model.secret import place_of
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.net.files import text
 
@@ -93,7 +94,7 @@ def secret_files(given: Sequence[str]) -> Callable[[str], str]:
 
     def read(name: str) -> str:
         if name not in files:
-            raise BadInput(f"secret {name}", "is not read from here",
+            raise BadInput(place_of(name), "is not read from here",
                            f"name a file for it: --secret {name}=FILE, or --management-kubeconfig for a kubeconfig")
         try:
             return text(files[name])

@@ -24,14 +24,23 @@ def add_table_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def open_store(args: argparse.Namespace) -> Store:
-    """The store on --table and --policy-table, or on what the environment names; raises BadInput if nothing does.
+    """The store on --table and --policy-table, or on what the environment names. Raises BadInput if nothing does,
+    NewerSchema where a newer release has written the tables.
 
     A --table that is given does not go with the environment's policy table, which is that of another one."""
     table = table_name(args)
     from chalicelib.store import Store
+    from chalicelib.store.errors import NewerSchema, StoreError
 
     policy_table = args.policy_table or ("" if args.table else os.environ.get("OUTSCALER_POLICY_TABLE", ""))
-    return Store(table, clock=time.time, policy_table=policy_table)
+    store = Store(table, clock=time.time, policy_table=policy_table)
+    try:
+        store.schema.check()
+    except NewerSchema:
+        raise
+    except StoreError:
+        pass        # who may use the policy table only is not refused here; what the command asks for fails by itself
+    return store
 
 
 def table_name(args: argparse.Namespace) -> str:

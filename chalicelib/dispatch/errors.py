@@ -1,7 +1,8 @@
-"""What can go wrong on the way into a queue.
+"""What can go wrong on the way into a queue, or to another function.
 
     OutscalerError
-    └── NotSent      the queue did not take the message; nothing was changed, asking again later is safe
+    ├── NotSent      the queue did not take the message; nothing was changed, asking again later is safe
+    └── NotInvoked   Lambda did not take the invocation, as far as is known; the caller does the work itself
 """
 
 from __future__ import annotations
@@ -15,3 +16,11 @@ class NotSent(OutscalerError):
     def __init__(self, queue: str, code: str) -> None:
         super().__init__(f"queue {queue}: message not taken ({code})")
         self.queue, self.code = queue, code
+
+
+class NotInvoked(OutscalerError):
+    """Another function was not invoked. code: what Lambda called it, or the network error's class."""
+
+    def __init__(self, function: str, code: str) -> None:
+        super().__init__(f"function {function}: not invoked ({code})")
+        self.function, self.code = function, code

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from chalicelib.model.deployed_names import queue_name
+from chalicelib.net import aws
 
 _TABLE = re.compile(r"(?P<prefix>outscaler-[a-z0-9-]{1,20})-state\Z")
 
@@ -55,8 +56,5 @@ def _switch_on(function: str, client: Any) -> str:
 
 
 def _client() -> Any:
-    import boto3
-    from botocore.config import Config
-
-    config = Config(connect_timeout=3, read_timeout=10, retries={"mode": "standard", "total_max_attempts": 3})
-    return boto3.client("lambda", config=config)
+    return aws.client("lambda", connect_timeout=3, read_timeout=10,
+                      retries={"mode": "standard", "total_max_attempts": 3})

@@ -65,9 +65,10 @@ class _Task:
 
 
 def handle(body: bytes | str, rt: Runtime) -> None:
-    """Carry one operation on. Raises BadInput for a message nobody can read, StoreError where the table fails; then the
-    queue brings the message again."""
+    """Carry one operation on. Raises BadInput for a message nobody can read, StoreError where the table fails, and
+    NewerSchema where a newer release has written it; then the queue brings the message again."""
     message = _decode(body)
+    rt.store.schema.check()
     begun, task = rt.clock(), None
     while True:
         operation = _claim(message, rt)

@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 
 from chalicelib.handlers.log import failure, logger
+from chalicelib.handlers.runtime import Runtime
 from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.store.errors import NewerSchema
 
 _LONGEST_ROUTE = 300
 
@@ -29,6 +31,14 @@ class Refused(OutscalerError):
     def __init__(self, status: int, line: str) -> None:
         super().__init__(line)
         self.status, self.line = status, line
+
+
+def refuse_newer_schema(rt: Runtime) -> None:
+    """For routes whose callers may read everything: raises Refused (503) that says which release wrote the table."""
+    try:
+        rt.store.schema.check()
+    except NewerSchema as newer:
+        raise Refused(503, str(newer)) from newer
 
 
 def error(status: int, line: str) -> Answer:

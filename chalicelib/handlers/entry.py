@@ -57,7 +57,7 @@ def preload(module: str, *rooms: str) -> None:
         gc.enable()
 
 
-def event_source(queue: str) -> dict[str, str]:
+def event_source(queue: str) -> dict[str, Any]:
     """How a function names its queue to Chalice.
 
     With a prefix by name, of which Chalice makes the ARN in the account that it deploys to. Without one by an ARN that
@@ -84,6 +84,17 @@ def each_record(event: Mapping[str, Any], work: Callable[[str, Runtime], object]
     return {"batchItemFailures": [{"itemIdentifier": identifier} for identifier in failed]}
 
 
+def invoked(event: object, work: Callable[[str, Runtime], object]) -> None:
+    """Do the work for an event that is a message itself: an asynchronous invocation. Raises what the work raises, after
+    a line in the log that names the cluster."""
+    body = msgspec.json.encode(event).decode()
+    try:
+        work(body, runtime())
+    except OutscalerError as error:
+        logger.error("invocation failed", **_about(body), **failure(error))
+        raise
+
+
 def _records(event: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     records: Iterable[Mapping[str, Any]] = event.get("Records", ())
     return records
@@ -96,24 +107,24 @@ class _Names(msgspec.Struct, frozen=True):
     operation: str = ""
 
 
-def _about(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields by which a failed message is found again: its id, and the cluster and operation that it names."""
+def _about(body: Any) -> dict[str, Any]:
+    """The fields by which a failed message is found again: the cluster and the operation that it names."""
     try:
-        names = msgspec.json.decode(record["body"], type=_Names)
+        names = msgspec.json.decode(body, type=_Names)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError):
         names = _Names()
     cluster = names.cluster if cluster_name_ok(names.cluster) else "unknown"
     operation = {"operation": names.operation[:_LONGEST_ID]} if names.operation else {}
-    return {"message_id": record["messageId"], "cluster": cluster, **operation}
+    return {"cluster": cluster, **operation}
 
 
 def _done(record: Mapping[str, Any], work: Callable[[str, Runtime], object], here: Runtime) -> bool:
     try:
         work(record["body"], here)
     except OutscalerError as error:
-        logger.error("message failed", **_about(record), **failure(error))
+        logger.error("message failed", message_id=record["messageId"], **_about(record["body"]), **failure(error))
         return False
     except Exception:
-        logger.exception("message failed unexpectedly", **_about(record))
+        logger.exception("message failed unexpectedly", message_id=record["messageId"], **_about(record["body"]))
         return False
     return True

@@ -14,10 +14,11 @@ SHOWN = "***"
 _SHORTEST = 8           # characters; a shorter name without a slash may be any word
 _NAME = r"[A-Za-z0-9/_+=.@-]"
 # `credentialsSecret: NAME` in YAML or JSON.
-_SET = re.compile(rf"(?i)secret[\"']?[ \t]*:\s*(?:[\"'\[-][\s\"']*)?({_NAME}+)")
+_SET = re.compile(rf"(?i)secret[\"']?[ \t]*:\s*(?:[\"'\[-][\s\"']*)?((?:ssm:)?{_NAME}+)")
 # As errors write it: `secret NAME: …`, and names of the usual form anywhere behind the word; also an ARN.
 _WRITTEN = re.compile(
-    rf"(?<=\bsecret )(?:{_NAME}+(?=:)|{_NAME}*/{_NAME}*[A-Za-z0-9_+=@-])"
+    rf"(?<=\bsecret )(?:(?:ssm:)?{_NAME}+(?=:)|{_NAME}*/{_NAME}*[A-Za-z0-9_+=@-])"
+    rf"|(?<=\bparameter )/{_NAME}*[A-Za-z0-9_+=@-]|\bssm:/{_NAME}*[A-Za-z0-9_+=@-]"
     rf"|\barn:[a-z0-9-]+:secretsmanager:[a-z0-9-]*:[0-9]*:secret:{_NAME}+"
 )
 
@@ -33,6 +34,7 @@ def without_secrets(value: Any, policy: str) -> Any:
 def _names(policy: str) -> tuple[str, ...]:
     """What keys that end with `secret` are set to, the longest first."""
     found = {name.rstrip(".") for name in _SET.findall(policy)}
+    found |= {name.removeprefix("ssm:") for name in found}      # as errors write the name of a parameter
     return tuple(sorted((name for name in found if "/" in name or len(name) >= _SHORTEST),
                         key=lambda name: (-len(name), name)))
 

@@ -53,12 +53,14 @@ def handle(cluster: str, headers: Mapping[str, str], body: bytes, rt: Runtime) -
 
     202 {"accepted": n, "matched": m, "woken": bool}; where some of several events could not be read also "unread": how
     many, and "gaps": a line each for the first of them. Raises Refused for 401, 404 and 413, BadInput for 400,
-    StoreError and NotSent where the table or the queue fails.
+    StoreError and NotSent where the table or the queue fails, NewerSchema where a newer release has written the table.
     """
     lower = {name.lower(): value for name, value in headers.items()}
     _check_size(lower, body)
     door = rt.doors.at(cluster)
     knock = verify(cluster, lower, body, door.keys, rt.doors.decoy, rt.clock())
+    if knock.verdict is Verdict.WRONG and (changed := rt.doors.again(cluster)) is not None:
+        knock = verify(cluster, lower, body, changed.keys, rt.doors.decoy, rt.clock())
     policy = _admitted(cluster, door, knock, rt)
     try:
         heard = parse(body)
@@ -91,6 +93,7 @@ def _admitted(cluster: str, door: Door, knock: Knock, rt: Runtime) -> Policy:
         raise _refused(cluster, "no such cluster", 404, f"clusters/{_shown(cluster)}: {_NOT_KNOWN}")
     if knock.verdict is not Verdict.ACCEPTED:
         raise _refused(cluster, knock.verdict.value)
+    rt.store.schema.check()     # not before: callers without proof cost no read
     if knock.signature and _is_used(cluster, knock, rt):
         raise _refused(cluster, _USED)
     policy = rt.doors.policy(cluster)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from chalicelib.dispatch.guard import permitted
-from chalicelib.handlers.answer import Answer
+from chalicelib.handlers.answer import Answer, refuse_newer_schema
 from chalicelib.handlers.policies import in_force
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.model.errors import BadInput
@@ -27,6 +27,7 @@ Labels = tuple[tuple[str, str], ...]
 
 def metrics(rt: Runtime) -> Answer:
     """GET /metrics: 200, with the page as PAGE of the body; empty where no cluster has been looked at."""
+    refuse_newer_schema(rt)
     known = rt.store.policies.all_current()
     names = [stored.name for stored in known]
     passed, ledgers = rt.store.schedule.passed_by(names), rt.store.journal.ledgers(names)

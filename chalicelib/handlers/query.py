@@ -13,7 +13,7 @@ import msgspec
 
 from chalicelib.dispatch.guard import permitted
 from chalicelib.dispatch.messages import cluster_name_ok
-from chalicelib.handlers.answer import Answer, Refused
+from chalicelib.handlers.answer import Answer, Refused, refuse_newer_schema
 from chalicelib.handlers.hiding import without_secrets
 from chalicelib.handlers.policies import in_force
 from chalicelib.handlers.runtime import Runtime
@@ -40,6 +40,7 @@ def healthz() -> Answer:
 def clusters(rt: Runtime) -> Answer:
     """GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health, openOperations}]},
     by name. Where policies lie in a place that is not used also "problems": a line each."""
+    refuse_newer_schema(rt)
     known = rt.store.policies.all_current()
     left = rt.store.moving.not_moved(known)
     problems = {"problems": [f"{not_used(left)}; run outscaler migrate"]} if left else {}
@@ -49,6 +50,7 @@ def clusters(rt: Runtime) -> Answer:
 
 def cluster(name: str, rt: Runtime) -> Answer:
     """GET /clusters/{name}: its line and policy, groups, open operations, cooldowns, the brake, nodes with timers."""
+    refuse_newer_schema(rt)
     stored = _stored(name, rt)
     memory = rt.store.memory.look(name)
     policy, problem = _readable(stored, rt)
@@ -68,6 +70,7 @@ def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> Answer:
 
     limit: 1 to 100, 20 if not given. before: RFC 3339, for the next page. full=true: with the whole plan, limit 5.
     """
+    refuse_newer_schema(rt)
     unknown = sorted(set(parameters) - {"limit", "before", "full"})
     if unknown:
         raise BadInput(f"query: {unknown[0]}", "is not a parameter", "use limit, before or full")

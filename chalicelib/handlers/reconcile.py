@@ -1,4 +1,8 @@
-"""cluster message -> one pass over that cluster. The pass itself is chalicelib/handlers/reconciling.py."""
+"""cluster message -> one pass over that cluster. The pass itself is chalicelib/handlers/reconciling.py.
+
+Two functions make passes. `reconcile` has little memory and takes every message. It invokes `reconcile_large` for a
+cluster that needs more (chalicelib/handlers/sizing.py), which therefore needs no queue of its own.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ from typing import Any
 
 from chalice.app import Blueprint, SQSEvent
 
-from chalicelib.handlers.entry import each_record, event_source, preload
+from chalicelib.dispatch.invoke import RECONCILE_LARGE
+from chalicelib.handlers.entry import each_record, event_source, invoked, preload
 
 blueprint = Blueprint(__name__)
 
@@ -21,3 +26,12 @@ def reconcile(event: SQSEvent) -> dict[str, Any]:
     from chalicelib.handlers.reconciling import handle
 
     return each_record(event.to_dict(), handle)
+
+
+@blueprint.lambda_function(name=RECONCILE_LARGE)
+def reconcile_large(event: dict[str, Any], context: object) -> None:  # noqa: ARG001 - Chalice calls it with both
+    """One message of the reconcile queue as the event. Raises for a pass that failed: Lambda repeats the event twice,
+    and leaves it in the queue's dead letters then."""
+    from chalicelib.handlers.reconciling import handle_large
+
+    invoked(event, handle_large)

@@ -10,6 +10,7 @@ seconds, which is no failure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,10 +33,12 @@ from chalicelib.handlers.pacing import superseded
 from chalicelib.handlers.policies import current
 from chalicelib.handlers.retrying import ask_again_soon
 from chalicelib.handlers.runtime import Runtime
+from chalicelib.handlers.sizing import handed_over, wanted_before, wanted_with
 from chalicelib.handlers.telling import Tale
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation
+from chalicelib.model.pass_memory import after as memory_after
 from chalicelib.model.plan import Mark, Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Gap, Snapshot
@@ -67,8 +70,10 @@ _TRIES = 3
 
 def handle(body: str, rt: Runtime) -> None:
     """Do what a message asks for. Raises BadInput for rubbish. Raises ClusterError where the cluster cannot be read at
-    all, and StoreError, of a scheduled pass and of a wake-up that was tried several times."""
+    all, and StoreError, of a scheduled pass and of a wake-up that was tried several times. Raises NewerSchema for every
+    message where a newer release has written the table."""
     message = decode_reconcile(body)
+    rt.store.schema.raise_to_own()
     try:
         _pass(message, rt)
     except OutscalerError as error:
@@ -76,23 +81,56 @@ def handle(body: str, rt: Runtime) -> None:
             raise
 
 
+def handle_large(body: str, rt: Runtime) -> None:
+    """The same in the large function, which never hands a message over."""
+    handle(body, replace(rt, hand_over=None))
+
+
 def _pass(message: ReconcileMessage, rt: Runtime) -> None:
     policy = current(message.cluster, rt)
     if policy is None or not permitted(policy).plan:
         logger.info("nothing to do", cluster=message.cluster, known=policy is not None)
         return
-    scheduled = message.reason == Cause.SCHEDULE.value
-    if scheduled and superseded(message.at, rt.store.schedule.due(policy.name).last_pass, policy.scan_interval):
-        return
+    if message.reason == Cause.SCHEDULE.value:
+        pace = rt.store.schedule.due(policy.name)
+        if superseded(message.at, pace.last_pass, policy.scan_interval):
+            return
+        why = wanted_before(pace, rt)
+        if why:
+            if handed_over(message, why, rt):
+                return
+            rt = replace(rt, hand_over=None)
+    lease = _lease(message, policy, rt)
+    if lease is not None:
+        _under_lease(message, policy, lease, rt)
+
+
+def _lease(message: ReconcileMessage, policy: Policy, rt: Runtime) -> Lease | None:
+    """The lease for a pass of this function; None where another pass has it, or the large function is to make it."""
+    lease = _taken(message, policy, rt)
+    why = wanted_with(lease, rt) if lease is not None else ""
+    if lease is None or not why:
+        return lease
+    # Given back first: the large function finds it free. After a death the count stays, for the large function to see.
+    rt.store.leases.release(lease, ended=lease.memory.unended <= 1)
+    return None if handed_over(message, why, rt) else _taken(message, policy, rt)
+
+
+def _taken(message: ReconcileMessage, policy: Policy, rt: Runtime) -> Lease | None:
     try:
-        lease = rt.store.leases.acquire(policy.name, rt.owner(), LEASE_FOR)
+        return rt.store.leases.acquire(policy.name, rt.owner(), LEASE_FOR)
     except LeaseHeld as held:
-        if scheduled:   # it has arrived; announced for longer, it would keep the next ticks silent
+        if message.reason == Cause.SCHEDULE.value:
+            # It has arrived; announced for longer, it would keep the next ticks silent.
             rt.store.schedule.clear_queued(policy.name)
         else:
             _come_back(message, held, rt)
-        return
+        return None
+
+
+def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Runtime) -> None:
     began, tale = rt.clock(), Tale(policy, lease, rt)
+    rt.gauge.begin()
     try:
         run(policy, lease, tale, rt)
     except Stale as stale:
@@ -105,8 +143,9 @@ def _pass(message: ReconcileMessage, rt: Runtime) -> None:
         raise
     finally:
         # A pass that failed counts as made: the next one is a scan interval away, not a redelivery storm.
+        taken = memory_after(lease.memory, rt.gauge.end(), rt.memory_size, rt.clock())
         rt.store.leases.release(lease, passed_at=began, decision=tale.decision, left=tale.left,
-                                succeeded=tale.succeeded, failure=tale.failure)
+                                succeeded=tale.succeeded, failure=tale.failure, memory=taken)
 
 
 def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:

@@ -15,17 +15,19 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from chalicelib.dispatch.invoke import LargeFunction
 from chalicelib.dispatch.send import Sender, SqsSender
 from chalicelib.handlers.policies import read
 from chalicelib.handlers.webhook.doors import Document, Doors
 from chalicelib.model.deployed_names import POLICY_TABLE, TABLE, state_table
 from chalicelib.model.deployment import STRICT, Deployment, deployment_of
 from chalicelib.model.errors import BadInput
+from chalicelib.model.pass_memory import Reading
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.model.secret import SecretUnavailable
 
@@ -38,17 +40,39 @@ if TYPE_CHECKING:
 
 #: What Lambda sets in every function's environment, and nothing else does.
 LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
+MEMORY_SIZE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"     # MB
 
 #: What the deployment sets where the event source has ReportBatchItemFailures (entry.py).
 BATCH_FAILURES, REPORTED = "OUTSCALER_BATCH_FAILURES", "reported"
 
-#: How long a secret that was read is used; a rotated one is in force after that at the latest.
-SECRET_KEPT_FOR = 60.0
+#: How long a secret that was read is used, unless what it holds is refused before (Secrets.fresh).
+SECRET_KEPT_FOR = 600.0
 
 ReadSecret = Callable[[str], str]
 Connect = Callable[[Policy], "Cluster"]
 Reach = Callable[[KubernetesAccess, ReadSecret], "Cluster"]
 Build = Callable[[Policy, "Cluster", ReadSecret], Sequence["Provider"]]
+
+
+class PassGauge(Protocol):
+    """Measures the memory of one pass at a time."""
+
+    def begin(self) -> None:
+        """A pass begins."""
+
+    def end(self) -> Reading | None:
+        """The peak since then; None where it is not measured."""
+
+
+class NoGauge:
+    """Measures nothing: outside Lambda a process has no memory of its own that a pass could be judged by."""
+
+    def begin(self) -> None:
+        """See PassGauge."""
+
+    def end(self) -> Reading | None:
+        """See PassGauge."""
+        return None
 
 
 def _nobody_stops(place: str) -> None:
@@ -66,7 +90,9 @@ class Runtime:
     owner: a new name for whoever takes a lease or a claim. doors: the webhook's cache of policies and keys.
     batch_failures_reported: whether the function's event source has ReportBatchItemFailures.
     checkpoint: called between a change and its record, so that a test can die there. emit: one line of metrics.
-    deployment: what policies may name.
+    deployment: what policies may name. memory_size: MB that this function has, 0 where that is not known. gauge:
+    measures a pass. hand_over: gives a message of the reconcile queue to the large function, raises NotInvoked; None
+    where there is no large function.
     """
 
     clock: Callable[[], float]
@@ -81,6 +107,9 @@ class Runtime:
     checkpoint: Callable[[str], None] = _nobody_stops
     emit: Callable[[str], None] = _to_stdout
     deployment: Deployment = STRICT
+    memory_size: int = 0
+    gauge: PassGauge = field(default_factory=NoGauge)
+    hand_over: Callable[[bytes], None] | None = None
 
 
 def build(
@@ -168,11 +197,22 @@ def from_environment(environment: Mapping[str, str], clock: Callable[[], float] 
     store = Store(table, clock=clock, policy_table=environment.get(POLICY_TABLE, ""))
     made = build(clock=clock, store=store, sender=sender, read_secret=secrets,
                  deployment=deployment_of(environment), hosted=bool(environment.get(LAMBDA)))
-    return replace(made, batch_failures_reported=environment.get(BATCH_FAILURES, "") == REPORTED)
+    return _sized(replace(made, batch_failures_reported=environment.get(BATCH_FAILURES, "") == REPORTED), environment)
+
+
+def _sized(made: Runtime, environment: Mapping[str, str]) -> Runtime:
+    """With what decides which function makes a pass, in a function whose memory is known."""
+    from chalicelib.handlers.gauge import Gauge
+
+    size = environment.get(MEMORY_SIZE, "")
+    if not (size.isascii() and size.isdigit()):
+        return made
+    return replace(made, memory_size=int(size), gauge=Gauge(), hand_over=LargeFunction.from_environment(environment))
 
 
 class Secrets:
-    """Reads secrets, and each of them again when a minute has passed: a rotated one is then in force everywhere.
+    """Reads secrets, and each of them again when ten minutes have passed. Clients of clusters and vendors, and the
+    webhook, ask for it again at once when what it holds is refused, so that a rotated one works at the first refusal.
 
     While AWS gives no answer the value that was read last is used. Raises BadInput, SecretUnavailable.
     """
@@ -182,7 +222,7 @@ class Secrets:
         self._until: dict[str, float] = {}
 
     def __call__(self, name: str) -> str:
-        """The secret's text, at most a minute old."""
+        """The secret's text, at most ten minutes old."""
         until = self._until.get(name)
         if until is None:
             return self.fresh(name)
@@ -194,7 +234,7 @@ class Secrets:
             return self._reader(name)
 
     def fresh(self, name: str) -> str:
-        """The secret's text as it is now; kube/connect.py asks for this when a credential is refused."""
+        """The secret's text as it is now; for those whose credential was refused."""
         text = self._reader.fresh(name)
         self._until[name] = self._clock() + SECRET_KEPT_FOR
         return text

@@ -17,7 +17,7 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.model.plan import Mark, Plan
-from chalicelib.model.policy import Options, Policy
+from chalicelib.model.policy import Metrics, Options, Policy
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.patience import LARGEST
 from chalicelib.record import left
@@ -98,7 +98,7 @@ class Tale:
     def _recorder(self, kube: Cluster | None) -> Recorder:
         board = None if kube is None else Board(lambda: kube)
         return Recorder(journal=self._rt.store.journal, board=board, clock=self._rt.clock,
-                        options=self._policy.options, emit=self._rt.emit)
+                        options=self._policy.options, emit=self._rt.emit, metrics=self._policy.metrics)
 
     def _timed(self) -> dict[str, float]:
         return {"main": self._since(self._begun), **self._seconds}
@@ -112,7 +112,8 @@ def tell(before: Operation, after: Operation, outcome: Outcome, policy: Policy |
     """before, after: the step. connect: to the cluster for events; None: this cluster is not to be written to."""
     board = Board(connect) if connect else None
     recorder = Recorder(journal=rt.store.journal, board=board, clock=rt.clock, emit=rt.emit,
-                        options=policy.options if policy else Options())
+                        options=policy.options if policy else Options(),
+                        metrics=policy.metrics if policy else Metrics.SUMMARY)
     trouble = ""
     with _contained("not told", after.cluster, operation=after.id):
         if isinstance(outcome, Pending):

@@ -58,7 +58,9 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def run(rt: Runtime) -> Report:
-    """One tick over all clusters; raises StoreError only if not even the list of clusters can be read."""
+    """One tick over all clusters. Raises NewerSchema where a newer release has written the table, StoreError where
+    neither that nor the list of clusters can be read; then nothing was sent."""
+    rt.store.schema.check()
     documents = rt.store.policies.all_current()
     _notice_old_place(documents, rt)
     policies: list[Policy] = []

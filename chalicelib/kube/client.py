@@ -6,7 +6,8 @@ costs a cold start more than everything else together.
 
 Repeated here, and only here: reads. A read that met a network error, a 5xx, a 429 or a truncated body is tried again a
 few times. A write is sent once. It may have happened although its answer got lost, so the caller looks before it
-repeats. The one exception is 401: the server has done nothing, so any call may be repeated with a renewed credential.
+repeats. The exceptions are 401 and 403: the server has done nothing, so any call may be repeated with a renewed
+credential. For 403 the credential is read again once in the life of the object, for it may just lack a right.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import msgspec
 from msgspec import structs
 
 from chalicelib.kube.credentials import Credential, Login, identity_of
-from chalicelib.kube.errors import ClusterError, Expired, TooMany, Unauthorized, Unavailable, clean
+from chalicelib.kube.errors import ClusterError, Expired, Forbidden, TooMany, Unauthorized, Unavailable, clean
 from chalicelib.kube.transport import LONGEST_BODY, TOTAL, Call, Dial, Line, exchange, open_line
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.secret import SecretUnavailable
@@ -110,6 +111,7 @@ class Cluster:
         self._login, self._sleep, self._jitter, self._dial = login, sleep, jitter, dial
         self._patience, self._monotonic = patience or AT_A_TERMINAL, monotonic
         self._lists_began: float | None = None
+        self._looked_again = False
         self._lock = threading.Lock()
         credential = login.current()
         self._line, self._identity = dial(credential), identity_of(credential)
@@ -204,7 +206,7 @@ class Cluster:
             head, kept = _decoded(body, _ListHead)
             return kept, head.metadata.next_page
 
-        return self._persist(Call("GET", path, query, None, "", _TIMEOUT), read_head, within=left)
+        return self._persist(Call("GET", path, query, None, "", _TIMEOUT, gzip=True), read_head, within=left)
 
     def _persist(
         self, call: Call, read: Callable[[bytes], T], attempts: int = _ATTEMPTS, *, within: float = math.inf
@@ -250,10 +252,13 @@ class Cluster:
             raise
 
     def _authorised(self, call: Call) -> bytes:
-        """One call; on 401 with the credential read again once."""
+        """One call; on 401 with the credential read again once, on 403 if it has changed."""
         line, credential = self._ready()
         try:
             return exchange(line, credential, call, self._monotonic)
+        except Forbidden:
+            if not self._is_replaced(credential):
+                raise
         except Unauthorized as refused:
             problem = self._renew(credential)
             if problem:
@@ -271,6 +276,22 @@ class Cluster:
                 raise Unavailable(clean(str(error))) from None
             except OutscalerError as error:
                 raise Unauthorized(clean(str(error)), status=401) from None
+
+    def _is_replaced(self, refused: Credential) -> bool:
+        """Whether there is another credential by now than the one that lacks a right. Looked up once; several threads
+        may have been refused at the same time."""
+        with self._lock:
+            try:
+                current = self._login.current()
+                if current is refused and not self._looked_again:
+                    self._looked_again = True
+                    self._login.renew()
+                    current = self._login.current()
+                    if current != refused:
+                        self._line, self._identity = self._dial(current), identity_of(current)
+            except OutscalerError:
+                return False
+            return current != refused
 
     def _renew(self, refused: Credential) -> str:
         """Read the credential again unless another thread has; the problem in one line if that fails."""

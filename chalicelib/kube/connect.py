@@ -20,7 +20,7 @@ from chalicelib.kube.transport import Dial, open_line
 from chalicelib.model.endpoints import FILE_PROBLEM, FILE_REMEDY
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
-from chalicelib.model.secret import Secret
+from chalicelib.model.secret import Secret, place_of
 from chalicelib.net.files import text as file_text
 
 __all__ = ["FreshReader", "connect", "from_kubeconfig"]
@@ -83,8 +83,8 @@ def _from_secret(
 ) -> Credential:
     text = read_secret.fresh(name) if fresh and isinstance(read_secret, FreshReader) else read_secret(name)
     return from_kubeconfig(
-        text, context=access.context, place=f"kubeconfig secret {name}", allow_insecure_tls=access.allow_insecure_tls,
-        hosted=hosted,
+        text, context=access.context, place=f"kubeconfig {place_of(name)}",
+        allow_insecure_tls=access.allow_insecure_tls, hosted=hosted,
     )
 
 

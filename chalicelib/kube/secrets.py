@@ -12,7 +12,7 @@ import threading
 from typing import Any, NoReturn
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import Secret, SecretUnavailable
+from chalicelib.model.secret import PARAMETER, Secret, SecretUnavailable, parameter_name, place_of
 from chalicelib.net import aws
 
 _TOKEN_PREFIX = "k8s-aws-v1."  # noqa: S105 - a scheme's name
@@ -30,17 +30,22 @@ _MENDABLE = {
     "DecryptionFailure": ("cannot be decrypted", "allow the function's role to use the KMS key"),
     "ValidationException": ("is not a valid name", "correct it in the policy"),
     "InvalidParameterException": ("is not a valid name", "correct it in the policy"),
+    "ParameterNotFound": ("does not exist", "create it, or correct its name in the policy"),
+    "InvalidKeyId": ("cannot be decrypted", "allow the function's role to use the KMS key"),
 }
+_ENCRYPTED = "SecureString"
 
 
 class SecretReader:
-    """Secrets Manager by name. Each secret is fetched once for the life of the object; fresh() fetches it again.
+    """Secrets Manager by name, and SSM's parameters by names that begin with `ssm:/`. Each is fetched once for the life
+    of the object; fresh() fetches it again.
 
+    client, parameters: botocore's for the two services, made when they are first used where they are not given.
     Calls raise BadInput for what a person must mend, SecretUnavailable where AWS gives no answer. Thread-safe.
     """
 
-    def __init__(self, client: Any = None) -> None:
-        self._client = client
+    def __init__(self, client: Any = None, parameters: Any = None) -> None:
+        self._client, self._parameters = client, parameters
         self._known: dict[str, Secret] = {}
         self._lock = threading.Lock()
 
@@ -51,14 +56,28 @@ class SecretReader:
 
     def fresh(self, name: str) -> str:
         """The secret's text as it is now."""
+        text = self._parameter(name) if name.startswith(PARAMETER) else self._secret(name)
+        self._known[name] = Secret(text)
+        return text
+
+    def _secret(self, name: str) -> str:
         with self._lock:
             if self._client is None:
                 self._client = _client("secretsmanager", "")
-        answer = _ask(f"secret {name}", self._client.get_secret_value, SecretId=name)
-        text = answer.get("SecretString")
+        text = _ask(place_of(name), self._client.get_secret_value, SecretId=name).get("SecretString")
         if not isinstance(text, str):
-            raise BadInput(f"secret {name}", "is binary", "store it as text (SecretString)")
-        self._known[name] = Secret(text)
+            raise BadInput(place_of(name), "is binary", "store it as text (SecretString)")
+        return text
+
+    def _parameter(self, name: str) -> str:
+        with self._lock:
+            if self._parameters is None:
+                self._parameters = _client("ssm", "")
+        answer = _ask(place_of(name), self._parameters.get_parameter, Name=parameter_name(name), WithDecryption=True)
+        found = answer.get("Parameter", {})
+        text = found.get("Value")
+        if found.get("Type") != _ENCRYPTED or not isinstance(text, str):
+            raise BadInput(place_of(name), "is not encrypted", f"store it again with the type {_ENCRYPTED}")
         return text
 
 

@@ -33,7 +33,7 @@ TOTAL = 30.0                # seconds of one exchange of a function
 
 class Call(msgspec.Struct, frozen=True):
     """One request. path: under the server's URL, with a leading slash; timeout: (connect, read) in seconds per wait;
-    total: seconds for the whole exchange; longest: bytes of the answer's body."""
+    total: seconds for the whole exchange; longest: bytes of the answer's body, unpacked; gzip: it may be compressed."""
 
     method: str
     path: str
@@ -43,6 +43,7 @@ class Call(msgspec.Struct, frozen=True):
     timeout: tuple[float, float]
     total: float = math.inf
     longest: int = LONGEST_BODY
+    gzip: bool = False
 
     def __repr__(self) -> str:
         return f"Call({self.method} {self.path})"       # a body may hold a bootstrap token
@@ -98,8 +99,8 @@ def exchange(
     bounds = Bounds(connect, read, call.total, call.longest)
     problem: ClusterError | None = None
     try:
-        answer = bounded(line.session, Request(call.method, line.server + call.path, headers, call.query, call.body),
-                         bounds, monotonic)
+        answer = bounded(line.session, Request(
+            call.method, line.server + call.path, headers, call.query, call.body, gzip=call.gzip), bounds, monotonic)
     except NoReply as error:
         problem = _no_answer(error, call, credential, bounds)
     if problem is not None:

@@ -22,7 +22,7 @@ DEFAULT_PREFIX = "outscaler/"
 
 _IN_LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
 _PREFIX = re.compile(r"([A-Za-z0-9/_+=.@-]{0,200}[A-Za-z0-9/])?\Z")
-_NAME = re.compile(r"[A-Za-z0-9/_+=.@-]{1,512}\Z")
+_NAME = re.compile(r"(ssm:/)?[A-Za-z0-9/_+=.@-]{1,512}\Z")
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"({_LABEL}(\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\])(:[1-9][0-9]{{0,4}})?\Z")
 _MOST = 200     # entries of one list

@@ -21,6 +21,14 @@ class Mode(StrEnum):
     ACTIVE = "active"
 
 
+class Metrics(StrEnum):
+    """What is written for CloudWatch. off: nothing; summary: six series at most, while they are not zero; full: all."""
+
+    OFF = "off"
+    SUMMARY = "summary"
+    FULL = "full"
+
+
 class Options(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Cluster-wide options in force in this version, with upstream's defaults (options.md)."""
 
@@ -188,6 +196,7 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     schedules: tuple[Schedule, ...] = ()
     headroom: tuple[Headroom, ...] = ()
     scale_up: ScaleUp = ScaleUp()
+    metrics: Metrics = Metrics.SUMMARY
     version: int = 0
 
 

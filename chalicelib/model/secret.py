@@ -112,6 +112,20 @@ def _decoded(text: str) -> list[str]:
 def _unescaped(match: re.Match[str]) -> str:
     code = match.group(1) or match.group(2)
     return chr(int(code, 16)) if code else match.group(3)
+PARAMETER = "ssm:/"
+"""What a name in a policy begins with where the secret is a parameter of SSM: `ssm:/outscaler/shop/kubeconfig`."""
+
+
+def place_of(name: str) -> str:
+    """What a secret of that name is called in an error: `secret NAME`, or `parameter /NAME`."""
+    return f"parameter {parameter_name(name)}" if name.startswith(PARAMETER) else f"secret {name}"
+
+
+def parameter_name(name: str) -> str:
+    """The name that SSM knows, which begins with a slash. name: one that begins with PARAMETER."""
+    return "/" + name.removeprefix(PARAMETER)
+
+
 LONGEST_KEY, LONGEST_TOKEN = 256, 40_000
 """Characters of an access key, and of a token; the largest tokens of vendors have about 32,000."""
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import ssl
 import time
-from collections.abc import Callable, Iterable, Mapping
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.client import HTTPException
 
 import msgspec
@@ -23,6 +24,7 @@ _CHUNK = 2**18
 _HEAD = 2**20               # bytes until the body begins; http.client stops at 100 headers
 _FRAMING = 2**20            # bytes that chunk sizes, trailers and what lies behind the body may add to it
 LONGEST_ERROR = 2**20       # bytes of an error's body; what is longer is no error of an API, and is not read
+_GZIP, _GZIP_STREAM = "gzip", zlib.MAX_WBITS | 16
 _MEDIA_TYPE = re.compile(r"[a-z0-9.+-]{1,40}/[a-z0-9.+-]{1,60}")
 
 
@@ -37,13 +39,15 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is sent. url: absolute; params: what is added to it as a query."""
+    """What is sent. url: absolute; params: what is added to it as a query. gzip: whether the answer may be compressed.
+    """
 
     method: str
     url: str
     headers: Mapping[str, str]
     params: Mapping[str, str] = {}
     body: bytes | None = None
+    gzip: bool = False
 
     def __repr__(self) -> str:
         return f"Request({self.method})"        # all else may carry a key, a token or a signature
@@ -92,6 +96,7 @@ PLAIN: Mapping[str, str] = {
     "Size": "the answer is larger than {bytes} bytes",
     "Address": "the host's address is one that is never connected to (link-local, metadata or this machine)",
     "Encoding": "the answer is compressed, which was not asked for",
+    "Damaged": "the compressed answer is cut short or damaged",
     "Interim": "an interim answer came in place of an answer",
     "Malformed": "the answer is not proper HTTP",
 }
@@ -128,7 +133,7 @@ def exchange(
         with within(bound):
             response = _sent(session, request, bounds)
             answered = True
-            return _reply(response, bounds, bound)
+            return _reply(response, bounds, bound, unpack=request.gzip)
     except NoReply as error:
         problem = error
     except (requests.RequestException, below.HTTPError, HTTPException, OSError, ValueError) as error:
@@ -139,12 +144,13 @@ def exchange(
 def _sent(session: requests.Session, request: Request, bounds: Bounds) -> requests.Response:
     return session.request(
         request.method, request.url, params=dict(request.params), data=request.body,
-        headers={**request.headers, "Accept-Encoding": "identity"}, timeout=(bounds.connect, bounds.read),
+        headers={**request.headers, "Accept-Encoding": _GZIP if request.gzip else "identity"},
+        timeout=(bounds.connect, bounds.read),
         allow_redirects=False, stream=True,
     )
 
 
-def _reply(response: requests.Response, bounds: Bounds, bound: Bound) -> Reply:
+def _reply(response: requests.Response, bounds: Bounds, bound: Bound, *, unpack: bool) -> Reply:
     """Read the body. The connection is kept for the next exchange only where all of it was read."""
     try:
         status = response.status_code
@@ -154,9 +160,10 @@ def _reply(response: requests.Response, bounds: Bounds, bound: Bound) -> Reply:
             raise NoReply("Interim")
         longest = bounds.bytes if success else min(bounds.bytes, LONGEST_ERROR)
         body = b""
-        if headers.get("content-encoding", "").strip().lower() not in ("", "identity"):
+        encoding = headers.get("content-encoding", "").strip().lower()
+        if encoding not in ("", "identity") and not (unpack and success and encoding == _GZIP):
             unread = "Encoding"
-        elif (read := _body(response, longest, bound)) is None:
+        elif (read := _body(response, longest, bound, packed=encoding == _GZIP)) is None:
             unread = "Size"
         else:
             body = read
@@ -175,20 +182,42 @@ def _reply(response: requests.Response, bounds: Bounds, bound: Bound) -> Reply:
 _UNREAD = {"": "", "Encoding": "compressed", "Size": f"more than {LONGEST_ERROR} bytes"}
 
 
-def _body(response: requests.Response, longest: int, bound: Bound) -> bytes | None:
-    """The whole body; None for one that is longer."""
+def _body(response: requests.Response, longest: int, bound: Bound, *, packed: bool) -> bytes | None:
+    """The whole body, unpacked; None for one that is longer. Raises NoReply for one that cannot be unpacked."""
     announced = response.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > longest:
         return None
     bound.allow(longest + _FRAMING)
     parts, size = [], 0
     pieces: Iterable[bytes] = response.raw.stream(_CHUNK, decode_content=False)
-    for piece in pieces:
+    for piece in _unpacked(pieces, longest) if packed else pieces:
         parts.append(piece)
         size += len(piece)
         if size > longest:
             return None
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _unpacked(pieces: Iterable[bytes], longest: int) -> Iterator[bytes]:
+    """The content of one gzip stream, in pieces of a bounded size: a few bytes may unpack to any length. It ends when
+    more than `longest` bytes were given. Raises NoReply."""
+    unpacker, given = zlib.decompressobj(_GZIP_STREAM), 0
+    try:
+        for piece in pieces:
+            left = piece
+            while left and given <= longest:
+                made = unpacker.decompress(left, _CHUNK)
+                given += len(made)
+                yield made
+                if unpacker.eof and unpacker.unused_data:
+                    raise NoReply("Damaged")        # bytes behind the stream
+                left = unpacker.unconsumed_tail
+            if given > longest:
+                return
+    except zlib.error:
+        raise NoReply("Damaged") from None
+    if not unpacker.eof:
+        raise NoReply("Damaged")
 
 
 def _no_reply(error: Exception, bound: Bound, *, answered: bool) -> NoReply:

@@ -55,7 +55,8 @@ How values are read
 - `min:max` is `0:320000` or `{{min: 0, max: 320000}}`; memory is counted in GiB.
 - A list may be one value; names may be separated by commas.
 - A secret is named, never written: its name in AWS Secrets Manager, `<SecretPrefix><cluster>/<use>`
-  ([names](deploy.md#names-of-secrets)). An ARN is refused.
+  ([names](deploy.md#names-of-secrets)). `ssm:/` and the same name is a parameter of SSM, of type SecureString (4 KB at
+  most as a standard parameter). An ARN is refused.
 - A key given twice, a tag (`!…`) or a second document is refused. Anchors and aliases are fine.
 - A percentage is whole, with or without its sign: `70`, `70%`.
 """

@@ -5,7 +5,7 @@ Options, providers and the lists below spec have tables of their own. Nothing is
 
 from __future__ import annotations
 
-from chalicelib.model.policy import Mode
+from chalicelib.model.policy import Metrics, Mode
 from chalicelib.policy.disruption import MAX_DISRUPTION
 from chalicelib.policy.entries import entries
 from chalicelib.policy.headroom import HEADROOMS
@@ -106,6 +106,10 @@ SPEC = Section(
               "Windows of a clock in which bounds, headroom or the mode are others."),
         Field("headroom", HEADROOMS, "headroom", "Spare capacity that is kept free."),
         Field("webhook", nested(WEBHOOK), "webhook", "Who may wake the cluster up; nobody if not given."),
+        Field("metrics", choice(tuple(word.value for word in Metrics), Metrics, "off, summary or full"), "metrics",
+              "What is written for CloudWatch, which charges for each series. off: nothing. summary: at most six "
+              "series, each only while it is not zero. full: every series. GET /metrics has every series in any case.",
+              default="summary"),
     ),
 )
 

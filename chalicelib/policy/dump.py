@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from chalicelib.model.policy import Options, Policy, Prices
+from chalicelib.model.policy import Metrics, Options, Policy, Prices
 from chalicelib.policy.document import API_VERSION, KIND, SPEC
 from chalicelib.policy.option_rows import Status
 from chalicelib.policy.options import ROWS, attribute
@@ -59,7 +59,12 @@ def _settings(name: str, settings: dict[str, str]) -> dict[str, Any]:
     return {key: shows.get(key, str)(value) for key, value in settings.items()}
 
 
+def _metrics(metrics: Metrics) -> str:
+    return "" if metrics is Metrics.SUMMARY else metrics.value
+
+
 _SPECIAL: dict[str, Callable[[Any], Any]] = {
+    "metrics": _metrics,
     "options": _options,
     "prices": _prices,
     "providers": _providers,

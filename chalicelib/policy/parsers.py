@@ -160,14 +160,16 @@ def _either(words: tuple[str, ...]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-_SECRET_NAME = re.compile(r"(arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:)?[A-Za-z0-9/_+=.@-]{1,512}\Z")
+_SECRET_NAME = re.compile(
+    r"(ssm:/|arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:)?[A-Za-z0-9/_+=.@-]{1,512}\Z")
 
 
 def _secret_name(value: str) -> str:
     if not _SECRET_NAME.match(value):
         # The text is not repeated: people paste the secret itself here.
         raise BadInput("", "is not the name of a secret",
-                       "write the name of a secret in Secrets Manager, not the secret itself")
+                       "write the name of a secret in Secrets Manager, not the secret itself, or ssm:/ and the name "
+                       "of a parameter of SSM")
     return value
 
 

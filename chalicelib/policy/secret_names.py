@@ -7,6 +7,9 @@ go on after the use with `-`, `.` or `/`. Secrets that several clusters share ar
 The functions' roles know a secret by its use, wherever the use stands between slashes. So no later part of a name may
 begin with another use: functions for that use could read the secret too.
 
+A secret may also be a parameter of SSM. Its name here is `ssm:/`, and then what the name of a secret would be; the same
+rules hold for that part.
+
 Names only, no ARNs: an ARN may point at another region or account and ends in characters that the name does not have.
 """
 
@@ -19,6 +22,7 @@ from typing import Any
 from chalicelib.model.deployment import SECRET_PREFIX, SHARED_SECRETS, Deployment
 from chalicelib.model.endpoints import VENDORS
 from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import PARAMETER, place_of
 
 KUBECONFIG, WEBHOOK = "kubeconfig", "webhook"
 USES = (KUBECONFIG, WEBHOOK, *VENDORS)
@@ -26,6 +30,7 @@ USES = (KUBECONFIG, WEBHOOK, *VENDORS)
 
 _CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\Z")     # without a slash: no name reaches into another's
 _CHARACTERS = re.compile(r"[A-Za-z0-9/_+=.@-]{1,512}\Z")
+_OF_PARAMETERS = re.compile(r"[A-Za-z0-9_.-][A-Za-z0-9/_.-]{0,511}\Z")     # no colon: no version, and no label
 _FURTHER = ("-", ".", "/")      # what may follow the use
 
 
@@ -33,10 +38,11 @@ def problem(name: str, cluster: str, uses: tuple[str, ...], deployment: Deployme
     """Why this cluster may not use the secret of that name for one of these uses; empty if it may."""
     if why := never(name, uses):
         return why
-    if other := _another_use(name.removeprefix(deployment.secret_prefix), uses):
+    path = name.removeprefix(PARAMETER)
+    if other := _another_use(path.removeprefix(deployment.secret_prefix), uses):
         return f"has a part that begins with {other}, so functions for {other} could read it too"
     own = f"{deployment.secret_prefix}{cluster}/"
-    if _CLUSTER.match(cluster) and name.startswith(own) and _is_for(name.removeprefix(own), uses):
+    if _CLUSTER.match(cluster) and path.startswith(own) and _is_for(path.removeprefix(own), uses):
         return ""
     if name in deployment.shared_secrets:
         return ""
@@ -45,9 +51,11 @@ def problem(name: str, cluster: str, uses: tuple[str, ...], deployment: Deployme
 
 def never(name: str, uses: tuple[str, ...]) -> str:
     """Why no deployment would let any cluster use the secret of that name for one of these uses; empty if one may."""
-    if not _CHARACTERS.match(name) or ".." in name:
+    path = name.removeprefix(PARAMETER)
+    characters = _CHARACTERS if path == name else _OF_PARAMETERS
+    if not characters.match(path) or ".." in path:
         return "is no name of a secret that is a cluster's own: an ARN, or with characters that are not used here"
-    parts = name.split("/")
+    parts = path.split("/")
     if not any(_is_for("/".join(parts[at:]), uses) for at in range(len(parts))):
         return f"is no name of a secret for {' or '.join(uses)}"
     return ""
@@ -93,7 +101,7 @@ class ClusterSecrets:
 
     def _check(self, name: str) -> None:
         if why := problem(name, self._cluster, self._uses, self._deployment):
-            raise BadInput(f"secret {name}", why, remedy(self._cluster, self._uses, self._deployment))
+            raise BadInput(place_of(name), why, remedy(self._cluster, self._uses, self._deployment))
 
 
 def named_in(kubernetes: Mapping[str, Any], providers: Mapping[str, Mapping[str, str]],

@@ -11,6 +11,7 @@ from chalicelib.model.deployment import STRICT, Deployment
 from chalicelib.model.endpoints import mistakes as not_permitted
 from chalicelib.model.errors import BadInput, BadInputs, OutscalerError
 from chalicelib.model.policy import Policy
+from chalicelib.model.secret import place_of
 from chalicelib.providers.absent import Absent
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.means import Means
@@ -121,7 +122,7 @@ def _refused(look: Callable[[Connection], object] | None, connection: Connection
 
 
 def _unread(name: str) -> str:
-    raise OutscalerError(f"secret {name} is not read here")
+    raise OutscalerError(f"{place_of(name)} is not read here")
 
 
 def providers(

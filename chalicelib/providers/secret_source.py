@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.secret import place_of
 from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
 
 C = TypeVar("C")
@@ -81,4 +82,4 @@ class SecretSource(Generic[C]):
             return self._held != refused
 
     def _parsed(self, text: str) -> C:
-        return self._parse(text, f"secret {self._name}")
+        return self._parse(text, place_of(self._name))

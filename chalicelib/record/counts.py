@@ -78,7 +78,7 @@ def _removed(operation: Operation, outcome: Done, unready: frozenset[str]) -> di
 def _failed(operation: Operation, outcome: Failed) -> dict[str, float]:
     if outcome.cls == ABANDONED:
         return {}
-    counts = {}
+    counts = {key("failed_operations_total", kind=operation.kind.value): 1.0}
     if operation.kind is Kind.GROW:
         counts[key("failed_scale_ups_total", reason=known_reason(outcome.cls))] = 1.0
     kind = ("apiCallError" if outcome.cls in OF_CLUSTERS else

@@ -65,6 +65,7 @@ METRICS: tuple[Metric, ...] = (
     Metric("errors_total", COUNTER, "Errors, by where they came from.", ("type",)),
     Metric("scaled_up_nodes_total", COUNTER, "Nodes bought."),
     Metric("failed_scale_ups_total", COUNTER, "Scale-ups that failed, by class of error.", ("reason",)),
+    Metric("failed_operations_total", COUNTER, "Operations that failed or ran out of time.", ("kind",)),
     Metric("failed_node_creations_total", COUNTER, "Instances that could not be created.", ("reason",)),
     Metric("scaled_down_nodes_total", COUNTER, "Nodes removed, by why they could go.", ("reason",)),
     Metric("evicted_pods_total", COUNTER, "Evictions, by what came of them.", ("eviction_result",)),

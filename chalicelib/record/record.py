@@ -17,10 +17,10 @@ from chalicelib.kube.errors import ClusterError, Missing
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.plan import Mark, Plan
-from chalicelib.model.policy import Options
+from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.readiness import is_ready
-from chalicelib.record import counts, endings, events, gauges, happenings, journal, metrics, repeats, status
+from chalicelib.record import counts, endings, events, gauges, happenings, journal, metrics, repeats, status, summary
 from chalicelib.record.events import Event
 from chalicelib.record.left import Left, Published
 from chalicelib.store.errors import StoreError
@@ -35,13 +35,15 @@ class Place(events.EventApi, status.Pinboard, Protocol):
 @dataclass(frozen=True, slots=True)
 class Recorder:
     """Where to tell. board None: nobody in the cluster is told (a cluster in shadow is not written to at all).
-    clock: epoch seconds. emit: one line of metrics."""
+    clock: epoch seconds. emit: one line of metrics.
+    metrics: what is written for CloudWatch."""
 
     journal: journal.Journal
     board: Place | None
     clock: Callable[[], float]
     options: Options
     emit: Callable[[str], None] = metrics.to_stdout
+    metrics: Metrics = Metrics.SUMMARY
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -130,7 +132,7 @@ def _durations(seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def _emit(cluster: str, values: metrics.Values, recorder: Recorder, now: float, fields: Mapping[str, str]) -> None:
-    for line in metrics.lines(cluster, values, now, fields=fields):
+    for line in metrics.lines(cluster, summary.chosen(values, recorder.metrics), now, fields=fields):
         recorder.emit(line)
 
 

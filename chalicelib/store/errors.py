@@ -11,6 +11,7 @@
         ├── IllegalStep(before, after)      an arrow that the state machine does not have; a bug of the caller
         ├── PolicyChanged(expected, actual) somebody stored another version meanwhile; read it first
         ├── NotMoved(cluster)               its policy lies in the old place only; a person has to move it
+        ├── NewerSchema(schema, release)    a newer release wrote the table; this code must not work on it
         ├── StoreThrottled                  too busy after all retries; nothing is known to be wrong, come back later
         └── StoreUnavailable                no answer, no table or no permission; whether a write happened is not known
 
@@ -126,6 +127,19 @@ class NotMoved(StoreError):
 
     def __str__(self) -> str:
         return f"{self.cluster}: its policy lies in the state table, where it is not used; run outscaler migrate"
+
+
+class NewerSchema(StoreError):
+    """The table has a form that this code does not know. schema, release: what the table says; known: what this code
+    knows."""
+
+    def __init__(self, schema: int, release: str, known: int) -> None:
+        super().__init__(schema, release, known)
+        self.schema, self.release, self.known = schema, release, known
+
+    def __str__(self) -> str:
+        return (f"the table was written by a newer release (schema {self.schema}, release {self.release}); this code "
+                f"knows schema {self.known}; deploy that release again")
 
 
 class StoreThrottled(StoreError):

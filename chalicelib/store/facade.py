@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from chalicelib import __version__
 from chalicelib.store.claims import Claims
 from chalicelib.store.client import Table
 from chalicelib.store.debounce import Debounce
@@ -19,6 +20,7 @@ from chalicelib.store.paces import Paces
 from chalicelib.store.policies import Policies
 from chalicelib.store.release import Releases
 from chalicelib.store.schedule import Schedule
+from chalicelib.store.schema import Schemas
 from chalicelib.store.shelf import Shelf
 from chalicelib.store.staging import Staging
 from chalicelib.store.tables import policy_table_of
@@ -58,6 +60,7 @@ class Store:
         self.releases = Releases(self.table)
         self.claims = Claims(self.table, clock, staging, lambda name: self.policies.current(name) is not None)
         self.schedule = Schedule(self.table, clock)
+        self.schema = Schemas(self.table, clock, __version__)
         self.debounce = Debounce(self.table, clock)
         self.paces = Paces(self.table, clock)
         self.shelf = Shelf(self.table, clock)

@@ -14,6 +14,10 @@ Times are compared in the conditions. DynamoDB's own expiry is not used for leas
 A pass reads this row when it begins and writes it when it ends, whatever else it does. So what a pass leaves to the
 next (the digest of its decision, what it told, its gauges) lies here as well and costs a quiet pass neither a read nor
 a write. Only the holder writes it, under the same condition as everything else of his.
+
+DynamoDB charges a write by the whole row, and this row is written three times a minute. So what a pass leaves lies here
+only while the row stays within one unit of 1 KB; beyond that it has a row of its own (left_rows.py), which is written
+once.
 """
 
 from __future__ import annotations
@@ -24,7 +28,8 @@ import msgspec
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
-from chalicelib.store import pass_failure
+from chalicelib.model.pass_memory import PassMemory
+from chalicelib.store import left_rows, pass_failure, pass_memory
 from chalicelib.store.client import Refused, Table, Write
 from chalicelib.store.errors import Fenced, LeaseHeld
 from chalicelib.store.pass_failure import PassFailure
@@ -35,7 +40,8 @@ class Lease(msgspec.Struct, frozen=True):
     """The right to reconcile one cluster until that instant (epoch seconds). token: the fencing token.
 
     decision: the digest of the last decision that is in the journal. left: what the last pass left, opaque here.
-    failure: of the passes before; None where the last one succeeded.
+    failure: of the passes before; None where the last one succeeded. apart: the row itself has no `left`. memory: what
+    passes have taken; this one is counted in `unended`.
     """
 
     cluster: str
@@ -45,6 +51,8 @@ class Lease(msgspec.Struct, frozen=True):
     decision: str = ""
     left: bytes = b""
     failure: PassFailure | None = None
+    apart: bool = True
+    memory: PassMemory = PassMemory()
 
 
 class Leases:
@@ -68,7 +76,7 @@ class Leases:
         take = self._table.update(
             cluster, LEASE,
             [LeaseRow.owner.set(owner), LeaseRow.until.set(now + ttl), LeaseRow.token.add(1),
-             LeaseRow.queued_until.remove()],
+             LeaseRow.queued_until.remove(), pass_memory.begins()],
             nobody_has_it | time_is_up,
         )
         try:
@@ -78,8 +86,9 @@ class Leases:
             if row.owner != owner:
                 raise LeaseHeld(row.owner or "", row.until or 0.0) from None
             # Our own name: the first try got through and only its answer was lost.
-        return Lease(cluster, owner, int(row.token), float(row.until or 0.0), row.decision or "", row.left or b"",
-                     pass_failure.read(row))
+        left = row.left or left_rows.read(self._table, cluster)
+        return Lease(cluster, owner, int(row.token), float(row.until or 0.0), row.decision or "", left,
+                     pass_failure.read(row), not row.left, pass_memory.read(row))
 
     def renew(self, lease: Lease, ttl: float) -> Lease:
         """Hold it for ttl seconds from now; raises Fenced if somebody else has taken it over."""
@@ -92,20 +101,25 @@ class Leases:
         return msgspec.structs.replace(lease, until=until)
 
     def release(self, lease: Lease, *, passed_at: float | None = None, decision: str | None = None,
-                left: bytes | None = None, succeeded: bool = False, failure: PassFailure | None = None) -> bool:
+                left: bytes | None = None, succeeded: bool = False, failure: PassFailure | None = None,
+                memory: PassMemory | None = None, ended: bool = True) -> bool:
         """Give it back; False, and nothing done, if it was taken over meanwhile.
 
         passed_at: the instant of the pass that was completed under it, stored with the same write (schedule.py).
         decision, left: what the pass leaves to the next; None: what is there stays. succeeded: it came to a decision;
-        failure: it failed, and this is what is known of it; neither of the two: what is there stays.
+        failure: it failed, and this is what is known of it; neither of the two: what is there stays. memory: what is
+        known of the memory that it took; None: what is there stays. ended: False where another function is to make the
+        pass, which then still counts as begun.
         """
         actions: list[Action] = [LeaseRow.owner.remove(), LeaseRow.until.remove()]
+        if ended:
+            actions.extend(pass_memory.ends(lease.memory, memory))
         if passed_at is not None:
             actions.append(LeaseRow.last_pass.set(passed_at))
         if decision is not None and decision != lease.decision:
             actions.append(LeaseRow.decision.set(decision))
         if left is not None and left != lease.left:
-            actions.append(LeaseRow.left.set(left))
+            actions += self._leave(lease, left)
         if succeeded and passed_at is not None:
             actions.append(LeaseRow.last_success.set(passed_at))
         if succeeded and lease.failure is not None:
@@ -117,6 +131,14 @@ class Leases:
         except Refused:
             return False
         return True
+
+
+    def _leave(self, lease: Lease, left: bytes) -> list[Action]:
+        """Write `left` into its own row if it is too large for this one; what is to be done in this one."""
+        if len(left) <= left_rows.LARGEST_INSIDE:
+            return [LeaseRow.left.set(left)]
+        left_rows.write(self._table, lease.cluster, left, lease.token)
+        return [] if lease.apart else [LeaseRow.left.remove()]
 
 
 def fence(table: Table, lease: Lease) -> Write:

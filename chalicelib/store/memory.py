@@ -3,7 +3,8 @@
     load ─► before ── plan ──► after ─► save(before, after, new operations, lease)
 
 `save` is one transaction: the lease's token is checked, every row is written only if it still is as the planner saw it,
-and new operations appear with the memory that accounts for them, or not at all. Rows that an executor changed meanwhile
+and new operations appear with the memory that accounts for them, or not at all. A pass that only confirms the timers of
+nodes writes one row, by one conditional write. Rows that an executor changed meanwhile
 make the save Stale: the pass loads again and plans again, and nothing that the executor recorded is lost.
 """
 
@@ -14,13 +15,17 @@ from collections.abc import Callable, Sequence
 
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation
-from chalicelib.store.client import Cancelled, Table, Write
-from chalicelib.store.delta import Change, changes, version_of
+from chalicelib.store.client import Cancelled, Refused, Table, Write
+from chalicelib.store.delta import ABSENT, Change, changes, version_of
 from chalicelib.store.errors import Fenced, Stale, StoreError
 from chalicelib.store.leases import Lease, check_in_force, fence
 from chalicelib.store.rows import Torn, adopt, change_write, is_version, to_memory
 from chalicelib.store.staging import TRIES, Staging, create
-from chalicelib.store.tables import GROUPS, MEMORY, OPEN, OVER
+from chalicelib.store.tables import GROUPS, MEMORY, NODES, OPEN, OVER
+
+LONGER_THAN_A_WRITE = 90.0
+"""Seconds of a lease that must be left for a save that is no transaction. All attempts at a write (client.py) take
+less."""
 
 
 class Memories:
@@ -74,6 +79,11 @@ class Memories:
         if not todo and not fresh:
             check_in_force(self._table, lease)
             return
+        if not fresh and _is_timers_only(todo):
+            check_in_force(self._table, lease)
+            if lease.until - self._clock() >= LONGER_THAN_A_WRITE:
+                self._save_alone(cluster, todo[0])
+                return
         rests_on = _untouched_groups(before, fresh, todo)
         writes = [
             fence(self._table, lease),
@@ -93,6 +103,17 @@ class Memories:
                 raise Fenced(cluster, lease.token) from None
             raise Stale(cluster, tuple(_item(writes[at]) for at in cancelled.refused)) from None
 
+    def _save_alone(self, cluster: str, change: Change) -> None:
+        """One conditional write, which is charged a quarter of a transaction. The row's version holds off every other
+        change of it. The caller has just seen that the lease is in force and lasts longer than any write, so nobody can
+        take it over meanwhile. Raises Stale."""
+        try:
+            self._table.write(change_write(self._table, cluster, change))
+        except Refused as refused:
+            if refused.old.get("version", {}).get("S") != change.version:
+                raise Stale(cluster, (change.item,)) from None
+            # The first attempt was carried out, and only its answer was lost.
+
     def _fresh(self, cluster: str, operations: Sequence[Operation]) -> tuple[Operation, ...]:
         """Those that were never seen. Nobody else can make one appear after this: only the holder of the lease makes
         operations, and the save checks that we are the holder."""
@@ -104,6 +125,11 @@ class Memories:
             operation for name, operation in by_id.items()
             if (cluster, OPEN + name) not in known and (cluster, OVER + name) not in known
         )
+
+
+def _is_timers_only(todo: Sequence[Change]) -> bool:
+    """Whether nothing but the nodes' timers is to be written, in one row that stays."""
+    return len(todo) == 1 and todo[0].item.startswith(NODES) and todo[0].version != ABSENT
 
 
 def _unreadable(cluster: str, error: Exception) -> StoreError:

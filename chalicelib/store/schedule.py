@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from chalicelib.store import pass_failure
+from chalicelib.model.pass_memory import PassMemory
+from chalicelib.store import left_rows, pass_failure, pass_memory
 from chalicelib.store.client import Refused, Table
 from chalicelib.store.pass_failure import PassFailure
 from chalicelib.store.tables import LEASE, LeaseRow
@@ -26,13 +27,15 @@ from chalicelib.store.tables import LEASE, LeaseRow
 
 class Pace(msgspec.Struct, frozen=True):
     """Where a cluster stands. Instants in epoch seconds; 0.0: never, or not. last_pass: of any pass that ended;
-    last_success: of one that came to a decision, 0.0 also where only an earlier version has made passes."""
+    last_success: of one that came to a decision, 0.0 also where only an earlier version has made passes. memory: what
+    passes have taken."""
 
     last_pass: float = 0.0
     queued_until: float = 0.0
     lease_until: float = 0.0
     last_success: float = 0.0
     failure: PassFailure | None = None
+    memory: PassMemory = PassMemory()
 
     def is_due(self, now: float, interval: float) -> bool:
         """The last pass is interval seconds ago or more, and no message is on its way."""
@@ -59,14 +62,16 @@ class Schedule:
         if row is None:
             return Pace()
         return Pace(row.last_pass or 0.0, row.queued_until or 0.0, row.until or 0.0, row.last_success or 0.0,
-                    pass_failure.read(row))
+                    pass_failure.read(row), pass_memory.read(row))
 
     def passed_by(self, clusters: Sequence[str]) -> dict[str, Passed]:
-        """The last pass of each of these clusters; one read for a hundred of them. Those never looked at are left out.
-        """
-        rows = self._table.get_many([(cluster, LEASE) for cluster in clusters])
-        read = ((cluster, LeaseRow.from_raw_data(raw)) for (cluster, _), raw in rows.items())
-        return {cluster: Passed(row.last_pass or 0.0, row.left or b"") for cluster, row in read}
+        """The last pass of each of these clusters; two reads for a hundred of them at most. Those never looked at are
+        left out."""
+        raws = self._table.get_many([(cluster, LEASE) for cluster in clusters])
+        rows = {cluster: LeaseRow.from_raw_data(raw) for (cluster, _), raw in raws.items()}
+        apart = left_rows.read_many(self._table, [cluster for cluster, row in rows.items() if not row.left])
+        return {cluster: Passed(row.last_pass or 0.0, row.left or apart.get(cluster, b""))
+                for cluster, row in rows.items()}
 
     def mark_queued(self, cluster: str, until: float) -> bool:
         """Announce a message. True: send it. False: one is on its way already, and counts until its own time is up."""

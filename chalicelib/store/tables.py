@@ -11,6 +11,7 @@ The state table:
     cluster (partition)   item (sort)                  row
     <cluster>             lease                        LeaseRow: who reconciles, fencing token, queued marker, last
                                                        pass and what it left to the next
+                          left                         LeftRow: what the last pass left, where it is large
                           ledger                       LedgerRow: counters, and events told lately
                           memory                       HeadRow: cluster-wide instants; the gate for large saves
                           memory#brake                 MemoryRow: what removals have taken lately
@@ -30,6 +31,7 @@ The state table:
                                                        function behind the HTTP API may write
     !claims               <provider>#<group>           ClaimRow: the one cluster that a node group belongs to
     !paces                <account and API>            PaceRow: how often a vendor was called lately
+    !schema               schema                       SchemaRow: the form of all rows, and the release that wrote it
     !shelf                <what it is>                 ShelfRow: a vendor's answer that seldom changes, compressed
 
 The policy table:
@@ -56,6 +58,7 @@ PARTITION_KEY, SORT_KEY, TTL_ATTRIBUTE = "cluster", "item", "expires_at"
 
 POLICIES, CLAIMS, PACES, SHELF = "!policies", "!claims", "!paces", "!shelf"
 WEBHOOKS, WEB = "!webhooks", "!web"
+SCHEMA_PARTITION, SCHEMA_ITEM = "!schema", "schema"
 LEASE, HEAD, MEMORY = "lease", "memory", "memory"
 GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
     "memory#group#", "memory#nodes#", "memory#operation#", "memory#template#", "memory#unregistered#"
@@ -63,7 +66,7 @@ GROUPS, NODES, OPEN, TEMPLATES, UNREGISTERED = (
 RULES, RULE_OBJECTS = "memory#rules#", "memory#rule-objects#"
 BRAKE, RELEASE = "memory#brake", "memory#release"
 OVER, STAGED, JOURNAL, POLICY, SEEN = "operation#", "staged#", "journal#", "policy#", "seen#"
-LEDGER = "ledger"
+LEDGER, LEFT = "ledger", "left"
 
 
 def policy_table_of(table_name: str) -> str:
@@ -118,7 +121,8 @@ class LeaseRow(Row):
     """One per cluster. token only ever grows; giving the lease back removes owner and until, never the token.
 
     decision: digest of the last decision in the journal. left: what the last pass left; record/left.py knows it.
-    last_success: when the last pass that decided began. failing_since and the four after it: pass_failure.py.
+    last_success: when the last pass that decided began. failing_since and the four after it: pass_failure.py. peak and
+    the three after it: pass_memory.py.
     """
 
     owner = UnicodeAttribute(null=True)
@@ -134,6 +138,17 @@ class LeaseRow(Row):
     error_class = UnicodeAttribute(null=True)
     error_text = UnicodeAttribute(null=True)
     failures = NumberAttribute(null=True)
+    peak = NumberAttribute(null=True)
+    size = NumberAttribute(null=True)
+    unended = NumberAttribute(null=True)
+    large_until = InstantAttribute(null=True)
+
+
+class LeftRow(Row):
+    """One per cluster at most (left_rows.py). token: of the lease under which it was written."""
+
+    left = BinaryAttribute(legacy_encoding=False)
+    token = NumberAttribute()
 
 
 class LedgerRow(Row):
@@ -240,6 +255,14 @@ class PaceRow(Row):
 
     arrival = InstantAttribute(null=True)
     held_until = InstantAttribute(null=True)
+
+
+class SchemaRow(Row):
+    """The form of the rows of both tables, the release that wrote it first, and when. It never expires."""
+
+    schema = NumberAttribute()
+    release = UnicodeAttribute(null=True)
+    since = InstantAttribute(null=True)
 
 
 class ShelfRow(Row):

@@ -13,9 +13,11 @@ from typing import Any
 
 import msgspec
 
+from chalicelib.dispatch.invoke import RECONCILE_LARGE
+from chalicelib.dispatch.invoke import VARIABLE as LARGE
 from chalicelib.dispatch.messages import PROVIDERS
 from infra.aws.resources import QUEUES, Resources, dead_letter_alarms, logical_id, resources
-from infra.aws.rights import conditional_policies, own_log, tick_dead_letters_policy
+from infra.aws.rights import conditional_policies, large_dead_letters_policy, own_log, tick_dead_letters_policy
 
 HERE = Path(__file__).resolve().parent
 
@@ -39,6 +41,7 @@ FUNCTIONS = (
     Function("api_handler", 50),
     Function("tick", 1),
     Function("reconcile", 20),
+    Function(RECONCILE_LARGE, 5),
     *(Function(f"act_{provider}", 5, provider) for provider in PROVIDERS),
 )
 
@@ -75,6 +78,8 @@ def finished(template: Json) -> Json:
             one["Properties"]["Policies"] += conditional_policies()
             if name == "TickRole":
                 one["Properties"]["Policies"].append(tick_dead_letters_policy())
+            if name == f"{logical_id(RECONCILE_LARGE)}Role":
+                one["Properties"]["Policies"].append(large_dead_letters_policy())
     return made
 
 
@@ -133,6 +138,11 @@ def _function(each: Function) -> Json:
     }
     if each.name in QUEUES:
         properties |= _queue_function(each)
+    if each.name == "reconcile":
+        # No function but this one may know it: a reference from the large function's role would be a circle.
+        properties["Environment"]["Variables"][LARGE] = {"Ref": logical_id(RECONCILE_LARGE)}
+    if each.name == RECONCILE_LARGE:
+        properties |= _invoked_function("ReconcileDeadLetters")
     return {"Properties": properties}
 
 
@@ -144,6 +154,13 @@ def _queue_function(each: Function) -> Json:
         source["Enabled"] = {"Fn::If": [_use(each.provider), True, False]}
     return {"Environment": {"Variables": {"OUTSCALER_BATCH_FAILURES": "reported"}},
             "Events": {f"{logical_id(each.name)}SqsEventSource": {"Properties": source}}}
+
+
+def _invoked_function(dead_letters: str) -> Json:
+    """How asynchronous invocations are repeated, and where the events go that failed for good: as they are, in the form
+    of the queue's own messages, so that one redrive serves both."""
+    return {"EventInvokeConfig": {"MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 300},
+            "DeadLetterQueue": {"Type": "SQS", "TargetArn": {"Fn::GetAtt": [dead_letters, "Arn"]}}}
 
 
 def _queue_variables() -> Json:

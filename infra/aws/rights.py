@@ -38,6 +38,13 @@ def tick_dead_letters_policy() -> Json:
         _allow("LeaveFailedTicks", ["sqs:SendMessage"], {"Fn::GetAtt": ["TickDeadLetters", "Arn"]})])
 
 
+def large_dead_letters_policy() -> Json:
+    """An inline policy: Lambda leaves a pass that failed for good in the dead letters of the queue it came from, with
+    the role of the large function."""
+    return _policy("LeaveFailedPasses", [
+        _allow("LeaveFailedPasses", ["sqs:SendMessage"], {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]})])
+
+
 def conditional_policies() -> list[Json]:
     """Inline policies of every role: what a VPC, a key of one's own, and tracing need, each under its condition."""
     traces = _allow("SendTraces", ["xray:PutTraceSegments", "xray:PutTelemetryRecords"], "*")

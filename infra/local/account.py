@@ -10,8 +10,9 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from chalicelib.dispatch.invoke import RECONCILE_LARGE, LargeFunction
 from chalicelib.dispatch.send import Sender
-from chalicelib.handlers.runtime import ReadSecret, Runtime, Secrets, build
+from chalicelib.handlers.runtime import NoGauge, PassGauge, ReadSecret, Runtime, Secrets, build
 from chalicelib.kube.client import Cluster
 from chalicelib.kube.connect import connect
 from chalicelib.kube.secrets import SecretReader
@@ -19,6 +20,7 @@ from chalicelib.kube.transport import Dial, open_line
 from chalicelib.model.deployment import Deployment
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.store import Store
+from infra.local.asynchronous import AsyncLambda, of_lambda
 from infra.local.aws import REGION
 from infra.local.aws_faults import Faults
 from infra.local.controllers.clock import ManualClock
@@ -31,13 +33,16 @@ from infra.local.services import Services
 class Account:
     """dial: how the functions' lines to a cluster are opened. judge: who refuses what a function's policy does not
     allow. faults: what goes wrong between them and the table. deployment: what policies may name.
+    gauge: measures passes. large: names of functions that passes can be handed over to; open to tests.
     Waiting anywhere in here lets the clock pass instead."""
 
     def __init__(self, services: Services, clock: ManualClock, dial: Dial = open_line,
-                 deployment: Deployment = LOOPBACK, judge: Judge | None = None) -> None:
+                 deployment: Deployment = LOOPBACK, judge: Judge | None = None,
+                 gauge: PassGauge | None = None) -> None:
         self.deployment = deployment
         self._services, self._clock, self._dial, self.faults = services, clock, dial, Faults()
-        self._judge = judge
+        self._judge, self._gauge = judge, gauge or NoGauge()
+        self.large = frozenset({RECONCILE_LARGE})
 
     def create(self) -> None:
         """Make the table."""
@@ -57,12 +62,16 @@ class Account:
 
     def runtime(self, sender: Sender, life: Life, owner: Callable[[], str], emit: Callable[[str], None]) -> Runtime:
         """As a new process builds it; what it reaches the world through ends with its life."""
-        services = self._services
-        read, rows = services.secrets, self.faults.wrap(services.dynamodb)
+        services, queues = self._services, sender
+        invoke: Any = AsyncLambda(self.large, lambda function, event: queues.send(function, event, 0))
+        read, parameters = services.secrets, services.parameters
+        rows = self.faults.wrap(services.dynamodb)
         if self._judge is not None:
             read, rows = Judged(read, self._judge, of_secrets), Judged(rows, self._judge, of_dynamodb)
+            parameters = Judged(parameters, self._judge, of_secrets)
+            invoke = Judged(invoke, self._judge, of_lambda)
             sender = JudgedSender(sender, self._judge)
-        secrets = Secrets(SecretReader(Mortal(read, life)), self._clock)
+        secrets = Secrets(SecretReader(Mortal(read, life), Mortal(parameters, life)), self._clock)
 
         def reached(access: KubernetesAccess, secret: ReadSecret) -> Cluster:
             life.check()
@@ -71,7 +80,8 @@ class Account:
         store = self._store(Mortal(rows, life))
         made = build(clock=self._clock, store=store, sender=Mortal(sender, life), read_secret=secrets,
                      reach=reached, deployment=self.deployment, owner=owner, sleep=self._clock.advance, chance=_even)
-        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=emit, batch_failures_reported=True)
+        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=emit, batch_failures_reported=True,
+                                   gauge=self._gauge, hand_over=LargeFunction(RECONCILE_LARGE, Mortal(invoke, life)))
 
     def _store(self, client: Any) -> Store:
         return Store(self._services.table, clock=self._clock, client=client, region=REGION,

@@ -19,6 +19,7 @@ from urllib.request import Request, urlopen
 
 from botocore.session import Session, get_session
 
+from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.store.tables import definition, policy_table_of, time_to_live
 
 if TYPE_CHECKING:
@@ -135,7 +136,10 @@ class LocalAws:
         return urls
 
     def put_secret(self, name: str, text: str) -> None:
-        """Create the secret, or give it a new value."""
+        """Create the secret, or give it a new value; a parameter of SSM where the name begins with `ssm:/`."""
+        if name.startswith(PARAMETER):
+            self.client("ssm").put_parameter(Name=parameter_name(name), Value=text, Type="SecureString", Overwrite=True)
+            return
         secrets = self.client("secretsmanager")
         try:
             secrets.create_secret(Name=name, SecretString=text)

@@ -16,6 +16,7 @@ from botocore.awsrequest import AWSPreparedRequest, AWSResponse
 from moto.core.request import normalize_request
 from moto.core.responses import BaseResponse
 from moto.secretsmanager.responses import SecretsManagerResponse
+from moto.ssm.responses import SimpleSystemManagerResponse
 
 from infra.local.aws_rows import TARGET, Answer, Rows
 
@@ -31,7 +32,8 @@ class _Body(BytesIO):
 class DirectWay:
     """Take as many clients as you like; all of them share moto's state with every server of this process."""
 
-    _HANDLERS: Mapping[str, type[BaseResponse]] = {TARGET: Rows, "secretsmanager": SecretsManagerResponse}
+    _HANDLERS: Mapping[str, type[BaseResponse]] = {TARGET: Rows, "secretsmanager": SecretsManagerResponse,
+                                                   "AmazonSSM": SimpleSystemManagerResponse}
 
     def __init__(self) -> None:
         self._lock = threading.RLock()      # moto's tables have none (aws_server.py)

@@ -4,6 +4,7 @@
     queue      received ─► held until it is due ─► the function ─┬─ returned ─► deleted
                                                                  └─ failed, or died ─► visible again after the
                                                                     queue's timeout; too often ─► dead letters
+    invoked    an asynchronous invocation, kept in a queue that Lambda has for it; the event is the message itself
 
 SQS counts seconds of the wall, the emulation counts virtual ones. So the queues are made to keep a received message for
 very long, and the delays and visibility timeouts of the deployment are kept here, on the emulation's clock. How often a
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -122,7 +124,8 @@ class QueueSource:
         return None
 
     def _deliver(self, message: Mapping[str, Any]) -> None:
-        made = self._invoke(self._function.name, sqs_event(self._record(message)))
+        event = json.loads(message["Body"]) if self._function.invoked else sqs_event(self._record(message))
+        made = self._invoke(self._function.name, event)
         if made.finished and message["MessageId"] not in made.failed_messages:
             self._sqs.delete_message(QueueUrl=self._url, ReceiptHandle=message["ReceiptHandle"])
             return

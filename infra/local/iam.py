@@ -63,9 +63,9 @@ def matches(pattern: str, resource: str) -> bool:
                         re.DOTALL) is not None
 
 
-def arn(service: str, name: str) -> str:
+def arn(service: str, name: str, account: str = ACCOUNT) -> str:
     """An ARN of the emulated account."""
-    return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{name}"
+    return f"arn:aws:{service}:{REGION}:{account}:{name}"
 
 
 def policy_files() -> dict[str, Path]:
@@ -82,14 +82,28 @@ def statements(file: Path, arns: Mapping[str, str], names: Mapping[str, str]) ->
             return arns[logical]
         return re.sub(r"\$\{([^}]*)\}", lambda found: names[found[1]], resource["Fn::Sub"])
 
+    return _statements(json.loads(file.read_text("utf-8")), resolved)
+
+
+def literal_statements(document: Mapping[str, Any]) -> tuple[Statement, ...]:
+    """A policy as IAM has it: resources are patterns of ARNs, such as `arn:*:sqs:*:*:outscaler-dev-reconcile`."""
+    return _statements(document, str)
+
+
+def _statements(document: Mapping[str, Any], resolved: Callable[[Any], str]) -> tuple[Statement, ...]:
     def read(given: Mapping[str, Any]) -> Statement:
         assert given["Effect"] == "Allow"
         assert given.keys() <= {"Sid", "Effect", "Action", "Resource", "Condition"}, given.keys()
-        resources = given["Resource"] if isinstance(given["Resource"], list) else [given["Resource"]]
-        return Statement(given["Sid"], frozenset(given["Action"]), tuple(map(resolved, resources)),
+        actions = frozenset(_listed(given["Action"]))
+        assert not any("*" in action for action in actions), actions
+        return Statement(given["Sid"], actions, tuple(map(resolved, _listed(given["Resource"]))),
                          _partitions(given.get("Condition")))
 
-    return tuple(read(given) for given in json.loads(file.read_text("utf-8"))["Statement"])
+    return tuple(read(given) for given in document["Statement"])
+
+
+def _listed(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
 
 
 def _partitions(condition: Mapping[str, Any] | None) -> frozenset[str] | None:
@@ -106,6 +120,7 @@ def roles(table: str, queues: Iterable[str], prefix: str = "outscaler/") -> dict
     arns = {"StateTable": arn("dynamodb", f"table/{table}"),
             "PolicyTable": arn("dynamodb", f"table/{policy_table_of(table)}")}
     arns |= {"".join(part.capitalize() for part in name.split("_")) + "Queue": arn("sqs", name) for name in queues}
+    arns["ReconcileLarge"] = arn("lambda", "function:reconcile_large")
     names = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "SecretPrefix": prefix,
              "EksClusters": "*"}
     return {function: statements(file, arns, names) for function, file in policy_files().items()}
@@ -165,29 +180,33 @@ class JudgedSender:
         self._sender.send(queue, body, delay)
 
 
-def of_dynamodb(method: str, arguments: Mapping[str, Any]) -> Iterator[Asked]:
+def of_dynamodb(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[Asked]:
     """A transaction needs what its parts would need by themselves."""
     if method == "transact_write_items":
         for item in arguments["TransactItems"]:
             [(kind, given)] = item.items()
-            yield _on_table(_TRANSACTION[kind], given["TableName"], [given.get("Key") or given["Item"]])
+            yield _on_table(_TRANSACTION[kind], given["TableName"], [given.get("Key") or given["Item"]], account)
     elif method == "batch_get_item":
         for table, given in arguments["RequestItems"].items():
-            yield _on_table("BatchGetItem", table, given["Keys"])
+            yield _on_table("BatchGetItem", table, given["Keys"], account)
     elif method == "query":
         values = arguments["ExpressionAttributeValues"]
-        yield _on_table("Query", arguments["TableName"], [{"cluster": values[":cluster"]}])
+        yield _on_table("Query", arguments["TableName"], [{"cluster": values[":cluster"]}], account)
     else:
         action = "".join(part.capitalize() for part in method.split("_"))
-        yield _on_table(action, arguments["TableName"], [arguments.get("Key") or arguments["Item"]])
+        yield _on_table(action, arguments["TableName"], [arguments.get("Key") or arguments["Item"]], account)
 
 
-def _on_table(action: str, table: str, keys: Sequence[Mapping[str, Any]]) -> Asked:
+def _on_table(action: str, table: str, keys: Sequence[Mapping[str, Any]], account: str) -> Asked:
     partitions = frozenset(key["cluster"]["S"] for key in keys)
-    return Asked(f"dynamodb:{action}", arn("dynamodb", f"table/{table}"), partitions)
+    return Asked(f"dynamodb:{action}", arn("dynamodb", f"table/{table}", account), partitions)
 
 
-def of_secrets(method: str, arguments: Mapping[str, Any]) -> Iterator[Asked]:
+def of_secrets(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[Asked]:
     """Reading is all that is emulated."""
+    if method == "get_parameter":
+        yield Asked("ssm:GetParameter", arn("ssm", f"parameter{arguments['Name']}"))
+        return
     assert method == "get_secret_value"
-    yield Asked("secretsmanager:GetSecretValue", arn("secretsmanager", f"secret:{arguments['SecretId']}{SUFFIX}"))
+    name = f"secret:{arguments['SecretId']}{SUFFIX}"
+    yield Asked("secretsmanager:GetSecretValue", arn("secretsmanager", name, account))

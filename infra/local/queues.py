@@ -8,6 +8,7 @@ order in which they become visible, then in the order in which they were sent. W
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -81,17 +82,18 @@ class VirtualQueues:
     """The queues of one deployment.
 
     tamper, pick: see above; tests set them. dead: dead letters by queue. refusing: queues that take nothing (NotSent).
-    sent: every message that was ever sent, untampered.
+    sent: every message that was ever sent, untampered. dead (as given): queues whose dead letters go to another one's.
     """
 
-    def __init__(self, clock: Callable[[], float], queues: Mapping[str, Queue]) -> None:
-        self._clock, self._queues = clock, dict(queues)
+    def __init__(self, clock: Callable[[], float], queues: Mapping[str, Queue],
+                 dead: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._clock, self._queues, self._dead_of = clock, dict(queues), dict(dead)
         self._messages: dict[int, Message] = {}
         self._serial = 0
         self.tamper: Tamper = untouched
         self.pick: Pick = first
         self.refusing: set[str] = set()
-        self.dead: dict[str, list[Message]] = {name: [] for name in queues}
+        self.dead: dict[str, list[Message]] = {name: [] for name in queues if name not in dead}
         self.sent: list[Message] = []
 
     def send(self, queue: str, body: bytes, delay: int) -> None:
@@ -128,7 +130,7 @@ class VirtualQueues:
             chosen = self.pick(visible)
             queue = self._queues[chosen.queue]
             if chosen.receives >= queue.max_receives:
-                self.dead[chosen.queue].append(self._messages.pop(chosen.serial))
+                self.dead[self._dead_of.get(chosen.queue, chosen.queue)].append(self._messages.pop(chosen.serial))
                 continue
             taken = msgspec.structs.replace(
                 chosen, receives=chosen.receives + 1, visible_at=now + queue.visibility,

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from botocore.exceptions import ClientError
 
+from chalicelib.model.secret import PARAMETER, parameter_name
 from infra.local.aws import LocalAws, create_table, drop_table
 from infra.local.aws_direct import DirectWay
 from infra.local.dynamodb.client import MemoryClient
@@ -18,10 +19,12 @@ from infra.local.dynamodb.tables import Tables
 
 
 class Services(Protocol):
-    """dynamodb, secrets: clients. table: the world's own. endpoint: where an ordinary client would go, if anywhere."""
+    """dynamodb, secrets, parameters: clients. table: the world's own. endpoint: where an ordinary client would go, if
+    anywhere."""
 
     dynamodb: Any
     secrets: Any
+    parameters: Any
     table: str
     endpoint: str | None
 
@@ -43,6 +46,7 @@ class FullServices:
         self._aws, self.table, self.endpoint = aws, f"world-{uuid.uuid4().hex[:12]}", aws.endpoint or None
         self.dynamodb = way.take(aws.client("dynamodb"))
         self.secrets = _Prefixed(way.take(aws.client("secretsmanager")), self.table)
+        self.parameters = _PrefixedParameters(way.take(aws.client("ssm")), self.table)
 
     def create(self) -> None:
         """See Services."""
@@ -54,7 +58,8 @@ class FullServices:
 
     def put_secret(self, name: str, text: str) -> None:
         """See Services."""
-        self._aws.put_secret(f"{self.table}/{name}", text)
+        kind, path = (PARAMETER, name.removeprefix(PARAMETER)) if name.startswith(PARAMETER) else ("", name)
+        self._aws.put_secret(f"{kind}{self.table}/{path}", text)
 
 
 class _Prefixed:
@@ -68,6 +73,17 @@ class _Prefixed:
         return self._client.get_secret_value(SecretId=f"{self._prefix}/{SecretId}")
 
 
+class _PrefixedParameters:
+    """SSM as one world sees it: names begin with its own."""
+
+    def __init__(self, client: Any, prefix: str) -> None:
+        self._client, self._prefix = client, prefix
+
+    def get_parameter(self, Name: str, WithDecryption: bool) -> Any:  # noqa: N803, FBT001 - the API's words
+        """The parameter of that name."""
+        return self._client.get_parameter(Name=f"/{self._prefix}{Name}", WithDecryption=WithDecryption)
+
+
 class QuickServices:
     """Nothing is shared with any other. tables: the account's, e.g. for letting rows expire."""
 
@@ -76,6 +92,7 @@ class QuickServices:
     def __init__(self) -> None:
         self.tables, self.table = Tables(), "world"
         self.dynamodb, self.secrets = MemoryClient(self.tables), MemorySecrets()
+        self.parameters = MemoryParameters()
 
     def create(self) -> None:
         """See Services."""
@@ -87,7 +104,10 @@ class QuickServices:
 
     def put_secret(self, name: str, text: str) -> None:
         """See Services."""
-        self.secrets.texts[name] = text
+        if name.startswith(PARAMETER):
+            self.parameters.texts[parameter_name(name)] = text
+        else:
+            self.secrets.texts[name] = text
 
 
 class MemorySecrets:
@@ -104,3 +124,19 @@ class MemorySecrets:
             message = "Secrets Manager can't find the specified secret."
             raise ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": message}}, "GetSecretValue")
         return {"Name": SecretId, "SecretString": self.texts[SecretId]}
+
+
+class MemoryParameters:
+    """A client of SSM, all of whose parameters are encrypted. texts: by name. asked: the names that were asked for."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self.asked: list[str] = []
+
+    def get_parameter(self, Name: str, WithDecryption: bool) -> Any:  # noqa: N803, FBT001 - the API's words
+        """As AWS answers; ClientError where there is none."""
+        self.asked.append(Name)
+        assert WithDecryption
+        if Name not in self.texts:
+            raise ClientError({"Error": {"Code": "ParameterNotFound", "Message": ""}}, "GetParameter")
+        return {"Parameter": {"Name": Name, "Type": "SecureString", "Value": self.texts[Name]}}

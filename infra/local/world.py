@@ -15,6 +15,7 @@ and API server (kube/direct.py). All else is the same, and so are the plans.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Sequence
@@ -24,11 +25,14 @@ from typing import Self
 
 import msgspec
 
+from chalicelib.dispatch.invoke import RECONCILE_LARGE
+from chalicelib.dispatch.messages import RECONCILE
 from chalicelib.handlers.runtime import Runtime
 from chalicelib.kube.transport import open_line
 from chalicelib.model.deployment import Deployment
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Operation
+from chalicelib.model.pass_memory import Reading
 from chalicelib.policy.admission import Admission
 from chalicelib.policy.load import digest, load
 from infra.local import deployment as deployed
@@ -63,6 +67,20 @@ _NEVER = (-1, 0.0)
 _MOST_PLAYED = 10_000       # deliveries in one step; more is a loop
 
 
+class _Gauge:
+    """Passes take what the test says."""
+
+    def __init__(self, takes: Callable[[], Reading | None]) -> None:
+        self._takes = takes
+
+    def begin(self) -> None:
+        """See PassGauge."""
+
+    def end(self) -> Reading | None:
+        """See PassGauge."""
+        return self._takes()
+
+
 class Death(msgspec.Struct):
     """A death to come: the next `times` invocations of `function` ("" for any) that reach `place` die there."""
 
@@ -84,9 +102,9 @@ class LocalWorld:
     clouds: vendors' accounts beside the cluster, served on loopback while the world lives.
     deployment: what policies may name; by default this machine's hosts, and the clouds' secrets.
 
-    Open to tests: clock, kube, server, cluster, queues, store, services (the emulated account), line (the way to the
-    API server, of a quick world: `line.ask` decides what goes wrong with a request), invocations, metrics (lines that
-    the functions emit).
+    Open to tests: takes (the memory of each pass that ends, None: not measured), clock, kube, server, cluster, queues,
+    store, services (the emulated account), line (the way to the API server, of a quick world: `line.ask` decides what
+    goes wrong with a request), invocations, metrics (lines that the functions emit).
     """
 
     def __init__(self, aws: LocalAws | None = None, *, quick: bool = False, name: str = "shop", start: float = START,
@@ -105,14 +123,17 @@ class LocalWorld:
         self._clouds = tuple(clouds)
         more = [cloud.attach(self.clock, self.kube) for cloud in self._clouds]
         self.cluster = ClusterSimulation(self.kube, self.clock, pace, more=more)
-        self.queues = VirtualQueues(self.clock, deployed.queues())
+        self.queues = VirtualQueues(self.clock, deployed.queues() | deployed.invocations(),
+                                    dead={RECONCILE_LARGE: RECONCILE})
+        self.takes: Reading | None = None
         self.metrics: list[Json] = []
         self.judge = Judge(roles(self.services.table, deployed.queues()),
                            lambda: self._invoker.current or API) if judged else None
         self._account = Account(self.services, self.clock, self.line.dial if self._quick else open_line,
-                                deployment or LOOPBACK, self.judge)
+                                deployment or LOOPBACK, self.judge, _Gauge(lambda: self.takes))
         self._deployment = deployment
-        self._functions = {function.queue: function for function in deployed.functions()}
+        self._functions = {function.source: function for function in deployed.functions()}
+        self._memory = {function.name: function.memory for function in deployed.functions()}
         self._next_tick, self._owners = start, itertools.count(1)
         self._deaths: list[Death] = []
         self._invoker = Invoker()
@@ -158,6 +179,11 @@ class LocalWorld:
         self.close()
 
     # -- what is in it
+
+    def without_large_function(self) -> None:
+        """Lambda knows no large function from now on."""
+        self._account.large = frozenset()
+        self.restart()
 
     @property
     def faults(self) -> Faults:
@@ -251,7 +277,9 @@ class LocalWorld:
         message = self.queues.receive()
         if message is None:
             return None
-        made = self.invoke(self._functions[message.queue].name, sqs_event(message.record()))
+        function = self._functions[message.queue]
+        event = json.loads(message.body) if function.invoked else sqs_event(message.record())
+        made = self.invoke(function.name, event)
         if made.finished and message.id not in made.failed_messages:
             self.queues.delete(message)
         return made
@@ -265,7 +293,7 @@ class LocalWorld:
 
     def invoke(self, function: str, event: Json) -> Invocation:
         """Enter a function with any event, as Lambda would."""
-        self._awake()
+        self._awake(function)
         with inline() if self._quick else nullcontext():
             made = self._invoker.call(function, event, self.clock)
         if made.killed_at:
@@ -273,13 +301,13 @@ class LocalWorld:
         self.settle()
         return made
 
-    def _awake(self) -> None:
-        """A process for the next invocation: the one there is, or a new one."""
+    def _awake(self, function: str = API) -> None:
+        """A process for the next invocation: the one there is, or a new one. It has the function's memory."""
         if self.forgetful:
             self.restart()
         if self._runtime is None:
             self._runtime = self.new_runtime()
-        self._invoker.enter(self._runtime)
+        self._invoker.enter(dataclasses.replace(self._runtime, memory_size=self._memory.get(function, 0)))
 
     def post(self, events: object, *, key: str = WEBHOOK_KEY) -> Json:
         """Post events, signed, to the cluster's webhook; API Gateway's answer (`statusCode`, `body`)."""

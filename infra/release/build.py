@@ -2,7 +2,7 @@
 
 Every part is made by the command that a user would run (`python -m infra.aws.package`, `pip wheel`), in the export, so
 that nothing of the working tree, of its environment or of the machine's paths gets in. The Python that runs this is the
-functions' Python; its name is in the names of the zips.
+functions' Python.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 
 import msgspec
 
-from infra.aws.wheels import Wheel, runtime
+from infra.aws.publish import zip_name
+from infra.aws.wheels import Wheel
 from infra.release.changelog import section
 from infra.release.checkout import Checkout, checkout, export
 from infra.release.errors import ReleaseRefused
@@ -27,7 +28,7 @@ from infra.release.sbom import bill
 
 SUMS = "SHA256SUMS"
 _STAGE = "prod"
-_OURS = ("outscaler-*", SUMS)
+_OURS = ("deployment-*.zip", "outscaler-*", SUMS)
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -62,14 +63,14 @@ def _zips(job: Job) -> None:
     for architecture in job.architectures:
         _run(job, "-m", "infra.aws.package", "--stage", _STAGE, "--architecture", architecture,
              "--out", str(job.built(architecture)))
-        name = f"outscaler-{job.version}-{runtime()}-{architecture}.zip"
-        shutil.copyfile(job.built(architecture) / "deployment.zip", job.out / name)
+        shutil.copyfile(job.built(architecture) / "deployment.zip", job.out / zip_name(architecture))
 
 
 def _template(job: Job) -> None:
-    """The code's place in it is a relative path; whoever deploys it packages it with the zip of his processor."""
-    made = job.built(job.architectures[0]) / "sam.json"
-    shutil.copyfile(made, job.out / f"outscaler-{job.version}-template.json")
+    """The published template. It expects the zips under their names in one folder of a bucket; the processor is a
+    parameter, and the runtime is the Python that made the zips."""
+    _run(job, "-m", "infra.aws.publish", str(job.built(job.architectures[0]) / "sam.json"),
+         "--out", str(job.out / f"outscaler-{job.version}-template.json"))
 
 
 def _wheel(job: Job) -> None:

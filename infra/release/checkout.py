@@ -41,8 +41,8 @@ def export(source: Checkout, target: Path) -> None:
     names = _git(source.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0")
     for name in sorted({name for name in names if name}):
         original, copy = source.root / name, target / name
-        if not original.exists():
-            continue                        # deleted and not committed
+        if not original.is_file():
+            continue                        # deleted and not committed, or a link to a folder
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(original, copy)
         copy.chmod(_EXECUTABLE if original.stat().st_mode & 0o100 else _PLAIN)

@@ -58,10 +58,10 @@ def _component(name: str, version: str, files: Sequence[tuple[str, Wheel]]) -> C
 
 
 def _chalice() -> Component:
-    about = metadata("chalice")
-    purl = PackageURL("pypi", None, "chalice", about["Version"])
-    return Component(name="chalice", version=about["Version"], type=ComponentType.LIBRARY, bom_ref=purl.to_string(),
-                     purl=purl, licenses=_licences(about.get("License-Expression") or about.get("License") or ""))
+    about = metadata("chalice").json
+    purl = PackageURL("pypi", None, "chalice", str(about["version"]))
+    return Component(name="chalice", version=purl.version, type=ComponentType.LIBRARY, bom_ref=purl.to_string(),
+                     purl=purl, licenses=_licences(str(about.get("license_expression") or about.get("license") or "")))
 
 
 def _hash(wheel: Wheel) -> HashType:

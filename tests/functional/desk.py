@@ -17,6 +17,7 @@ from chalicelib.dispatch.messages import ReconcileMessage, decode_reconcile
 from chalicelib.handlers.runtime import Runtime, Secrets, build
 from chalicelib.handlers.webhook.verify import sign
 from chalicelib.kube.secrets import SecretReader
+from chalicelib.model.secret import PARAMETER, parameter_name
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
 from infra.local.aws import LocalAws
@@ -64,11 +65,12 @@ class Premises:
         self.store = Store(self.table, clock=self.clock, region="us-east-1", endpoint=aws.endpoint,
                            client=way.take(aws.client("dynamodb")))
         self.secrets = way.take(aws.client("secretsmanager"))
+        self.parameters = way.take(aws.client("ssm"))
 
     def desk(self) -> Desk:
         """A desk that nobody has used."""
         outbox = Outbox()
-        secrets = Secrets(SecretReader(self.secrets), self.clock)
+        secrets = Secrets(SecretReader(self.secrets, self.parameters), self.clock)
         runtime = build(clock=self.clock, store=self.store, sender=outbox, read_secret=secrets)
         return Desk(self, self.store, self.clock, outbox, runtime)
 
@@ -95,6 +97,10 @@ class Desk:
     def put_secret(self, name: str, secret: object) -> None:
         """Create a secret or give it another value: a text, or something to be JSON."""
         text = secret if isinstance(secret, str) else json.dumps(secret)
+        if name.startswith(PARAMETER):
+            self.premises.parameters.put_parameter(Name=parameter_name(name), Value=text, Type="SecureString",
+                                                   Overwrite=True)
+            return
         client = self.premises.secrets
         try:
             client.create_secret(Name=name, SecretString=text)

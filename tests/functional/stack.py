@@ -26,6 +26,7 @@ HANDLERS = {
     "APIHandler": "app.app",
     "Tick": "chalicelib.handlers.tick.tick",
     "Reconcile": "chalicelib.handlers.reconcile.reconcile",
+    "ReconcileLarge": "chalicelib.handlers.reconcile.reconcile_large",
     **{logical: f"chalicelib.handlers.act.{name}" for logical, name in ACT.items()},
 }
 

@@ -74,7 +74,7 @@ def test_the_page_lists_every_output() -> None:
 
 def test_every_wildcard_that_a_parameter_brings_is_documented() -> None:
     template = resolve(artifact().sam("dev"), **VPC, Tracing="on", SecretPrefix="x", EksClusters="x")
-    found = {text.removeprefix("arn:${AWS::Partition}:") for one in template["Resources"].values()
+    found = {str(text).removeprefix("arn:${AWS::Partition}:") for one in template["Resources"].values()
              if one["Type"] == "AWS::IAM::Role" for policy in one["Properties"]["Policies"]
              if policy["PolicyName"] in ("UseVpc", "SendTraces") for statement in policy["PolicyDocument"]["Statement"]
              for resource in _listed(statement["Resource"]) for text in [resource.get("Fn::Sub", "")

@@ -1,4 +1,4 @@
-"""The emulated account takes what deploys: Chalice's calls and CloudFormation's templates, where moto alone does not."""
+"""The emulated account takes Chalice's calls and CloudFormation's templates, where moto alone does not."""
 
 from __future__ import annotations
 

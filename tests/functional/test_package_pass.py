@@ -25,15 +25,18 @@ kind: Cluster
 metadata: {name: shop}
 spec:
   mode: active
-  kubernetes: {kubeconfigSecret: outscaler/shop/kubeconfig}
+  kubernetes: {kubeconfigSecret: outscaler/prod/shop/kubeconfig}
   providers: {clusterapi: {clusterName: local}}
 """
 
 
 @pytest.fixture
 def cluster() -> Iterator[ApiServer]:
-    """One full node, a group that could be larger, and a pod that found no place."""
-    store = ObjectStore(time.time)
+    """One full node, a group that could be larger, and a pod that found no place.
+
+    The cluster's clock is a minute late, so the pod is old enough: no pass buys for pods that are a second old.
+    """
+    store = ObjectStore(lambda: time.time() - 60.0)
     with ApiServer(store) as server:
         seed.apply(
             store,
@@ -66,7 +69,7 @@ def test_a_pending_pod_becomes_a_larger_group(cluster: ApiServer, tmp_path_facto
         stack = Stack(aws, artifact(), tmp_path_factory.mktemp("events"))
         store = Store(stack.ids["StateTable"], clock=time.time, client=aws.client("dynamodb"))
         store.policies.put("shop", POLICY, digest(POLICY), None)
-        aws.put_secret("outscaler/shop/kubeconfig", cluster.kubeconfig())
+        aws.put_secret("outscaler/prod/shop/kubeconfig", cluster.kubeconfig())
 
         assert stack.invoke("Tick", json.loads(sample("eventbridge-schedule")))["answer"]["queued"] == ["shop"]
         [scan] = stack.messages("ReconcileQueue")

@@ -20,7 +20,7 @@ from tests.functional.stack import ACT, HANDLERS, QUEUED
 Template = dict[str, Any]
 
 #: Statements that no policy file has: infra/aws/rights.py.
-BESIDE = {"WriteOwnLog", "LeaveFailedTicks"}
+BESIDE = {"WriteOwnLog", "LeaveFailedTicks", "LeaveFailedPasses"}
 STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])
 
 
@@ -130,7 +130,8 @@ def test_every_function_has_a_role_of_its_own_and_its_policy_file(stage: str) ->
     assert len(set(roles)) == len(HANDLERS)
     files = policy_files()
     for function, role in zip(HANDLERS, roles, strict=True):
-        file = files["api_handler" if function == "APIHandler" else QUEUED.get(function, "tick")]
+        others = {"APIHandler": "api_handler", "Tick": "tick", "ReconcileLarge": "reconcile_large"}
+        file = files[(QUEUED | others)[function]]
         assert [one for one in _statements(template, role) if one["Sid"] not in BESIDE] == json.loads(
             file.read_text("utf-8"))["Statement"]
         for statement in _statements(template, role):
@@ -139,7 +140,7 @@ def test_every_function_has_a_role_of_its_own_and_its_policy_file(stage: str) ->
                 assert isinstance(resource, dict), f"{role}: ARNs are made from the stack's own resources"
 
 
-@pytest.mark.parametrize("function", ["Reconcile", *ACT])
+@pytest.mark.parametrize("function", ["Reconcile", "ReconcileLarge", *ACT])
 def test_an_eks_cluster_may_be_in_any_region_but_must_be_one_that_is_allowed(function: str) -> None:
     """A policy says the region of its cluster (spec.kubernetes.region); the deployment says the names."""
     template = _with_names("prod")
@@ -170,7 +171,7 @@ def test_the_configuration_says_everything_of_every_function() -> None:
     stages = json.loads((ROOT / ".chalice" / "config.json").read_text())["stages"]
     for stage, settings in stages.items():
         named = settings["lambda_functions"]
-        assert set(named) == {"api_handler", "tick", *QUEUED.values()}, stage
+        assert set(named) == {"api_handler", "tick", "reconcile_large", *QUEUED.values()}, stage
         for function, given in named.items():
             more = {"environment_variables"} if function in QUEUED.values() else set()
             assert set(given) == {"lambda_memory_size", "lambda_timeout", "iam_policy_file"} | more, function
@@ -198,12 +199,32 @@ def test_a_function_takes_from_its_own_queue_only_and_sends_where_it_must(functi
     assert taken == ({"Fn::GetAtt": [f"{function}Queue", "Arn"]} if function in QUEUED else None)
     sent = {one["Fn::GetAtt"][0] for one in statements["SendMessages"]["Resource"]}
     every = {f"{one}Queue" for one in QUEUED}
-    assert sent == {"APIHandler": {"ReconcileQueue"}, "Tick": every, "Reconcile": every}.get(
+    assert sent == {"APIHandler": {"ReconcileQueue"}, "Tick": every, "Reconcile": every,
+                    "ReconcileLarge": every}.get(
         function, {"ReconcileQueue", f"{function}Queue"})
     assert ("ReadSecrets" in statements) is (function != "Tick")
     log, attribute = statements["WriteOwnLog"]["Resource"]["Fn::GetAtt"]
     assert attribute == "Arn"
     assert _properties(template, log)["LogGroupName"] == {"Fn::Sub": f"/aws/lambda/${{{function}}}"}
+
+
+@STAGES
+def test_only_reconcile_invokes_the_large_function_and_what_fails_there_is_kept(stage: str) -> None:
+    template = _with_names(stage)
+    large = {"Fn::GetAtt": ["ReconcileLarge", "Arn"]}
+    for function in HANDLERS:
+        statements = _statements(template, _properties(template, function)["Role"]["Fn::GetAtt"][0])
+        invoked = [one["Resource"] for one in statements if "lambda:InvokeFunction" in one["Action"]]
+        assert invoked == ([large] if function == "Reconcile" else [])
+        named = _properties(template, function)["Environment"]["Variables"].get("OUTSCALER_RECONCILE_LARGE")
+        assert named == ({"Ref": "ReconcileLarge"} if function == "Reconcile" else None)
+    translated = translate(artifact().sam(stage))
+    assert _properties(translated, "ReconcileLarge")["DeadLetterConfig"] == {
+        "TargetArn": {"Fn::GetAtt": ["ReconcileDeadLetters", "Arn"]}}
+    config = _properties(translated, "ReconcileLargeEventInvokeConfig")
+    assert (config["MaximumRetryAttempts"], config["MaximumEventAgeInSeconds"]) == (2, 300)
+    sizes = {function: _properties(template, function)["MemorySize"] for function in ("Reconcile", "ReconcileLarge")}
+    assert sizes == {"Reconcile": 512, "ReconcileLarge": 3008}
 
 
 def _security(stage: str) -> dict[str, list[Any]]:

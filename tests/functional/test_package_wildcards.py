@@ -14,7 +14,7 @@ from tests.functional.resolved import EVERYTHING, resolve
 from tests.functional.stack import ACT
 
 SECURITY = ROOT / "docs" / "security.md"
-ROLES = {"ApiHandlerRole": "API", "TickRole": "tick", "ReconcileRole": "reconcile",
+ROLES = {"ApiHandlerRole": "API", "TickRole": "tick", "ReconcileRole": "reconcile", "ReconcileLargeRole": "reconcile",
          **{f"{logical}Role": name for logical, name in ACT.items()}}
 
 

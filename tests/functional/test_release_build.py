@@ -20,6 +20,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from packaging.requirements import Requirement
 
 import chalicelib
+from infra.aws.publish import zip_name
 from infra.aws.wheels import host_architecture, runtime
 from infra.release.build import STEPS, SUMS, release
 from infra.release.checkout import checkout, export
@@ -29,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VERSION = chalicelib.__version__
 WHEEL, BILL = f"outscaler-{VERSION}-py3-none-any.whl", f"outscaler-{VERSION}.cdx.json"
 TEMPLATE = f"outscaler-{VERSION}-template.json"
-ZIP = f"outscaler-{VERSION}-{runtime()}-{host_architecture()}.zip"
+ZIP = zip_name(host_architecture())
 _DATE = "2030-01-31T12:00:00+00:00"
 _COMMITTER = {f"GIT_{who}_{what}": value for who in ("AUTHOR", "COMMITTER")
               for what, value in (("NAME", "Release"), ("EMAIL", "release@example.com"), ("DATE", _DATE))}
@@ -87,8 +88,16 @@ def about(wheel: Path) -> Message:
 
 def test_a_release_is_complete_and_its_checksums_are_right(dist: Path) -> None:
     assert sums(dist).keys() == {WHEEL, BILL, TEMPLATE, ZIP}
-    listed = dict(reversed(line.split("  ")) for line in (dist / SUMS).read_text().splitlines())
+    listed = {name: digest for digest, name in (line.split("  ") for line in (dist / SUMS).read_text().splitlines())}
     assert listed == sums(dist)
+
+
+def test_the_template_is_the_published_one_of_the_python_that_built_the_zip(dist: Path) -> None:
+    made = json.loads((dist / TEMPLATE).read_text())
+    functions = [one["Properties"] for one in made["Resources"].values() if one["Type"] == "AWS::Lambda::Function"]
+    assert {one["Runtime"] for one in functions} == {runtime()}
+    assert {"CodeBucket", "CodePrefix", "Architecture"} <= made["Parameters"].keys()
+    assert made.get("Transform") is None
 
 
 def test_another_folder_and_another_clone_give_the_same_bytes(dist: Path, tmp_path: Path) -> None:

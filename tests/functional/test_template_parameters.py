@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -85,9 +86,10 @@ def test_functions_are_in_a_vpc_only_if_subnets_are_given(given: dict[str, str],
 
 def test_a_key_encrypts_tables_queues_logs_and_variables() -> None:
     template = _translated(KmsKeyArn=KEY)
-    fields = {"AWS::DynamoDB::Table": lambda one: one["SSESpecification"]["KMSMasterKeyId"],
-              "AWS::SQS::Queue": lambda one: one["KmsMasterKeyId"], "AWS::Logs::LogGroup": lambda one: one["KmsKeyId"],
-              "AWS::Lambda::Function": lambda one: one["KmsKeyArn"]}
+    fields: dict[str, Callable[[Any], Any]] = {
+        "AWS::DynamoDB::Table": lambda one: one["SSESpecification"]["KMSMasterKeyId"],
+        "AWS::SQS::Queue": lambda one: one["KmsMasterKeyId"], "AWS::Logs::LogGroup": lambda one: one["KmsKeyId"],
+        "AWS::Lambda::Function": lambda one: one["KmsKeyArn"]}
     for kind, field in fields.items():
         found = _of_type(template, kind)
         assert found

@@ -129,7 +129,7 @@ def test_one_failing_call_does_not_stop_the_others(desk: Desk) -> None:
     faults = Faults()
     store = Store(desk.premises.table, clock=desk.clock, sleep=lambda _: None,
                   client=faults.wrap(desk.premises.aws.client("dynamodb")))
-    faults.instead("get_item", lost_answer())       # the first cluster's pace
+    faults.instead("get_item", None, lost_answer())       # the schema; the first cluster's pace
     report = ticking.run(dataclasses.replace(desk.runtime, store=store))
     assert report.failed == (names[0],)
     assert report.queued == tuple(names[1:])

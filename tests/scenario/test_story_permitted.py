@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-import msgspec
-import pytest
-
-from chalicelib.model.memory import GroupMemory
-from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.pass_memory import Reading
+from chalicelib.model.secret import PARAMETER
 from chalicelib.store import Store
-from chalicelib.store.errors import StoreUnavailable
 from infra.local.alicloud.account import AlicloudAccount
-from infra.local.aws_faults import Faults, lost_answer
 from infra.local.cherryservers.account import CherryAccount
 from infra.local.controllers import seed
 from infra.local.exoscale.account import ExoscaleAccount
 from infra.local.huaweicloud.account import HuaweiAccount
 from infra.local.iam import SUFFIX, Judge, policy_files
 from infra.local.lambda_events import sqs_event, sqs_record
-from infra.local.world import LocalWorld
+from infra.local.world import WEBHOOK_KEY, LocalWorld
+from tests.rights import operations_of_every_provider, unfinished_save, unreadable_policy, unused
 from tests.scenario.policies import WEBHOOK, document
 
 VENDORS = {"alicloud": AlicloudAccount, "exoscale": ExoscaleAccount, "cherryservers": CherryAccount,
@@ -32,27 +29,33 @@ BURST = [{"key": "dedicated", "operator": "Equal", "value": "burst", "effect": "
 EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "involvedObject": {}}
 
 #: Granted for what the emulation does not play: Lambda's own calls for an event source, and EKS clusters.
-NOT_PLAYED = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "eks:DescribeCluster"}
+NOT_PLAYED = frozenset({
+    "sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes", "eks:DescribeCluster"})
 
 
-@pytest.fixture
-def world() -> Iterator[LocalWorld]:
-    """A cluster with machines of all five providers, whose secrets are named as policies must name them."""
+@contextmanager
+def _world(kind: str) -> Iterator[LocalWorld]:
+    """A cluster with machines of all five providers, whose secrets are named as policies must name them. kind: what
+    these names begin with, `ssm:/` for parameters."""
+    webhook, kubeconfig = f"{kind}outscaler/shop/webhook", f"{kind}outscaler/shop/kubeconfig"
     clouds: dict[str, Any] = {name: make() for name, make in VENDORS.items()}
     with LocalWorld(quick=True, judged=True, webhook=True, clouds=tuple(clouds.values())) as made:
         sections: dict[str, Any] = {"clusterapi": {}}
         for name, cloud in clouds.items():
             text = json.dumps(cloud.settings())
             for number, (secret, value) in enumerate(cloud.secrets().items()):
-                proper = f"outscaler/shop/{name}-{number}"
+                proper = f"{kind}outscaler/shop/{name}-{number}"
                 made.put_secret(proper, value)
                 text = text.replace(f'"{secret}"', f'"{proper}"')
             sections[name] = json.loads(text)
         del sections["cherryservers"]["cloudConfig"]
         tags = {f"{TAGS}label/tier": "burst", f"{TAGS}taint/dedicated": "burst:NoSchedule"}
         bursts = clouds["alicloud"].cloud.add_group("bursts", most=5, machine_tags=tags)
+        made.put_secret(webhook, json.dumps({"hmac": WEBHOOK_KEY}))
+        made.put_secret(kubeconfig, made.server.kubeconfig())
         made.apply_policy(document(
-            providers=sections, webhook=WEBHOOK, nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
+            secret=kubeconfig, providers=sections, webhook={"secret": webhook},
+            nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
             options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
         made.seed(seed.machine_deployment("workers", 1, 1, 4), seed.deployment("web", replicas=3, cpu="1"))
         made.step(120)
@@ -64,38 +67,10 @@ def _judge(world: LocalWorld) -> Judge:
     return world.judge
 
 
-def _operations_of_every_provider(world: LocalWorld, word: str, due_in: float = 0.0) -> None:
-    """Planned and never sent, as by a pass that died: the sweeper sends them, and executors carry them out."""
-    lease = world.store.leases.acquire("shop", "a-pass", 1.0)
-    memory = world.store.memory.load("shop")
-    now = world.clock()
-    planned = [Operation(id=f"grow-{word}-{name}", cluster="shop", provider=name, group=f"no-group-of-{name}",
-                         kind=Kind.GROW, plan="plan-1", created_at=now, from_size=0, to_size=1, due_at=now + due_in)
-               for name in PROVIDERS]
-    world.store.memory.save("shop", memory, memory, planned, lease)
-    world.store.leases.release(lease)
-
-
 def _large_save_that_was_not_carried_out(world: LocalWorld) -> None:
-    faults = Faults()
-    store = Store(world.services.table, clock=world.clock, client=world.services.dynamodb, wrap=faults.wrap,
-                  region="us-east-1", sleep=world.clock.advance, chance=lambda: 0.5)
-    lease = store.leases.acquire("shop", f"a-pass-{world.clock()}", 1.0)
-    before = store.memory.load("shop")
-    before_size = before.groups["g0"].target if "g0" in before.groups else 0
-    groups = {f"g{number}": GroupMemory(target=before_size + 1) for number in range(120)}
-    faults.instead("transact_write_items", None, lost_answer())
-    with pytest.raises(StoreUnavailable):
-        store.memory.save("shop", before, msgspec.structs.replace(before, groups=before.groups | groups), [], lease)
-    store.leases.release(lease)
-
-
-def _policy_that_cannot_be_read(world: LocalWorld) -> None:
-    """Operations are then rolled back with the last version that can be."""
-    current = world.store.policies.current("shop")
-    assert current is not None
-    world.store.policies.put("shop", "apiVersion: outscaler.dev/v9", "digest", current.version,
-                             webhook=WEBHOOK["secret"])
+    unfinished_save(lambda faults: Store(
+        world.services.table, clock=world.clock, client=world.services.dynamodb, wrap=faults.wrap, region="us-east-1",
+        sleep=world.clock.advance, chance=lambda: 0.5), world.clock())
 
 
 def _message_for_an_operation_that_is_not_there(world: LocalWorld, function: str) -> None:
@@ -111,7 +86,7 @@ def _message(world: LocalWorld, function: str, operation: str) -> None:
     assert made.failed_messages == ()
 
 
-def _everything(world: LocalWorld) -> None:
+def _everything(world: LocalWorld, webhook: str = WEBHOOK["secret"]) -> None:
     for replicas in (9, 2):
         found = world.kube.get("deployments", "web", "default", "apps")
         assert found is not None
@@ -125,14 +100,14 @@ def _everything(world: LocalWorld) -> None:
     assert world.post([EVENT])["statusCode"] == 503
     world.queues.refusing.clear()
     assert world.post([EVENT])["statusCode"] == 202
-    _operations_of_every_provider(world, "early", due_in=90.0)
+    operations_of_every_provider(world.store, world.clock(), "early", due_in=90.0)
     for name in PROVIDERS:
         _message(world, f"act_{name}", f"grow-early-{name}")     # not due yet: it is sent on
     world.step(240)
     for name in PROVIDERS:
         _message_for_an_operation_that_is_not_there(world, f"act_{name}")
-    _policy_that_cannot_be_read(world)
-    _operations_of_every_provider(world, "late")
+    unreadable_policy(world.store, webhook)
+    operations_of_every_provider(world.store, world.clock(), "late")
     world.step(240)
     _large_save_that_was_not_carried_out(world)
     world.tick()
@@ -141,18 +116,32 @@ def _everything(world: LocalWorld) -> None:
     assert world.post([EVENT], key="not-the-key-of-this-webhook")["statusCode"] == 401
 
 
-def test_every_function_works_with_its_deployed_policy_and_needs_all_of_it(world: LocalWorld) -> None:
-    _everything(world)
-    judge = _judge(world)
-    assert judge.denied == []
-    used = {(function, sid, asked.action) for function, sid, asked in judge.used}
-    granted = {(function, statement.sid, action) for function, statements in judge.roles.items()
-               for statement in statements for action in statement.actions if action not in NOT_PLAYED}
-    assert {function for function, _, _ in used} == set(policy_files())
-    assert used <= granted
-    assert sorted(granted - used) == []
+SMALL, LARGE = "reconcile", "reconcile_large"
+
+
+def test_every_function_works_with_its_deployed_policy_and_needs_all_of_it() -> None:
+    """Of the two functions that reconcile, and of secrets and parameters, each has its turn."""
+    judges = []
+    for function, kind in ((SMALL, ""), (LARGE, ""), (LARGE, PARAMETER)):
+        with _world(kind) as world:
+            if function == LARGE:
+                world.takes = Reading(2000, 2000)
+                world.step(60)
+            _everything(world, f"{kind}{WEBHOOK['secret']}")
+            judge = _judge(world)
+        assert judge.denied == []
+        assert {role for role, _, _ in judge.used} >= set(policy_files()) - {LARGE}
+        handed_over = (SMALL, "HandOverLargeClusters") in {(role, sid) for role, sid, _ in judge.used}
+        assert handed_over is (function == LARGE)
+        if not kind:
+            _reads_what_is_its_own(judge, function)
+        judges.append(judge)
+    assert unused(judges, NOT_PLAYED) == []
+
+
+def _reads_what_is_its_own(judge: Judge, function: str) -> None:
     read = {(function, asked.resource.partition("secret:")[2]) for function, sid, asked in judge.used
             if sid == "ReadSecrets"}
-    assert {("api_handler", f"outscaler/shop/webhook{SUFFIX}"), ("reconcile", f"outscaler/shop/kubeconfig{SUFFIX}"),
-            ("reconcile", f"outscaler/shop/alicloud-0{SUFFIX}"), ("act_alicloud", f"outscaler/shop/alicloud-0{SUFFIX}"),
+    assert {("api_handler", f"outscaler/shop/webhook{SUFFIX}"), (function, f"outscaler/shop/kubeconfig{SUFFIX}"),
+            (function, f"outscaler/shop/alicloud-0{SUFFIX}"), ("act_alicloud", f"outscaler/shop/alicloud-0{SUFFIX}"),
             ("act_alicloud", f"outscaler/shop/kubeconfig{SUFFIX}")} <= read

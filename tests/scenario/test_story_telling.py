@@ -73,7 +73,7 @@ def test_a_pass_that_dies_while_it_tells_is_followed_by_one_that_tells(world: St
 
 @story()
 def test_a_cluster_in_shadow_is_not_written_to_and_has_metrics(world: StoryWorld) -> None:
-    world.apply_policy(document(mode="shadow"))
+    world.apply_policy(document(mode="shadow", metrics="full"))
     world.seed(seed.machine_deployment("workers", 1, 1, 8), seed.deployment("web", replicas=12, cpu="1"))
     world.minutes(3)
 

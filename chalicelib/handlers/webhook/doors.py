@@ -3,10 +3,12 @@
 Anybody on the Internet can call the webhook, with any name and any proof. So a call that proves nothing must cost no
 call to AWS. One query a minute brings the webhook's part of all policies: the names and the webhooks' secrets, small
 rows whatever the policies' size. It answers for known and unknown names alike, so what a process remembers is bounded
-by the clusters of the deployment and not by what callers ask for. A known cluster's secret is read once a minute, and
-its policy only for callers that have proved who they are.
+by the clusters of the deployment and not by what callers ask for. A known cluster's secret is read once in ten minutes,
+and its policy only for callers that have proved who they are.
 
-What is new is therefore in force after a minute at the latest: a cluster, a policy, a rotated secret.
+A proof that does not fit may be made with a secret that was just rotated. The secret is then read again at once, at
+most twice a minute for each cluster, so that a flood of wrong proofs is no flood of reads. New clusters and policies
+are known after a minute at the latest.
 
 A name that is not known gets empty keys: the same digests are made against a random key. The status 404 says that
 there is no such cluster.
@@ -28,9 +30,11 @@ from chalicelib.handlers.webhook.keys import Keys, read_keys
 from chalicelib.model.deployment import STRICT, Deployment
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.policy import Policy
+from chalicelib.model.secret import SecretUnavailable, place_of
 from chalicelib.policy.secret_names import WEBHOOK, ClusterSecrets
 
 KEPT_FOR = 60.0
+APART = 30.0        # seconds between two reads of one cluster's secret for proofs that did not fit
 MAX_DOORS = 512
 MAX_POLICIES = 128
 
@@ -86,10 +90,18 @@ class _Shelf(Generic[T]):
         if kept is None or kept.version != version or _is_over(kept.until, now):
             kept = _Kept(make(), version, now + KEPT_FOR)
             self._kept[name] = kept
+        return self._bounded(name)
+
+    def put(self, name: str, version: int, now: float, value: T) -> None:
+        """Keep this value from now on."""
+        self._kept[name] = _Kept(value, version, now + KEPT_FOR)
+        self._bounded(name)
+
+    def _bounded(self, name: str) -> T:
         self._kept.move_to_end(name)
         while len(self._kept) > self._most:
             self._kept.popitem(last=False)
-        return kept.value
+        return self._kept[name].value
 
 
 def _is_over(until: float, now: float) -> bool:
@@ -119,6 +131,7 @@ class Doors:
         self._lock = threading.RLock()
         self._known: Mapping[str, Webhook] = {}
         self._known_until = 0.0
+        self._read_again: dict[str, float] = {}
         self._keys: _Shelf[Keys] = _Shelf(MAX_DOORS)
         self._policies: _Shelf[Policy | None] = _Shelf(MAX_POLICIES)
         self.decoy = secrets.token_bytes(32)
@@ -131,6 +144,31 @@ class Doors:
                 return Door(known=False, keys=Keys())
             keys = self._keys.get(name, webhook.version, self._clock(), lambda: self._read_keys(name, webhook))
             return Door(known=True, keys=keys)
+
+    def again(self, name: str) -> Door | None:
+        """The door with its secret read anew, for a caller whose proof did not fit; None where it was read anew lately,
+        or where it is the same. Raises StoreError."""
+        with self._lock:
+            webhook, now = self._webhook(name), self._clock()
+            if webhook is None or not self._may_read_again(name, now):
+                return None
+            before = self.at(name).keys
+            try:
+                keys = self._read_keys(name, webhook, fresh=True)
+            except SecretUnavailable:
+                return None     # the keys that are known stay
+            self._keys.put(name, webhook.version, now, keys)
+            return Door(known=True, keys=keys) if keys != before else None
+
+    def _may_read_again(self, name: str, now: float) -> bool:
+        """Whether the last time was long ago, which is noted. Names are those of known clusters only."""
+        last = self._read_again.get(name)
+        if last is not None and 0 <= now - last < APART:
+            return False
+        if len(self._read_again) >= MAX_DOORS:
+            self._read_again.clear()
+        self._read_again[name] = now
+        return True
 
     def policy(self, name: str) -> Policy | None:
         """The cluster's policy without its schedules, at most a minute old; None where there is none, or none that can
@@ -147,7 +185,7 @@ class Doors:
             self._known, self._known_until = self._webhooks(), now + KEPT_FOR
         return self._known.get(name)
 
-    def _read_keys(self, name: str, webhook: Webhook) -> Keys:
+    def _read_keys(self, name: str, webhook: Webhook, *, fresh: bool = False) -> Keys:
         secret = webhook.secret
         if secret is None:
             policy = self.policy(name)
@@ -156,8 +194,10 @@ class Doors:
             return Keys()
         try:
             read = ClusterSecrets(self._read_secret, name, (WEBHOOK,), self._deployment)
-            return read_keys(read(secret), secret)
+            return read_keys(read.fresh(secret) if fresh else read(secret), place_of(secret))
         except OutscalerError as error:
+            if fresh and isinstance(error, SecretUnavailable):
+                raise
             logger.error("webhook secret cannot be used", cluster=name, secret_name=secret, detail=str(error))
             return Keys()
 

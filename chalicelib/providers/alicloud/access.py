@@ -12,6 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import place_of
 
 PLACE = "providers.alicloud"
 
@@ -62,7 +63,7 @@ def way_of(access: Access, *, key_id: bool, key_secret: bool, token: bool) -> Wa
         return _oidc(access)
     if access.by_metadata:
         return Way.METADATA
-    secret = f"secret {access.credentials_secret}" if access.credentials_secret else f"{PLACE}.credentialsSecret"
+    secret = place_of(access.credentials_secret) if access.credentials_secret else f"{PLACE}.credentialsSecret"
     if not by_key:
         what = "holds no access key" if access.credentials_secret else "is missing, and no other credentials are named"
         raise BadInput(secret, what, "name a secret with accessKeyId and accessKeySecret, or give oidcProviderArn, "

@@ -48,6 +48,7 @@ class Line:
     new_nonce: Callable[[], str] = new_nonce
     _http: Http | None = field(default=None, init=False, repr=False)
     _used: Credential | None = field(default=None, init=False, repr=False)
+    _looked_again: bool = field(default=False, init=False, repr=False)     # for a credential that lacks a right
 
     def call(self, action: str, params: Mapping[str, str], kind: type[T]) -> T:
         """The answer to one action. Raises ProviderError, its message beginning with the action."""
@@ -106,7 +107,9 @@ class Line:
     def _worth_another(self, error: ProviderError) -> bool:
         """After another key was found, or with another time and nonce."""
         sense = sense_of(error.code)
-        if sense in _RENEWABLE and self._used is not None:
+        lacks_a_right = sense is Sense.DENIED and not self._looked_again
+        if (sense in _RENEWABLE or lacks_a_right) and self._used is not None:
+            self._looked_again = self._looked_again or lacks_a_right
             return self.source.renewed(self._used) is not None
         return sense is Sense.CLOCK
 

@@ -15,7 +15,7 @@ import msgspec
 
 from chalicelib.model.endpoints import FILE_PROBLEM
 from chalicelib.model.errors import BadInput
-from chalicelib.model.secret import Secret
+from chalicelib.model.secret import Secret, place_of
 from chalicelib.providers.alicloud.access import Access, Way, way_of
 from chalicelib.providers.alicloud.credentials import (
     Credential,
@@ -75,7 +75,7 @@ class Finder:
         access, text = self._settings.access, SecretText()
         if access.credentials_secret:
             text = parse_secret(self._secret(access.credentials_secret, fresh=fresh),
-                                f"secret {access.credentials_secret}")
+                                place_of(access.credentials_secret))
             given = {field: getattr(access, field) or getattr(text, field)
                      for field in ("role_arn", "session_name", "oidc_provider_arn")}
             file = access.oidc_token_file or ("" if access.oidc_token_secret else text.oidc_token_file)
@@ -132,7 +132,7 @@ class Finder:
 
     def _token(self, access: Access) -> Secret:
         if access.oidc_token_secret:
-            place = f"secret {access.oidc_token_secret}"
+            place = place_of(access.oidc_token_secret)
             text = self._secret(access.oidc_token_secret, fresh=True)
         else:
             place = f"OIDC token file {access.oidc_token_file}"

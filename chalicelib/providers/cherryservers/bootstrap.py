@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from chalicelib.model.secret import place_of
 from chalicelib.providers.base import Connection
 from chalicelib.providers.cherryservers.settings import PLACE, Settings
 from chalicelib.providers.cherryservers.token_slots import MadeTokens, by_chance
@@ -36,7 +37,7 @@ class KeptTokens:
     def current(self) -> Token:
         """See Tokens."""
         return as_provider_error(
-            lambda: parse_token(read_fresh(self._read_secret, self._name), f"secret {self._name}"))
+            lambda: parse_token(read_fresh(self._read_secret, self._name), place_of(self._name)))
 
 
 class NoTokens:

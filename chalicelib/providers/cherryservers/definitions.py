@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import place_of
 from chalicelib.providers.cherryservers import cloudinit
 from chalicelib.providers.cherryservers.definition import Definition
 from chalicelib.providers.cherryservers.hostnames import DEFAULT_PATTERN, hostname, letters_for
@@ -34,7 +35,7 @@ def read_definitions(settings: Settings, read_secret: Callable[[str], str]) -> D
     if source.mapping:
         place, sections = f"{PLACE}.nodeGroupDefs", from_mapping(source.mapping)
     elif source.secret:
-        place = f"secret {source.secret}"
+        place = place_of(source.secret)
         sections = from_gcfg(read_secret(source.secret), place)
     else:
         place = f"{PLACE}.cloudConfig"

@@ -47,6 +47,7 @@ def settings(stage: Stage, graph: Graph, in_use: frozenset[str], session: Any) -
     """Everything that is compared. in_use: the providers whose queues must be read."""
     yield from before_chalice(stage, graph, in_use, session)
     yield from _invocations(stage, graph, session.client("lambda"))
+    yield from _dead_letters(stage, graph, session.client("lambda"))
     yield from _rules(stage, graph, session.client("events"), session.client("lambda"))
     yield from _keys(stage, graph, session.client("lambda"))
     yield from _logs(stage, graph, session.client("logs"))
@@ -138,6 +139,19 @@ def _invocations(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
         yield Setting(f"function {function.function_name}: asynchronous invocations", wanted, found, _call(
             client.put_function_event_invoke_config, FunctionName=function.function_name,
             **{key: value for key, value in wanted.items() if key != "OnFailure"}, **to))
+
+
+def _dead_letters(stage: Stage, graph: Graph, client: Any) -> Iterator[Setting]:
+    """Where events go that an invoked function failed on for good, as the CloudFormation template states it."""
+    resources = merge_template(stage.config)["Resources"]
+    for function in graph.functions:
+        given = resources.get(logical_id(function.resource_name), {}).get("Properties", {}).get("DeadLetterQueue")
+        if not given:
+            continue
+        wanted, name = _queue_arn(stage, given["TargetArn"]), function.function_name
+        found = client.get_function_configuration(FunctionName=name).get("DeadLetterConfig", {}).get("TargetArn")
+        yield Setting(f"function {name}: dead letters", wanted, found, _call(
+            client.update_function_configuration, FunctionName=name, DeadLetterConfig={"TargetArn": wanted}))
 
 
 def _queue_arn(stage: Stage, destination: Any) -> str:

@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from chalicelib.dispatch.invoke import RECONCILE_LARGE
 from chalicelib.model.deployed_names import queue_name, secret_prefix, state_table_of
 from chalicelib.store.tables import policy_table_of
 from infra.aws.deploy.graph import Graph, Role
 from infra.aws.deploy.stage import Stage
 from infra.aws.package import POLICIES
 from infra.aws.resources import QUEUES, dead_letters, logical_id
-from infra.aws.rights import conditional_policies, tick_dead_letters_policy
+from infra.aws.rights import conditional_policies, large_dead_letters_policy, tick_dead_letters_policy
 
 Document = dict[str, Any]
 
@@ -40,6 +41,8 @@ def document(stage: Stage, graph: Graph, role: Role) -> Document:
     statements = [_with_queue_url(one) for one in given["Statement"]]
     if function.resource_name == "tick":
         statements += tick_dead_letters_policy()["PolicyDocument"]["Statement"]
+    if function.resource_name == RECONCILE_LARGE:
+        statements += large_dead_letters_policy()["PolicyDocument"]["Statement"]
     asked = {"WithVpc": bool(function.subnet_ids), "WithTracing": bool(function.xray),
              "WithKmsKey": bool(stage.options.kms_key_arn)}
     for condition, policy, _ in (one["Fn::If"] for one in conditional_policies()):

@@ -58,6 +58,12 @@ class Tables:
                 self.changes += 1
             return self._operations[operation](request)
 
+    def size_of(self, table: str, values: Json) -> int:
+        """Bytes of the row that has these keys, 0 where there is none. values: the keys, or a whole row."""
+        with self._lock:
+            kept = self._named(table).get(self._named(table).key_of(values))
+            return kept.size if kept else 0
+
     def expire(self, now: float) -> int:
         """Time to live: take away every row whose time was up by now (epoch seconds); how many."""
         with self._lock:

@@ -80,6 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
         if made.truncate >= 0:
             body = body[: made.truncate]
             self.close_connection = True
+        self.server.count(len(body))
         self.wfile.write(body)
         self.wfile.flush()
 
@@ -112,11 +113,12 @@ class _HttpServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int, api: Api, context: ssl.SSLContext | None) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+    def __init__(self, address: tuple[str, int], api: Api, context: ssl.SSLContext | None) -> None:
+        super().__init__(address, _Handler)
         self.api, self._context = api, context
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
+        self.sent = 0
         self._streams, self._streams_changed = 0, threading.Condition()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
@@ -135,6 +137,11 @@ class _HttpServer(ThreadingHTTPServer):
                 self._open.discard(connection)
             if connection is not request:
                 connection.close()
+
+    def count(self, sent: int) -> None:
+        """Note the bytes of a body."""
+        with self._lock:
+            self.sent += sent
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Broken connections are a client's right."""
@@ -170,18 +177,20 @@ class ApiServer:
     store: the cluster, and its clock; users: default one `admin` of system:masters; rbac: user or group -> rules
     crd_directory: definitions to serve, by default the short ones of this package; None: none
     tls: serve HTTPS with certificates made at run time; seed: of the default user's token
+    address: of this machine, another than loopback for clients that refuse that
     """
 
     def __init__(
         self, store: ObjectStore, *, users: Iterable[User] | None = None,
         rbac: Mapping[str, Iterable[Rule]] | None = None, crd_directory: Path | None = crds.OWN, tls: bool = False,
-        bookmark_interval: float = 60.0, seed: int = 0,
+        bookmark_interval: float = 60.0, seed: int = 0, address: str = "127.0.0.1",
     ) -> None:
         token = f"local-{random.Random(seed).getrandbits(64):016x}"
         known = tuple(users) if users is not None else (User("admin", token, (MASTERS,)),)
         self.store = store
         self.api = Api(store, known, rbac or {}, crd_directory, bookmark_interval=bookmark_interval)
         self.url = ""
+        self._address = address
         self._tls = Authority() if tls else None
         self._server: _HttpServer | None = None
         self._thread: threading.Thread | None = None
@@ -196,6 +205,11 @@ class ApiServer:
         """The requests so far, oldest first."""
         return list(self.api.requests)
 
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of the bodies that were sent since the start, watches aside."""
+        return self._server.sent if self._server is not None else 0
+
     def handle(
         self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> Response:
@@ -203,11 +217,12 @@ class ApiServer:
         return self.api.handle(method, target, headers, body)
 
     def start(self, port: int = 0) -> str:
-        """Serves on 127.0.0.1 and returns the URL; port 0: any free one."""
-        self._server = _HttpServer(port, self.api, self._tls.server_context() if self._tls else None)
+        """Serves on the address and returns the URL; port 0: any free one."""
+        self._server = _HttpServer((self._address, port), self.api,
+                                   self._tls.server_context(self._address) if self._tls else None)
         self.api.stopping.clear()
         scheme = "https" if self._tls else "http"
-        self.url = f"{scheme}://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"{scheme}://{self._address}:{self._server.server_address[1]}"
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="kube-api", daemon=True)
         self._thread.start()

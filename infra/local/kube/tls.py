@@ -57,8 +57,9 @@ class Authority:
         """The authority's certificate."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
-    def issue(self, common: str, groups: tuple[str, ...] = (), *, server: bool = False) -> tuple[bytes, bytes]:
-        """(certificate, key) as PEM: for the server on the loopback names, or for a user and its groups."""
+    def issue(self, common: str, groups: tuple[str, ...] = (), *, server: bool = False,
+              address: str = "127.0.0.1") -> tuple[bytes, bytes]:
+        """(certificate, key) as PEM: for the server on `localhost` and its address, or for a user and its groups."""
         key = ec.generate_private_key(ec.SECP256R1())
         usage = ExtendedKeyUsageOID.SERVER_AUTH if server else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = (
@@ -70,14 +71,14 @@ class Authority:
         )
         if server:
             names: list[x509.GeneralName] = [
-                x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+                x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address(address))]
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
         return certificate.public_bytes(serialization.Encoding.PEM), _pem(key)
 
-    def server_context(self) -> ssl.SSLContext:
+    def server_context(self, address: str = "127.0.0.1") -> ssl.SSLContext:
         """TLS for the server; client certificates of this authority are accepted, none is required."""
-        certificate, key = self.issue("localhost", server=True)
+        certificate, key = self.issue("localhost", server=True, address=address)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with TemporaryDirectory() as directory:  # the ssl module reads its key from files only
             path = Path(directory) / "server.pem"

@@ -42,7 +42,7 @@ from infra.local.live.exporting import LiveExporter
 from infra.local.live.front import Front
 from infra.local.live.processes import Functions, Result
 from infra.local.live.threads import Worker, logged
-from infra.local.live.worker import LOG
+from infra.local.live.worker import EVENTS, LOG
 from infra.local.permitted import permitted
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -138,12 +138,15 @@ class Emulation:
 
     def _functions(self) -> None:
         """Queues, processes, and what starts them."""
-        self._behaviour = deployment.queues()
+        self._behaviour = deployment.queues() | deployment.invocations()
         self.queue_urls = self.aws.create_queues(
-            {name: Queue(KEPT, queue.max_receives) for name, queue in self._behaviour.items()})
+            {name: Queue(KEPT, queue.max_receives) for name, queue in deployment.queues().items()})
+        self._event_urls = self.aws.create_queues(
+            {name: Queue(KEPT, queue.max_receives) for name, queue in deployment.invocations().items()})
         made = deployment.functions()
         handlers = {function.name: function.handler for function in made} | {API: "app.app"}
-        self.functions = Functions(handlers, self._environment(), self.clock, self._on_result)
+        self.functions = Functions(handlers, self._environment(), self.clock, self._on_result,
+                                   {function.name: function.memory for function in made})
         self._cleanup.append(self.functions.stop)
         self.functions.warm(*self.setting.warm)
         self.front = Front(self._through_app, secrets.token_urlsafe(24), self._end)
@@ -153,7 +156,9 @@ class Emulation:
 
     def _environment(self) -> dict[str, str]:
         urls = {f"OUTSCALER_QUEUE_{name.upper()}": url for name, url in self.queue_urls.items()}
-        return {**os.environ, **self.aws.env, **urls, "OUTSCALER_TABLE": TABLE, "OUTSCALER_READ_AUTH": "api-key",
+        events = {f"{EVENTS}{name.upper()}": url for name, url in self._event_urls.items()}
+        return {**os.environ, **self.aws.env, **urls, **events, "OUTSCALER_TABLE": TABLE,
+                "OUTSCALER_READ_AUTH": "api-key",
                 SHARED_SECRETS: ",".join(sorted(self.deployment.shared_secrets)),
                 BATCH_FAILURES: REPORTED,
                 "POWERTOOLS_SERVICE_NAME": "outscaler", "POWERTOOLS_LOG_LEVEL": "INFO", CLOCK: self._pact.text(),
@@ -171,8 +176,9 @@ class Emulation:
         """From now on the schedule ticks and the queues are played."""
         sqs = self.aws.client("sqs")
         for function in deployment.functions():
-            if function.queue:
-                source = QueueSource(function, self._behaviour[function.queue], self.queue_urls[function.queue], sqs,
+            if function.source:
+                url = (self.queue_urls | self._event_urls)[function.source]
+                source = QueueSource(function, self._behaviour[function.source], url, sqs,
                                      self.clock, self.functions.invoke, self._stopping, self._end)
                 source.start()
                 self._cleanup.append(source.join)
@@ -219,7 +225,7 @@ class Emulation:
         """Messages in the dead-letter queues, by queue, where there are any."""
         sqs = self.aws.client("sqs")
         counts: dict[str, int] = {}
-        for name, url in self.queue_urls.items():
+        for name, url in (self.queue_urls | self._event_urls).items():
             answer = sqs.get_queue_attributes(QueueUrl=f"{url}-dead", AttributeNames=["ApproximateNumberOfMessages"])
             if number := int(answer["Attributes"]["ApproximateNumberOfMessages"]):
                 counts[name] = number

@@ -9,10 +9,12 @@ import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from chalicelib.handlers.runtime import MEMORY_SIZE
 from infra.local.lambda_events import Json, failed_messages
 
 
@@ -117,12 +119,14 @@ class FunctionProcess:
 class Functions:
     """All functions by name. on_result: called with each result, from the thread that invoked.
 
+    memory: MB by function, for those whose memory is known to them.
     deaths: function -> checkpoints at which its next invocations die, one each; `2*PLACE`: the second time it is there.
     """
 
     def __init__(self, handlers: Mapping[str, str], environment: Mapping[str, str], clock: Callable[[], float],
-                 on_result: Callable[[Result, Json], None]) -> None:
-        self._processes = {name: FunctionProcess(name, handler, environment, clock)
+                 on_result: Callable[[Result, Json], None], memory: Mapping[str, int] = MappingProxyType({})) -> None:
+        own = {name: {MEMORY_SIZE: str(size)} for name, size in memory.items()}
+        self._processes = {name: FunctionProcess(name, handler, {**environment, **own.get(name, {})}, clock)
                            for name, handler in handlers.items()}
         self._on_result = on_result
         self.deaths: dict[str, list[str]] = {}

@@ -17,13 +17,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from infra.local.asynchronous import AsyncLambda
 from infra.local.aws import client
-from infra.local.deployment import queues
+from infra.local.deployment import invocations, queues
 from infra.local.lambda_events import Context
 from infra.local.live.clocks import CLOCK, clock_from
 from infra.local.live.counting import Counts, VirtualDelays
 
 LOG = "OUTSCALER_LOCAL_LOG"
+EVENTS = "OUTSCALER_LOCAL_EVENTS_"    # and a function: the URL of the queue for its asynchronous invocations
 DEATH = 137
 
 
@@ -68,6 +70,7 @@ def main(function: str, handler: str) -> int:
 def _entered(handler: str, checkpoints: Checkpoints, counts: Counts) -> Callable[[Any, Any], Any]:
     """The handler, with a runtime from the environment but for the clock. Order matters: the blueprint that Lambda
     enters loads its rooms, and asks for the runtime, while it is imported."""
+    from chalicelib.dispatch.invoke import RECONCILE_LARGE, LargeFunction
     from chalicelib.dispatch.send import SqsSender
     from chalicelib.handlers.runtime import from_environment, install
 
@@ -76,10 +79,23 @@ def _entered(handler: str, checkpoints: Checkpoints, counts: Counts) -> Callable
     urls = {name: url for name in queues() if (url := os.environ.get(f"OUTSCALER_QUEUE_{name.upper()}"))}
     sqs: Any = VirtualDelays(client("sqs", os.environ["AWS_ENDPOINT_URL"]), clock, counts)
     counts.listen_to(made.store.table.client)
-    install(dataclasses.replace(made, sender=SqsSender(urls, sqs), checkpoint=checkpoints))
+    large = LargeFunction(RECONCILE_LARGE, _lambda(client("sqs", os.environ["AWS_ENDPOINT_URL"]), counts))
+    install(dataclasses.replace(made, sender=SqsSender(urls, sqs), checkpoint=checkpoints, hand_over=large))
     module, _, attribute = handler.rpartition(".")
     entered: Callable[[Any, Any], Any] = getattr(importlib.import_module(module), attribute)
     return entered
+
+
+def _lambda(sqs: Any, counts: Counts) -> AsyncLambda:
+    """Lambda's asynchronous invocations, which the emulation takes from queues (infra/local/events.py)."""
+    urls = {name: url for name in invocations() if (url := os.environ.get(f"{EVENTS}{name.upper()}"))}
+
+    def keep(function: str, event: bytes) -> None:
+        counts.add("requests")
+        counts.add(f"invoked:{function}")
+        sqs.send_message(QueueUrl=urls[function], MessageBody=event.decode())
+
+    return AsyncLambda(frozenset(urls), keep)
 
 
 def _answer(answers: TextIO, made: dict[str, Any]) -> None:

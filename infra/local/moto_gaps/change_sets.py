@@ -1,8 +1,8 @@
 """Change sets and AWS::NoValue, as `aws cloudformation deploy` and templates with conditions need them.
 
-moto leaves a hole where a list has AWS::NoValue, and among a stack's resources where a condition does not hold. It gives
-a stack that a change set made no outputs, and takes parameters that keep their values for changed ones, so that it
-replaces what refers to them.
+moto leaves a hole where a list has AWS::NoValue, and among a stack's resources where a condition does not hold. It
+gives a stack that a change set made no outputs, and takes parameters that keep their values for changed ones, so that
+it replaces what refers to them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 
 from moto.cloudformation import parsing
 from moto.cloudformation.models import CloudFormationBackend, Stack
+
+from infra.local.moto_gaps.replacing import original, replace
 
 
 def install() -> None:
@@ -21,26 +23,26 @@ def install() -> None:
 
 
 def _lists_without_holes() -> None:
-    clean = parsing.clean_json
+    clean = original(parsing, "clean_json")
 
     def clean_json(resource_json: Any, resources_map: Any) -> Any:
         cleaned = clean(resource_json, resources_map)
         return [each for each in cleaned if each is not None] if isinstance(resource_json, list) else cleaned
 
-    parsing.clean_json = clean_json
+    replace(parsing, clean_json=clean_json)
 
 
 def _resources_that_exist() -> None:
-    listed = Stack.stack_resources.fget
+    listed = original(Stack, "stack_resources").fget
 
     def stack_resources(self: Any) -> list[Any]:
         return [each for each in listed(self) if each is not None]
 
-    Stack.stack_resources = property(stack_resources)
+    replace(Stack, stack_resources=property(stack_resources))
 
 
 def _stacks_of_change_sets() -> None:
-    execute = CloudFormationBackend.execute_change_set
+    execute = original(CloudFormationBackend, "execute_change_set")
 
     def execute_change_set(self: Any, change_set_name: str, stack_name: str | None = None) -> None:
         execute(self, change_set_name, stack_name)
@@ -52,4 +54,4 @@ def _stacks_of_change_sets() -> None:
                 stack.output_map = stack._create_output_map()
                 stack.resource_map.input_parameters = dict(stack.resource_map.resolved_parameters)
 
-    CloudFormationBackend.execute_change_set = execute_change_set
+    replace(CloudFormationBackend, execute_change_set=execute_change_set)

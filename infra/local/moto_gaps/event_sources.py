@@ -14,6 +14,8 @@ from moto.awslambda.exceptions import LambdaClientError
 from moto.awslambda.models import LambdaBackend
 from moto.sqs.models import Queue
 
+from infra.local.moto_gaps.replacing import replace
+
 
 class MappingExists(LambdaClientError):
     """As AWS answers: 409."""
@@ -50,8 +52,8 @@ def _mappings() -> None:
         finally:
             self.lambda_event_source_mappings = mapped
 
-    LambdaBackend.create_event_source_mapping = create_event_source_mapping
-    Queue.add_message = add_message
+    replace(LambdaBackend, create_event_source_mapping=create_event_source_mapping)
+    replace(Queue, add_message=add_message)
 
 
 def _find_mappings() -> None:
@@ -62,7 +64,7 @@ def _find_mappings() -> None:
         name = (function_name or "").rpartition("function:")[2]
         return [one for one in found if not name or one.function_arn.rpartition("function:")[2] == name]
 
-    LambdaBackend.list_event_source_mappings = list_event_source_mappings
+    replace(LambdaBackend, list_event_source_mappings=list_event_source_mappings)
 
 
 def _invoke_config() -> None:
@@ -72,4 +74,4 @@ def _invoke_config() -> None:
         self.get_function(function_name).event_invoke_config.clear()
         return put(self, function_name, config)
 
-    LambdaBackend.put_function_event_invoke_config = put_function_event_invoke_config
+    replace(LambdaBackend, put_function_event_invoke_config=put_function_event_invoke_config)

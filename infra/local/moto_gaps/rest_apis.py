@@ -12,6 +12,8 @@ from typing import Any
 from moto.apigateway.models import APIGatewayBackend, RestAPI
 from moto.apigateway.responses import APIGatewayResponse
 
+from infra.local.moto_gaps.replacing import replace
+
 _ENDPOINT = "endpointConfigurationTypes"
 
 
@@ -49,9 +51,8 @@ def _import_swagger() -> None:
             self.backend.apis[new].endpoint_configuration = {"types": list(kinds)}
         return made
 
-    APIGatewayBackend.put_rest_api = put_rest_api
-    APIGatewayBackend.import_rest_api = import_rest_api
-    APIGatewayResponse.create_rest_api = create_rest_api
+    replace(APIGatewayBackend, put_rest_api=put_rest_api, import_rest_api=import_rest_api)
+    replace(APIGatewayResponse, create_rest_api=create_rest_api)
 
 
 def _keep_stage_settings() -> None:
@@ -65,4 +66,4 @@ def _keep_stage_settings() -> None:
             self.stages[name] = before
         return made
 
-    RestAPI.create_deployment = create_deployment
+    replace(RestAPI, create_deployment=create_deployment)

@@ -6,22 +6,30 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from moto.apigateway.models import RestAPI, apigateway_backends
-from moto.awslambda.models import lambda_backends
+from moto.apigateway.models import Deployment, RestAPI, apigateway_backends
+from moto.awslambda.models import Permission, lambda_backends
 from moto.cloudformation import parsing
 from moto.cloudwatch.models import cloudwatch_backends
 from moto.core.common_models import CloudFormationModel
 from moto.sqs.models import sqs_backends
 
+from infra.local.moto_gaps.replacing import original, replace
+
 Json = dict[str, Any]
 Make = Callable[[str, Json, str, str], tuple[str, Json]]
-"""(generated name, properties, account, region) -> (physical id, attributes)."""
+"""(name, properties, account, region) -> (physical id, attributes)."""
 
 
-class _Made(CloudFormationModel):  # type: ignore[misc]
+def _noted(name: str, properties: Json, account: str, region: str) -> tuple[str, Json]:
+    del properties, account, region
+    return name, {}
+
+
+class _Made(CloudFormationModel):
     """A resource by its physical id and attributes; each type is a subclass."""
 
-    kind, make = "", staticmethod(lambda name, properties, account, region: (name, {}))
+    kind = ""
+    make: Make = staticmethod(_noted)
 
     def __init__(self, physical: str, attributes: Mapping[str, Any]) -> None:
         self._physical, self._attributes = physical, dict(attributes)
@@ -78,13 +86,13 @@ class _Made(CloudFormationModel):  # type: ignore[misc]
 
 def _alarm(name: str, properties: Json, account: str, region: str) -> tuple[str, Json]:
     given = properties.get("AlarmName", name)
-    dimensions = [{"name": one["Name"], "value": one["Value"]} for one in properties.get("Dimensions", ())]
-    cloudwatch_backends[account][region].put_metric_alarm(
+    backend: Any = cloudwatch_backends[account][region]
+    backend.put_metric_alarm(
         name=given, namespace=properties.get("Namespace"), metric_name=properties.get("MetricName"),
         comparison_operator=properties["ComparisonOperator"],
         evaluation_periods=int(properties["EvaluationPeriods"]), period=properties.get("Period"),
         threshold=float(properties.get("Threshold", 0)), statistic=properties.get("Statistic"),
-        description=properties.get("AlarmDescription", ""), dimensions=dimensions,
+        description=properties.get("AlarmDescription", ""), dimensions=list(properties.get("Dimensions", ())),
         alarm_actions=[action for action in properties.get("AlarmActions") or () if action],
         treat_missing_data=properties.get("TreatMissingData"))
     return given, {"Arn": f"arn:aws:cloudwatch:{region}:{account}:alarm:{given}"}
@@ -108,7 +116,8 @@ def _queue_policy(name: str, properties: Json, account: str, region: str) -> tup
 
 def _stage(name: str, properties: Json, account: str, region: str) -> tuple[str, Json]:
     del name
-    api, stage = apigateway_backends[account][region].get_rest_api(properties["RestApiId"]), properties["StageName"]
+    api: Any = apigateway_backends[account][region].get_rest_api(properties["RestApiId"])
+    stage = properties["StageName"]
     known = api.stages.get(stage) or api.create_stage(
         stage, properties.get("DeploymentId"), properties.get("Variables"), properties.get("Description", ""),
         cacheClusterEnabled=None, cacheClusterSize=None, tags=None, tracing_enabled=properties.get("TracingEnabled"))
@@ -170,15 +179,17 @@ def install() -> None:
             return known(resource_type)
         return _Made
 
-    parsing.resource_class_from_type = resource_class_from_type
+    replace(parsing, resource_class_from_type=resource_class_from_type)
     _rest_api_with_a_body()
+    replace(Permission, physical_resource_id=property(lambda permission: f"permission-{id(permission)}"))
+    replace(Deployment, physical_resource_id=property(lambda deployment: deployment.id))
 
 
 def _rest_api_with_a_body() -> None:
     """moto wants a name, which SAM leaves to the document's title, and reads no document."""
-    create = RestAPI.create_from_cloudformation_json.__func__
+    create = original(RestAPI, "create_from_cloudformation_json")
 
-    def made(cls: Any, resource_name: str, cloudformation_json: Json, account_id: str, region_name: str,
+    def made(cls: Any, /, resource_name: str, cloudformation_json: Json, account_id: str, region_name: str,
              **named: Any) -> Any:
         properties = cloudformation_json["Properties"]
         if "Body" not in properties:
@@ -189,7 +200,7 @@ def _rest_api_with_a_body() -> None:
             api.endpoint_configuration = {"types": list(kinds)}
         return api
 
-    def changed(cls: Any, original_resource: Any, new_resource_name: str, cloudformation_json: Json, account_id: str,
+    def changed(cls: Any, /, original_resource: Any, new_resource_name: str, cloudformation_json: Json, account_id: str,
                 region_name: str) -> Any:
         del cls, new_resource_name
         body = cloudformation_json["Properties"].get("Body")
@@ -198,5 +209,5 @@ def _rest_api_with_a_body() -> None:
                 original_resource.id, body, fail_on_warnings=False, mode="overwrite")
         return original_resource
 
-    RestAPI.create_from_cloudformation_json = classmethod(made)
-    RestAPI.update_from_cloudformation_json = classmethod(changed)
+    replace(RestAPI, create_from_cloudformation_json=classmethod(made),
+            update_from_cloudformation_json=classmethod(changed))

@@ -14,16 +14,11 @@ import yaml
 from moto.cloudformation import responses
 from moto.cloudformation.models import CloudFormationBackend
 
+from infra.local.aws import REGION
+from infra.local.moto_gaps.replacing import original, replace
+
 _SAM = "AWS::Serverless-2016-10-31"
 _BODIES = ("create_stack", "create_change_set", "update_stack")
-
-
-class _NoManagedPolicies:
-    """Every role here has policies of its own."""
-
-    def load(self) -> dict[str, str]:
-        """None."""
-        return {}
 
 
 def transformed(body: str) -> str:
@@ -33,15 +28,18 @@ def transformed(body: str) -> str:
     template: dict[str, Any] = yaml.safe_load(body)     # JSON is YAML
     if template.get("Transform") != _SAM:
         return body
-    from samtranslator.translator.transform import transform
+    import boto3
+    from samtranslator.parser.parser import Parser
+    from samtranslator.translator.translator import Translator
 
-    made: Mapping[str, Any] = transform(template, {}, _NoManagedPolicies())
+    translator = Translator({}, Parser(), boto_session=boto3.Session(region_name=REGION))
+    made: Mapping[str, Any] = translator.translate(template, {})
     return json.dumps(made)
 
 
 def install() -> None:
     """Replace moto's behaviour."""
-    find = responses.get_stack_from_s3_url
+    find = original(responses, "get_stack_from_s3_url")
 
     def get_stack_from_s3_url(template_url: str, account_id: str, partition: str) -> Any:
         parts = urlsplit(template_url)
@@ -49,9 +47,24 @@ def install() -> None:
             template_url = f"https://s3.amazonaws.com{parts.path}"
         return find(template_url, account_id, partition)
 
-    responses.get_stack_from_s3_url = get_stack_from_s3_url
+    replace(responses, get_stack_from_s3_url=get_stack_from_s3_url)
+    _outputs_of_change_sets()
     for name in _BODIES:
-        setattr(CloudFormationBackend, name, _with_template(getattr(CloudFormationBackend, name)))
+        replace(CloudFormationBackend, **{name: _with_template(original(CloudFormationBackend, name))})
+
+
+def _outputs_of_change_sets() -> None:
+    """moto gives a stack that a change set makes no outputs."""
+    execute = original(CloudFormationBackend, "execute_change_set")
+
+    def execute_change_set(self: Any, *arguments: Any, **named: Any) -> None:
+        execute(self, *arguments, **named)
+        for stack in self.stacks.values():
+            if stack.template:
+                stack._parse_template()
+                stack.output_map = stack._create_output_map()
+
+    replace(CloudFormationBackend, execute_change_set=execute_change_set)
 
 
 def _with_template(method: Any) -> Any:

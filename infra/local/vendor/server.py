@@ -102,6 +102,7 @@ class VendorServer:
     def __init__(self, front: Front, *, tls: Pair | None = None) -> None:
         self._front, self._tls = front, tls
         self.url = ""
+        self.address = "127.0.0.1"      # of this machine; another one before `start` for clients that refuse loopback
         self.edit: Edit = unchanged
         self._server: _HttpServer | None = None
         self._thread: threading.Thread | None = None
@@ -117,12 +118,12 @@ class VendorServer:
         return msgspec.structs.replace(made, body=self.edit(made.body)) if made.status == 200 else made
 
     def start(self, port: int = 0) -> str:
-        """Serve on 127.0.0.1 and return the URL; port 0: any free one."""
+        """Serve on the address and return the URL; port 0: any free one."""
         handler = type("Handler", (_Handler,), {"vendor": self})
-        self._server = _HttpServer(("127.0.0.1", port), handler)
+        self._server = _HttpServer((self.address, port), handler)
         if self._tls is not None:
             self._server.context = server_context(self._tls)
-        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"{'https' if self._tls else 'http'}://{self.address}:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="vendor", daemon=True)
         self._thread.start()
         return self.url

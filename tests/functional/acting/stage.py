@@ -36,6 +36,7 @@ kind: Cluster
 metadata: {{name: {name}}}
 spec:
   mode: {mode}
+  metrics: full
   kubernetes: {{kubeconfigSecret: outscaler/{name}/kubeconfig}}
   providers:
     clusterapi: {{}}

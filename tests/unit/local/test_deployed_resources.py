@@ -19,7 +19,9 @@ STAGE: dict[str, Any] = {"log_retention_in_days": 7, "environment_variables": {}
 def test_every_queue_that_the_app_takes_messages_from_has_its_settings() -> None:
     taken = {source.queue for source in deployment.functions() if source.queue}
     assert set(QUEUES) == taken
-    assert {"api_handler", *(source.name for source in app.event_sources)} == {each.name for each in FUNCTIONS}
+    sources: list[Any] = [*app.event_sources, *app.pure_lambda_functions]
+    started = {source.name for source in sources}
+    assert {"api_handler", *started} == {each.name for each in FUNCTIONS}
 
 
 @pytest.mark.parametrize("prefix", ["", "outscaler-dev"])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from app import app
 from infra.local import deployment
 from infra.local.lambda_events import schedule_event
@@ -17,31 +15,8 @@ def test_every_registered_function_can_be_entered_and_every_queue_is_in_the_temp
     assert functions["tick"].schedule == "rate(1 minute)"
     assert functions["act_clusterapi"].queue == "act_clusterapi"
     assert all(callable(deployment.entry(function)) for function in functions.values())
-    assert set(deployment.queues()) == set(functions) - {"tick"}
-
-
-def test_queues_behave_as_the_template_says() -> None:
-    resources = json.loads(deployment.TEMPLATE.read_text("utf-8"))["Resources"]
-    properties = resources["ReconcileQueue"]["Properties"]
-    queue = deployment.queues()["reconcile"]
-    assert queue.visibility == properties["VisibilityTimeout"]
-    assert queue.max_receives == properties["RedrivePolicy"]["maxReceiveCount"]
-
-
-@pytest.mark.parametrize(("method", "target", "resource", "parameters"), [
-    ("GET", "/healthz", "/healthz", {}),
-    ("POST", "/clusters/shop/events", "/clusters/{name}/events", {"name": "shop"}),
-    ("GET", "/clusters/a%2Fb?limit=3", "/clusters/{name}", {"name": "a/b"}),
-])
-def test_requests_find_their_route(method: str, target: str, resource: str, parameters: dict[str, str]) -> None:
-    route = find(app, method, target)
-    assert route is not None
-    assert (route.resource, route.parameters) == (resource, parameters)
-
-
-@pytest.mark.parametrize(("method", "target"), [("GET", "/nothing"), ("PUT", "/healthz"), ("GET", "/clusters/a/b/c")])
-def test_other_requests_find_none(method: str, target: str) -> None:
-    assert find(app, method, target) is None
+    assert set(deployment.queues()) == set(functions) - {"tick", "reconcile_large"}
+    assert set(deployment.invocations()) == {"reconcile_large"}
 
 
 def test_read_routes_ask_for_the_key_and_the_others_do_not() -> None:

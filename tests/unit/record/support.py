@@ -13,7 +13,7 @@ from chalicelib.kube.errors import ClusterError, Conflict, Missing
 from chalicelib.model.operation import Kind, Operation, State
 from chalicelib.model.outcome import Done, Failed, Pending
 from chalicelib.model.plan import Mark, Plan, PodVerdict
-from chalicelib.model.policy import Options
+from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.record.endings import Step
@@ -113,15 +113,17 @@ class Wall:
 
 
 class Scene:
-    """A recorder, what it wrote, and what the last pass left. now: the clock."""
+    """A recorder, what it wrote, and what the last pass left. now: the clock.
+    metrics: what is written for CloudWatch."""
 
-    def __init__(self, *, wall: bool = True, now: float = NOW, **options: Any) -> None:
+    def __init__(self, *, wall: bool = True, now: float = NOW, metrics: Metrics = Metrics.FULL,
+                 **options: Any) -> None:
         self.journal, self.wall, self.now = Pages(), Wall(), now
         self.lines: list[dict[str, Any]] = []
         self.left, self.decision, self.trouble = Left(), "", ""
         self.recorder = Recorder(
             journal=self.journal, board=self.wall if wall else None, clock=lambda: self.now,
-            options=Options(**options), emit=lambda line: self.lines.append(json.loads(line)))
+            metrics=metrics, options=Options(**options), emit=lambda line: self.lines.append(json.loads(line)))
 
     def passes(self, decided: Plan, *, marks: tuple[Mark, ...] = (), snapshot: Snapshot | None = None,
                seconds: Mapping[str, float] | None = None) -> None:

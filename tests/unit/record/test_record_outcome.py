@@ -50,7 +50,8 @@ def test_a_class_that_nobody_knows_is_counted_as_other_and_makes_no_series_of_it
     scene = Scene()
     for code in range(20):
         scene.ends(ended(Kind.GROW, State.FAILED), Failed(f"Odd{code}", "x", code=f"c{code}"))
-    assert scene.journal.book.counts == {"failed_scale_ups_total;reason=Other": 20}
+    assert scene.journal.book.counts == {
+        "failed_operations_total;kind=grow": 20, "failed_scale_ups_total;reason=Other": 20}
 
 
 def test_what_we_called_off_ourselves_counts_as_no_failure() -> None:
@@ -68,7 +69,8 @@ def test_a_failed_removal_is_a_warning_on_the_node(evict: tuple[str, ...], words
     operation = ended(Kind.REMOVE, State.FAILED, targets=(Target("n1", "i-1", evict=evict),))
     scene.ends(operation, Failed("EvictionBlocked", "pod a/p cannot be evicted"))
     assert scene.told() == [("n1", "ScaleDownFailed", "Warning", f"{words}: pod a/p cannot be evicted")]
-    assert scene.lines == []
+    assert scene.values("failed_operations_total") == {"remove": 1}
+    assert len(scene.lines) == 1
 
 
 def test_a_removal_that_fails_again_within_five_minutes_is_not_told_again() -> None:

@@ -1,0 +1,244 @@
+"""`python -m tests.benchmarks.pass_memory`: peak memory and CPU seconds of whole passes, by the size of the cluster.
+
+A pass runs in a process of its own, as in Lambda: the client reads a cluster over HTTP, the table is in memory. The
+cluster is served by the parent process, so its objects are in no figure. Pods have the size that real ones have
+(managed fields, probes, volumes, conditions): what a pass holds depends on the pages that it reads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import yaml
+
+Json = dict[str, Any]
+
+SIZES = ((100, 15), (100, 34), (1000, 15), (1000, 34), (5000, 15), (5000, 34))
+GROUPS = 10
+PENDING = 20
+START = 1_795_245_660.0
+MEGABYTE = float(1 << 20)      # what Lambda calls a MB
+POLICY = """
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: bench}
+spec:
+  mode: shadow
+  kubernetes: {kubeconfigSecret: outscaler/bench/kubeconfig}
+  providers: {clusterapi: {}}
+"""
+
+
+# -- the cluster that is read
+
+
+class _Objects:
+    """Lists of a cluster with `nodes` nodes and `per_node` pods on each. Every object is rendered when it is sent."""
+
+    def __init__(self, nodes: int, per_node: int) -> None:
+        self.nodes, self.pods = nodes, nodes * per_node
+        self._node, self._pod, self._set = (json.dumps(each()) for each in (_node, _pod, _replica_set))
+
+    def rendered(self, plural: str, begin: int, most: int) -> tuple[list[str], int]:
+        """Objects of a list from `begin` on, `most` at most; and how many there are in all."""
+        shapes: dict[str, tuple[int, Callable[[int], str]]] = {
+            "nodes": (self.nodes, lambda at: self._node.replace("@N", str(at))),
+            "pods": (self.pods + PENDING, self._pod_at),
+            "replicasets": (max(1, self.pods // 10), lambda at: self._set.replace("@R", str(at))),
+        }
+        count, at = shapes.get(plural, (0, str))
+        return [at(number) for number in range(begin, min(begin + most, count))], count
+
+    def _pod_at(self, at: int) -> str:
+        text = self._pod.replace("@P", str(at)).replace("@R", str(at % max(1, self.pods // 10)))
+        if at < self.pods:
+            return text.replace("@N", str(at % self.nodes))
+        pod = json.loads(text)
+        del pod["spec"]["nodeName"]
+        pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "99"
+        pod["status"] = {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+        return json.dumps(pod)
+
+
+def _managed(name: str, size: int) -> list[Json]:
+    fields: Json = {f"f:field-{number}": {"f:value": {}, ".": {}} for number in range(size)}
+    return [{"manager": name, "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
+             "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields}}]
+
+
+def _node() -> Json:
+    room = {"cpu": "8", "memory": "32Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+    return {
+        "metadata": {"name": "node-@N", "uid": "uid-node-@N", "resourceVersion": "1",
+                     "labels": {"kubernetes.io/hostname": "node-@N", "kubernetes.io/os": "linux",
+                                "topology.kubernetes.io/zone": "zone-1", "node.kubernetes.io/instance-type": "m.8"},
+                     "managedFields": _managed("kubelet", 40)},
+        "spec": {"providerID": "memory://node-@N"},
+        "status": {"capacity": room, "allocatable": room,
+                   "conditions": [{"type": kind, "status": str(kind == "Ready"), "reason": "KubeletReady",
+                                   "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
+                                  for kind in ("MemoryPressure", "DiskPressure", "PIDPressure", "Ready")],
+                   "images": [{"names": [f"registry.example/team/image-{number}@sha256:{'0' * 64}"],
+                               "sizeBytes": 100_000_000} for number in range(50)]},
+    }
+
+
+def _pod() -> Json:
+    probe = {"httpGet": {"path": "/healthz", "port": 8080, "scheme": "HTTP"}, "periodSeconds": 10}
+    return {
+        "metadata": {"name": "web-@R-@P", "namespace": "default", "uid": "uid-pod-@P", "resourceVersion": "1",
+                     "labels": {"app": "web-@R", "pod-template-hash": "@R"},
+                     "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-@R",
+                                          "uid": "uid-set-@R", "controller": True}],
+                     "managedFields": _managed("kube-controller-manager", 40) + _managed("kubelet", 25)},
+        "spec": {"nodeName": "node-@N", "serviceAccountName": "default", "schedulerName": "default-scheduler",
+                 "tolerations": [{"key": f"node.kubernetes.io/{word}", "operator": "Exists", "effect": "NoExecute",
+                                  "tolerationSeconds": 300} for word in ("not-ready", "unreachable")],
+                 "containers": [{"name": "web", "image": "registry.example/team/web:1.0", "livenessProbe": probe,
+                                 "readinessProbe": probe,
+                                 "env": [{"name": f"SETTING_{number}", "value": "x" * 40} for number in range(12)],
+                                 "volumeMounts": [{"name": "token", "mountPath": "/var/run/secrets", "readOnly": True}],
+                                 "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}],
+                 "volumes": [{"name": "token",
+                              "projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}}]},
+        "status": {"phase": "Running", "podIP": "10.0.0.1", "startTime": "2026-01-01T00:00:00Z",
+                   "conditions": [{"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+                                  for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")],
+                   "containerStatuses": [{"name": "web", "ready": True, "restartCount": 0, "containerID": "c" * 70,
+                                          "imageID": "i" * 100}]},
+    }
+
+
+def _replica_set() -> Json:
+    return {"metadata": {"name": "web-@R", "namespace": "default", "uid": "uid-set-@R",
+                         "labels": {"app": "web-@R"}, "managedFields": _managed("kube-controller-manager", 30)},
+            "spec": {"replicas": 10, "selector": {"matchLabels": {"app": "web-@R"}}},
+            "status": {"replicas": 10, "readyReplicas": 10}}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    objects: _Objects
+
+    def do_GET(self) -> None:
+        split = urlsplit(self.path)
+        query = parse_qs(split.query)
+        plural = split.path.rpartition("/")[2]
+        if "/configmaps/" in split.path:
+            self._answer(404, json.dumps({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}))
+            return
+        begin, most = int(query.get("continue", ["0"])[0]), int(query.get("limit", ["500"])[0])
+        items, count = self.objects.rendered(plural, begin, most)
+        end = begin + len(items)
+        metadata = {"resourceVersion": "1"} | ({"continue": str(end)} if end < count else {})
+        kind = json.dumps({"kind": "List", "apiVersion": "v1", "metadata": metadata})
+        self._answer(200, f'{kind[:-1]}, "items": [{",".join(items)}]}}')
+
+    def _answer(self, status: int, text: str) -> None:
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing is logged."""
+
+
+def _served(nodes: int, per_node: int) -> tuple[ThreadingHTTPServer, str]:
+    handler = type("Handler", (_Handler,), {"objects": _Objects(nodes, per_node)})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    kubeconfig = {"apiVersion": "v1", "kind": "Config", "current-context": "bench",
+                  "clusters": [{"name": "bench", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+                  "users": [{"name": "bench", "user": {"token": "bench"}}],
+                  "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}]}
+    return server, yaml.safe_dump(kubeconfig)
+
+
+# -- the pass
+
+
+def passes(nodes: int, kubeconfig: str, count: int) -> Iterator[Json]:
+    """Passes in this process, the first of them cold: peak in MB (of the process so far), CPU and wall seconds."""
+    from chalicelib.dispatch.messages import ReconcileMessage, encode
+    from chalicelib.handlers.reconciling import handle
+    from chalicelib.handlers.runtime import build
+    from chalicelib.kube.connect import connect
+    from chalicelib.model.group import Instance, InstanceState
+    from chalicelib.store import Store
+    from infra.local.controllers.clock import ManualClock
+    from infra.local.fake_provider import InMemoryProvider
+    from infra.local.services import QuickServices
+
+    services, clock, provider = QuickServices(), ManualClock(START), InMemoryProvider()
+    services.create()
+    store = Store(services.table, clock=clock, client=services.dynamodb, region="us-east-1")
+    store.policies.put("bench", POLICY, "digest", None)
+    for group in range(GROUPS):
+        pool = provider.add_pool(f"g{group}", size=0, most=nodes)
+        for at in range(group, nodes, GROUPS):
+            pool.machines[f"node-{at}"] = Instance(id=f"memory://node-{at}", node=f"node-{at}",
+                                                   state=InstanceState.RUNNING)
+        pool.target = len(pool.machines)
+    runtime = build(clock=clock, store=store, sender=_Nowhere(), read_secret=lambda _: "",
+                    connect=lambda policy: connect(policy.kubernetes, lambda _: kubeconfig, clock=time.time,
+                                                   sleep=time.sleep, jitter=lambda: 0.5),
+                    providers=lambda *_: (provider,))
+    base = _peak()
+    for _ in range(count):
+        clock.advance(60)
+        cpu, wall = time.process_time(), time.perf_counter()
+        handle(encode(ReconcileMessage("bench", "schedule", clock())).decode(), runtime)
+        yield {"base": base, "peak": _peak(), "cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall,
+               "timers": len(store.memory.load("bench").nodes)}
+
+
+class _Nowhere:
+    def send(self, queue: str, body: bytes, delay: int) -> None:
+        """Sender."""
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEGABYTE
+
+
+def main(arguments: list[str]) -> int:
+    """The command: one line for each size, or one size in this process (--child)."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.pass_memory")
+    parser.add_argument("--child", type=int, metavar="NODES", help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if given.child:
+        for made in passes(given.child, sys.stdin.read(), 2):
+            print(json.dumps(made), flush=True)
+        return 0
+    for nodes, per_node in SIZES:
+        server, kubeconfig = _served(nodes, per_node)
+        command = [sys.executable, "-m", "tests.benchmarks.pass_memory", "--child", str(nodes)]
+        done = subprocess.run(command, input=kubeconfig, capture_output=True, text=True, check=False)
+        server.shutdown()
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"base"')]
+        if not lines:
+            print(done.stdout, done.stderr)
+            return 1
+        for made in lines:
+            print(f"{nodes:>5} nodes {nodes * per_node:>7} pods: peak {made['peak']:.0f} MB "
+                  f"(before the first {made['base']:.0f}), {made['cpu']:.2f} CPU s, {made['wall']:.2f} s, "
+                  f"{made['timers']} timers", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""Every call to AWS that passes an endpoint, decoded: which operation of which service, with what."""
+
+from __future__ import annotations
+
+import json
+import re
+import socketserver
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import botocore.session
+
+_SCOPE = re.compile(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request")
+_NOT_PASSED_ON = {"transfer-encoding", "content-length", "connection", "date", "server"}
+
+
+class AwsCall(NamedTuple):
+    """One call. service: as botocore names it. given: the members of the request, those of the path among them.
+    verb and path: of HTTP, which is how API Gateway's permissions are named."""
+
+    service: str
+    operation: str
+    given: dict[str, Any]
+    verb: str
+    path: str
+
+
+@lru_cache(maxsize=32)
+def _rest_routes(service: str) -> list[tuple[str, re.Pattern[str], str]]:
+    """Verb, pattern of the path, operation; longer paths first."""
+    model = botocore.session.get_session().get_service_model(service)
+    routes = []
+    for name in model.operation_names:
+        http = model.operation_model(name).http
+        plain = http["requestUri"].partition("?")[0].rstrip("/")
+        pattern = re.sub(r"\\\{(\w+)(\\\+)?\\\}", lambda found: f"(?P<{found[1]}>.+)" if found[2] else
+                         f"(?P<{found[1]}>[^/]+)", re.escape(plain))
+        routes.append((http["method"], re.compile(pattern + "/?"), name))
+    return sorted(routes, key=lambda route: -len(route[1].pattern))
+
+
+def decoded(verb: str, target: str, headers: Any, body: bytes) -> AwsCall:
+    """A request as it came over the wire. Raises LookupError for one of no operation."""
+    service, path = _SCOPE.search(headers["Authorization"])[1], urlsplit(target).path     # type: ignore[index]
+    service = {"monitoring": "cloudwatch"}.get(service, service)
+    named = headers.get("X-Amz-Target", "")
+    if named:
+        return AwsCall(service, named.rpartition(".")[2], json.loads(body or b"{}"), verb, path)
+    if service in ("iam", "cloudformation", "sts"):
+        given = dict(parse_qsl(body.decode()))
+        return AwsCall(service, given["Action"], given, verb, path)
+    content: Any = json.loads(body) if body[:1] == b"{" else {}
+    for method, pattern, name in _rest_routes(service):
+        found = pattern.fullmatch(path) if method == verb else None
+        if found is not None:
+            return AwsCall(service, name, content | {key: unquote(value) for key, value in found.groupdict().items()},
+                           verb, path)
+    raise LookupError(f"{service} {verb} {path}")
+
+
+@contextmanager
+def recorded(endpoint: str) -> Iterator[tuple[str, list[AwsCall]]]:
+    """An endpoint before that one, and the calls that have passed it."""
+    target, seen, odd = urlsplit(endpoint), list[AwsCall](), list[str]()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.0"
+
+        def _pass_on(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            try:
+                seen.append(decoded(self.command, self.path, self.headers, body))
+            except (LookupError, TypeError, ValueError) as error:
+                odd.append(f"{self.command} {self.path}: {error}")
+            line = HTTPConnection(str(target.hostname), target.port, timeout=60)
+            line.request(self.command, self.path, body, dict(self.headers.items()))
+            answer = line.getresponse()
+            data = answer.read()
+            self.send_response(answer.status)
+            for name, value in answer.getheaders():
+                if name.lower() not in _NOT_PASSED_ON:
+                    self.send_header(name, value)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+            line.close()
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _pass_on     # noqa: N815 - the base class's names
+
+        def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class's name
+            pass
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+
+    server = Server(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", seen
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    assert odd == []

@@ -1,0 +1,150 @@
+"""What a call of the deployer needs permission for, and whether a policy of literal statements grants it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from infra.local.aws import REGION
+from infra.local.iam import matches
+from infra.local.lambda_events import ACCOUNT
+from tests.functional.aws_calls import AwsCall
+
+#: What CloudFormation does with the deployer's rights, by type of resource.
+CREATED = {
+    "AWS::DynamoDB::Table": ("dynamodb:CreateTable", "dynamodb:DescribeTable", "dynamodb:TagResource",
+                             "dynamodb:UpdateTimeToLive", "dynamodb:UpdateContinuousBackups"),
+    "AWS::SQS::Queue": ("sqs:CreateQueue", "sqs:GetQueueAttributes", "sqs:TagQueue"),
+    "AWS::SQS::QueuePolicy": ("sqs:SetQueueAttributes",),
+}
+DELETED = {"AWS::SQS::Queue": ("sqs:DeleteQueue",)}
+_WITHOUT_ARN = {"lambda:CreateEventSourceMapping", "lambda:ListEventSourceMappings"}
+
+
+class Need(NamedTuple):
+    """One permission that a call needs. context: the condition keys that AWS fills in."""
+
+    action: str
+    resource: str
+    context: Mapping[str, str] = {}
+
+
+def arn(service: str, name: str) -> str:
+    return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{name}"
+
+
+class Reader:
+    """From calls in their order to what they need; remembers whose mapping it is and what a stack holds."""
+
+    def __init__(self) -> None:
+        self._stacks: dict[str, dict[str, Any]] = {}
+
+    def needs(self, call: AwsCall, mappings: Mapping[str, str]) -> Iterator[Need]:
+        """mappings: id of an event source mapping -> the name of its function."""
+        yield from _OF[call.service](self, call, mappings)
+
+    def _dynamodb(self, call: AwsCall, _: object) -> Iterator[Need]:
+        yield Need(f"dynamodb:{call.operation}", arn("dynamodb", f"table/{call.given['TableName']}"))
+
+    def _sqs(self, call: AwsCall, _: object) -> Iterator[Need]:
+        name = call.given.get("QueueName") or call.given["QueueUrl"].rpartition("/")[2]
+        yield Need(f"sqs:{call.operation}", arn("sqs", name))
+
+    def _lambda(self, call: AwsCall, mappings: Mapping[str, str]) -> Iterator[Need]:
+        action, given = f"lambda:{call.operation}", call.given
+        if "Mapping" in call.operation:
+            name = given.get("FunctionName") or mappings.get(given.get("UUID", ""), "")
+            context = {"lambda:FunctionArn": _function(name)} if name else {}
+            resource = "*" if action in _WITHOUT_ARN or not given.get("UUID") else arn(
+                "lambda", f"event-source-mapping:{given['UUID']}")
+            yield Need(action, resource, context)
+            return
+        function = _function(given.get("FunctionName") or given["Resource"])
+        yield Need(action, function)
+        if given.get("Tags") and call.operation == "CreateFunction":
+            yield Need("lambda:TagResource", function)
+        if given.get("Role"):
+            yield Need("iam:PassRole", given["Role"], {"iam:PassedToService": "lambda.amazonaws.com"})
+
+    def _iam(self, call: AwsCall, _: object) -> Iterator[Need]:
+        yield Need(f"iam:{call.operation}", f"arn:aws:iam::{ACCOUNT}:role/{call.given['RoleName']}")
+
+    def _apigateway(self, call: AwsCall, _: object) -> Iterator[Need]:
+        yield Need(f"apigateway:{call.verb}", f"arn:aws:apigateway:{REGION}::{call.path}")
+        if call.given.get("tags"):
+            yield Need("apigateway:PUT", f"arn:aws:apigateway:{REGION}::/tags/{call.path}")
+
+    def _events(self, call: AwsCall, _: object) -> Iterator[Need]:
+        yield Need(f"events:{call.operation}", arn("events", f"rule/{call.given.get('Name') or call.given['Rule']}"))
+
+    def _logs(self, call: AwsCall, _: object) -> Iterator[Need]:
+        group = call.given.get("logGroupName")
+        yield Need(f"logs:{call.operation}", arn("logs", f"log-group:{group}" if group else "log-group:*"))
+        if call.given.get("tags"):
+            yield Need("logs:TagResource", arn("logs", f"log-group:{group}"))
+
+    def _cloudformation(self, call: AwsCall, _: object) -> Iterator[Need]:
+        name = call.given["StackName"]
+        yield Need(f"cloudformation:{call.operation}", arn("cloudformation", f"stack/{name}/some-id"))
+        if "TemplateBody" in call.given:
+            self._stacks[name] = json.loads(call.given["TemplateBody"])["Resources"]
+        done: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+            "CreateStack": CREATED, "UpdateStack": CREATED, "DeleteStack": DELETED}
+        actions = done.get(call.operation, {})
+        for resource in self._stacks.get(name, {}).values():
+            for action in actions.get(resource["Type"], ()):
+                yield Need(action, _of_resource(resource))
+
+    def _sts(self, call: AwsCall, _: object) -> Iterator[Need]:
+        assert call.operation == "GetCallerIdentity", "needs no permission; another one would"
+        yield from ()
+
+
+_OF = {"dynamodb": Reader._dynamodb, "sqs": Reader._sqs, "lambda": Reader._lambda, "iam": Reader._iam,
+       "apigateway": Reader._apigateway, "events": Reader._events, "logs": Reader._logs,
+       "cloudformation": Reader._cloudformation, "sts": Reader._sts}
+
+
+def _function(name: str) -> str:
+    return name if name.startswith("arn:") else arn("lambda", f"function:{name}")
+
+
+def _of_resource(resource: Mapping[str, Any]) -> str:
+    properties = resource["Properties"]
+    if "TableName" in properties:
+        return arn("dynamodb", f"table/{properties['TableName']}")
+    return arn("sqs", properties.get("QueueName", "outscaler-any"))     # a policy names its queues by reference
+
+
+class Statements:
+    """A policy without variables. used: sid and action of what was granted."""
+
+    def __init__(self, file: Path) -> None:
+        self._statements = json.loads(file.read_text())["Statement"]
+        self.used: set[tuple[str, str]] = set()
+
+    @property
+    def granted(self) -> set[tuple[str, str]]:
+        """Sid and action of everything that is granted."""
+        return {(one["Sid"], action) for one in self._statements for action in one["Action"]}
+
+    def allows(self, need: Need) -> bool:
+        """Whether a statement grants it."""
+        for one in self._statements:
+            if (need.action in one["Action"] and any(matches(each, need.resource) for each in _many(one["Resource"]))
+                    and _holds(one.get("Condition", {}), need.context)):
+                self.used.add((one["Sid"], need.action))
+                return True
+        return False
+
+
+def _many(value: str | list[str]) -> Iterable[str]:
+    return value if isinstance(value, list) else [value]
+
+
+def _holds(condition: Mapping[str, Mapping[str, str]], context: Mapping[str, str]) -> bool:
+    assert condition.keys() <= {"StringEquals", "ArnLike"}
+    return all(key in context and matches(pattern, context[key])
+               for keys in condition.values() for key, pattern in keys.items())

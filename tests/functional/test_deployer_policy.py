@@ -1,0 +1,114 @@
+"""The deployer's own policy grants what `make deploy` and `make undeploy` ask of AWS, and nothing else."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.aws.deploy.__main__ import main
+from infra.local.aws import LocalAws
+from tests.functional.aws_calls import AwsCall, recorded
+from tests.functional.deployer_rights import Need, Reader, Statements
+from tests.functional.deploying import STAGE, deploy, small_package
+
+POLICY = Path(__file__).resolve().parents[2] / "infra" / "aws" / "deployer-policy.json"
+LIMIT = 6144        # characters of a managed policy, without white space
+
+#: Granted although the deployments of this test make no such call, each with the reason.
+UNSEEN = {
+    "cloudformation:DescribeStackEvents": "a stack that failed is explained",
+    "dynamodb:DescribeContributorInsights": "CloudFormation reads a table before it changes it",
+    "dynamodb:DescribeKinesisStreamingDestination": "CloudFormation reads a table before it changes it",
+    "dynamodb:GetResourcePolicy": "CloudFormation reads a table before it changes it",
+    "dynamodb:ListTagsOfResource": "CloudFormation reads a table before it changes it",
+    "dynamodb:UntagResource": "tags of the stage were taken away",
+    "ec2:DescribeSecurityGroups": "Lambda asks with the deployer's rights where functions run in a VPC",
+    "ec2:DescribeSubnets": "Lambda asks with the deployer's rights where functions run in a VPC",
+    "ec2:DescribeVpcs": "Lambda asks with the deployer's rights where functions run in a VPC",
+    "iam:DetachRolePolicy": "a person has attached a policy to a role, and the stage is undeployed",
+    "lambda:PutFunctionConcurrency": "the stage reserves concurrency, or a function stays stopped",
+    "lambda:UntagResource": "tags of the stage were taken away",
+    "sqs:ListQueueTags": "CloudFormation reads a queue before it changes it",
+    "sqs:UntagQueue": "tags of the stage were taken away",
+}
+
+
+class Recording:
+    """The calls of a deployment, of its repetition and of its end, and whose mapping is which."""
+
+    def __init__(self, folder: Path) -> None:
+        with LocalAws() as aws, pytest.MonkeyPatch.context() as patched:
+            aws.reset()
+            with recorded(aws.endpoint) as (endpoint, self.calls):
+                for name, value in {**aws.env, "AWS_ENDPOINT_URL": endpoint}.items():
+                    patched.setenv(name, value)
+                package = small_package(folder)
+                assert deploy(package, folder / "built") == []
+                assert deploy(package, folder / "built") == []
+                self.mappings = {one["UUID"]: one["FunctionArn"].rpartition(":")[2] for one in
+                                 aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]}
+                patched.setattr("sys.stdin", io.StringIO(f"{STAGE}\noutscaler-{STAGE}-state\n"))
+                assert main(["undeploy", "--stage", STAGE, "--with-table"]) == 0
+
+    def needs(self) -> list[Need]:
+        reader = Reader()
+        return [need for call in self.calls for need in reader.needs(call, self.mappings)]
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return Recording(tmp_path_factory.mktemp("deployer"))
+
+
+def test_no_call_of_a_deployment_or_its_end_is_denied(recording: Recording) -> None:
+    policy = Statements(POLICY)
+    assert len(recording.calls) > 300
+    assert {(need.action, need.resource) for need in recording.needs() if not policy.allows(need)} == set()
+
+
+def test_nothing_is_granted_that_no_deployment_uses(recording: Recording) -> None:
+    policy = Statements(POLICY)
+    assert all([policy.allows(need) for need in recording.needs()])     # noqa: C419 - every one is to be asked
+    assert {action for _, action in policy.granted - policy.used} == UNSEEN.keys()
+
+
+def test_a_permission_that_is_missing_would_be_noticed(recording: Recording, tmp_path: Path) -> None:
+    document = json.loads(POLICY.read_text())
+    for left_out in ("iam:PassRole", "sqs:CreateQueue", "lambda:UpdateEventSourceMapping", "apigateway:PUT"):
+        statements = [{**one, "Action": [each for each in one["Action"] if each != left_out]}
+                      for one in document["Statement"]]
+        (tmp_path / "less.json").write_text(json.dumps({"Statement": statements}))
+        policy = Statements(tmp_path / "less.json")
+        assert {need.action for need in recording.needs() if not policy.allows(need)} == {left_out}
+
+
+@pytest.mark.parametrize("need", [
+    Need("lambda:UpdateFunctionCode", "arn:aws:lambda:us-east-1:123456789012:function:payroll"),
+    Need("lambda:UpdateEventSourceMapping", "arn:aws:lambda:us-east-1:123456789012:event-source-mapping:1",
+         {"lambda:FunctionArn": "arn:aws:lambda:us-east-1:123456789012:function:payroll"}),
+    Need("iam:PutRolePolicy", "arn:aws:iam::123456789012:role/admin"),
+    Need("iam:PassRole", "arn:aws:iam::123456789012:role/outscaler-dev-tick",
+         {"iam:PassedToService": "ec2.amazonaws.com"}),
+    Need("iam:PassRole", "arn:aws:iam::123456789012:role/outscaler-dev-tick"),
+    Need("dynamodb:DeleteTable", "arn:aws:dynamodb:us-east-1:123456789012:table/orders"),
+    Need("logs:DeleteLogGroup", "arn:aws:logs:us-east-1:123456789012:log-group:/aws/lambda/payroll"),
+    Need("iam:CreateUser", "arn:aws:iam::123456789012:user/outscaler-dev"),
+], ids=lambda need: need.action)
+def test_what_is_not_outscalers_is_denied(need: Need) -> None:
+    assert not Statements(POLICY).allows(need)
+
+
+def test_the_policy_fits_into_a_managed_policy() -> None:
+    document: dict[str, Any] = json.loads(POLICY.read_text())
+    assert len(json.dumps(document, separators=(",", ":"))) <= LIMIT
+    assert all(re.fullmatch(r"[A-Za-z0-9]+", one["Sid"]) for one in document["Statement"])
+    assert not [action for one in document["Statement"] for action in one["Action"] if "*" in action]
+
+
+def test_every_recorded_call_has_a_service_and_an_operation(recording: Recording) -> None:
+    assert all(isinstance(call, AwsCall) and call.service and call.operation for call in recording.calls)

@@ -1,0 +1,188 @@
+"""The deployed artifact at work under Lambda's own runtime client: what each function does, and that it may do it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.dispatch.messages import PROVIDERS
+from chalicelib.store import Store
+from infra.local.controllers import seed
+from infra.local.lambda_events import sqs_event, sqs_record
+from infra.local.lambda_runtime.process import INIT, Made
+from tests.functional.desk import sample
+from tests.functional.hosted_shop import METAL, PREFIX, SECRETS, TABLE, Shop, pods_for, shops
+from tests.rights import operations_of_every_provider, unfinished_save, unreadable_policy, unused
+
+FUNCTIONS = ("api_handler", "tick", "reconcile", *(f"act_{provider}" for provider in PROVIDERS))
+POOLS = {"alicloud": "alicloud", "exoscale": "exoscale", "cherryservers": METAL, "huaweicloud": "huaweicloud"}
+
+
+class Day(msgspec.Struct):
+    """What was seen on the way. nodes: new ones by vendor; grown, drained: replicas of the workers after each part;
+    answers: of requests, by what they were; steps: invocations of Cluster API's executor in the drain."""
+
+    nodes: dict[str, int]
+    grown: int
+    drained: int
+    steps: int
+    pending: int
+    answers: dict[str, int]
+
+
+def _status(made: Made) -> int:
+    assert not made.error, made.log
+    return int(made.answer["statusCode"])
+
+
+def _growth_and_drain(shop: Shop) -> Day:
+    seed.apply(shop.kube, seed.machine_deployment("workers", 1, 1, 4, labels={"pool": "workers"}),
+               seed.deployment("web", replicas=2, cpu="1", nodeSelector={"pool": "workers"}))
+    shop.play(2)
+    shop.scale("web", 6)
+    seed.apply(shop.kube, *(pods_for(pool) for pool in POOLS.values()))
+    shop.cluster.step()
+    woken = _status(shop.post(sample("core-v1-failed-scheduling")))
+    shop.play(6)
+    nodes, grown = {name: shop.nodes(pool) for name, pool in POOLS.items()}, shop.replicas("workers")
+    pending = sum(not pod["spec"].get("nodeName") for pod in shop.kube.list("pods"))
+    before = len(shop.hosted.made[shop.function("act_clusterapi")])
+    shop.scale("web", 1)
+    shop.play(6)
+    steps = len(shop.hosted.made[shop.function("act_clusterapi")]) - before
+    return Day(nodes, grown, shop.replicas("workers"), steps, pending, {"webhook": woken})
+
+
+def _requests(shop: Shop, day: Day) -> None:
+    body = sample("core-v1-failed-scheduling")
+    day.answers["wrong key"] = _status(shop.post(body, key="not-the-key-of-this-webhook"))
+    shop.hosted.door.failing.add((PREFIX, "sqs:SendMessage"))
+    shop.hosted.pass_time(120)
+    day.answers["queue fails"] = _status(shop.post(body))
+    shop.hosted.door.failing.clear()
+    for target in ("/clusters", "/clusters/shop", "/clusters/shop/decisions", "/metrics"):
+        resource = target.replace("shop", "{name}")
+        day.answers[target] = _status(shop.request("GET", target, {}, b"", resource))
+
+
+def _faulty(shop: Shop) -> Any:
+    return lambda faults: Store(TABLE, clock=shop.clock, client=shop.aws.client("dynamodb"), wrap=faults.wrap,
+                                region="us-east-1", sleep=lambda seconds: None, chance=lambda: 0.5)
+
+
+def _message(shop: Shop, provider: str, cluster: str, operation: str) -> None:
+    function = f"act_{provider}"
+    body = json.dumps({"cluster": cluster, "operation": operation})
+    made = shop.hosted.invoke(shop.function(function), sqs_event(
+        sqs_record(function, "m-1", "r-1", body, {"ApproximateReceiveCount": "1"})))
+    assert made.answer == {"batchItemFailures": []}, made.log
+
+
+def _rare_rights(shop: Shop) -> None:
+    """What an ordinary day does not need: sends that were lost, saves that others finish, policies that are broken."""
+    operations_of_every_provider(shop.store, shop.clock(), "early", due_in=90.0)
+    for name in PROVIDERS:
+        _message(shop, name, "shop", f"grow-early-{name}")      # not due yet: it is sent on
+    shop.play(3)
+    for name in PROVIDERS:
+        unfinished_save(_faulty(shop), shop.clock())
+        _message(shop, name, "shop", "grow-none")               # looked for, and the save is finished on the way
+    unreadable_policy(shop.store, f"{SECRETS}webhook")
+    operations_of_every_provider(shop.store, shop.clock(), "late")
+    shop.play(3)
+    unfinished_save(_faulty(shop), shop.clock())
+    shop.hosted.tick()
+
+
+def _eks(shop: Shop) -> None:
+    """A cluster of EKS, of which only the lookup is emulated: no function gets to its API server."""
+    shop.apply("eks", {"clusterapi": {"clusterName": "local"}},
+               kubernetes={"eksCluster": "eks", "region": "us-east-1"})
+    operations_of_every_provider(shop.store, shop.clock(), "eks", cluster="eks")
+    shop.play(2)
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Shop, Day]]:
+    """A day of the shop, with everything that its functions can be asked to do."""
+    for shop in shops(tmp_path_factory.mktemp("hosted")):
+        day = _growth_and_drain(shop)
+        _requests(shop, day)
+        _eks(shop)
+        _rare_rights(shop)
+        yield shop, day
+
+
+def test_what_make_deploy_made_is_as_it_should_be(played: tuple[Shop, Day]) -> None:
+    assert played[0].wrong == []
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_every_function_works_under_the_real_runtime_client(played: tuple[Shop, Day], function: str) -> None:
+    shop, _ = played
+    name = shop.function(function)
+    made, process = shop.hosted.made[name], shop.hosted.processes[name]
+    assert made
+    assert [one.error for one in made if one.error] == []
+    assert made[0].cold
+    assert not any(one.cold for one in made[1:]), "one process serves all events"
+    assert 0 < process.init_seconds < INIT
+    assert 0 < process.peak_megabytes() < process.configuration.memory
+
+
+def test_the_tick_queues_the_cluster_that_is_due(played: tuple[Shop, Day]) -> None:
+    first = played[0].hosted.made[played[0].function("tick")][0]
+    assert first.answer["queued"] == ["shop"]
+    assert first.answer["failed"] == []
+
+
+def test_routes_answer_through_an_event_of_api_gateway(played: tuple[Shop, Day]) -> None:
+    assert played[1].answers == {
+        "webhook": 202, "wrong key": 401, "queue fails": 503, "/clusters": 200, "/clusters/shop": 200,
+        "/clusters/shop/decisions": 200, "/metrics": 200}
+
+
+@pytest.mark.parametrize("vendor", POOLS)
+def test_a_group_of_each_vendor_grows_for_a_pod_that_needs_it(played: tuple[Shop, Day], vendor: str) -> None:
+    assert played[1].nodes[vendor] == 1
+    assert played[1].pending == 0
+
+
+def test_cluster_api_grows_and_a_drain_of_several_steps_takes_the_node_away(played: tuple[Shop, Day]) -> None:
+    _, day = played
+    assert (day.grown, day.drained) == (2, 1)
+    assert day.steps >= 3
+
+
+def test_no_call_is_denied_by_the_policies_that_iam_holds(played: tuple[Shop, Day]) -> None:
+    door = played[0].hosted.door
+    assert door.strange == []
+    assert door.judge.denied == []
+
+
+def test_no_right_is_granted_that_nothing_uses(played: tuple[Shop, Day]) -> None:
+    judge = played[0].hosted.door.judge
+    assert {function for function, _, _ in judge.used} == {played[0].function(name) for name in FUNCTIONS}
+    # These have their turn in test_story_permitted.py.
+    large, elsewhere = played[0].function("reconcile_large"), ("HandOverLargeClusters", "ReadParameters")
+    assert [row for row in unused([judge]) if row[0] != large and row[1] not in elsewhere] == []
+
+
+def test_what_functions_write_is_in_the_log_groups_that_the_deployment_made(played: tuple[Shop, Day]) -> None:
+    shop, _ = played
+    logs = shop.aws.client("logs")
+    for name in shop.hosted.processes:
+        events = logs.get_log_events(logGroupName=f"/aws/lambda/{name}", logStreamName="local")["events"]
+        assert any('"service":"outscaler"' in one["message"] for one in events), name
+
+
+def test_dead_letter_queues_stay_empty(played: tuple[Shop, Day]) -> None:
+    shop, _ = played
+    urls = shop.aws.client("sqs").list_queues()["QueueUrls"]
+    dead = [url.rpartition("/")[2] for url in urls if url.endswith("-dead")]
+    assert dead
+    assert [name for name in dead if shop.hosted.waiting(name)] == []

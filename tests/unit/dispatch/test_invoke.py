@@ -1,0 +1,65 @@
+"""A pass is handed over by an asynchronous invocation, and whatever Lambda says against it is one error."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ConnectTimeoutError
+
+from chalicelib.dispatch.errors import NotInvoked, NotSent
+from chalicelib.dispatch.invoke import LargeFunction
+from infra.local.asynchronous import AsyncLambda
+
+NAME = "outscaler-dev-reconcile_large"
+
+
+class Kept:
+    """What Lambda has taken. error: what it says instead."""
+
+    def __init__(self, error: Exception | None = None, status: int = 202) -> None:
+        self.events: list[tuple[str, bytes]] = []
+        self._error, self._status = error, status
+
+    def invoke(self, **given: Any) -> dict[str, Any]:
+        if self._error is not None:
+            raise self._error
+        AsyncLambda(frozenset({NAME}), lambda name, event: self.events.append((name, event))).invoke(**given)
+        return {"StatusCode": self._status}
+
+
+def test_the_message_is_the_event() -> None:
+    kept = Kept()
+    LargeFunction(NAME, kept)(b'{"cluster":"shop"}')
+    assert kept.events == [(NAME, b'{"cluster":"shop"}')]
+
+
+@pytest.mark.parametrize(("kept", "code"), [
+    (Kept(ClientError({"Error": {"Code": "AccessDeniedException", "Message": ""}}, "Invoke")), "AccessDeniedException"),
+    (Kept(ClientError({}, "Invoke")), "ClientError"),
+    (Kept(ConnectTimeoutError(endpoint_url="https://lambda")), "ConnectTimeoutError"),
+    (Kept(status=500), "status 500"),
+])
+def test_whatever_lambda_says_against_it_is_not_invoked(kept: Kept, code: str) -> None:
+    with pytest.raises(NotInvoked) as refused:
+        LargeFunction(NAME, kept)(b"{}")
+    assert refused.value.code == code
+
+
+def test_lambda_that_takes_no_more_is_not_invoked() -> None:
+    def full(function: str, event: bytes) -> None:
+        raise NotSent(function, "full")
+
+    with pytest.raises(NotInvoked, match="TooManyRequestsException"):
+        LargeFunction(NAME, AsyncLambda(frozenset({NAME}), full))(b"{}")
+
+
+@pytest.mark.parametrize(("environment", "name"), [
+    ({}, ""),
+    ({"OUTSCALER_RECONCILE_LARGE": "stack-ReconcileLarge-1"}, "stack-ReconcileLarge-1"),
+    ({"OUTSCALER_PREFIX": "outscaler-dev"}, NAME),
+    ({"OUTSCALER_PREFIX": "outscaler-dev", "OUTSCALER_RECONCILE_LARGE": "another"}, "another"),
+])
+def test_the_function_is_named_by_its_variable_or_by_the_prefix(environment: dict[str, str], name: str) -> None:
+    found = LargeFunction.from_environment(environment)
+    assert (found._name if found else "") == name

@@ -1,0 +1,60 @@
+"""Lists of a cluster may come compressed, from a server that does so and from one that does not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pytest
+
+from chalicelib.kube import errors
+from chalicelib.kube.transport import LONGEST_BODY
+from infra.local.controllers.clock import ManualClock
+from infra.local.http_script import HttpScript, Reply
+from infra.local.kube.server import ApiServer
+from infra.local.kube.store import ObjectStore
+from tests.unit.kube.support import client
+
+PODS = {"kind": "PodList", "metadata": {}, "items": [{"metadata": {"name": f"p-{n}", "uid": str(n)}} for n in range(9)]}
+PACKED = {"Content-Encoding": "gzip"}
+
+
+def test_pages_are_asked_for_compressed_and_single_objects_are_not() -> None:
+    packed = Reply(body=gzip.compress(json.dumps(PODS).encode()), headers=PACKED)
+    with HttpScript([packed, Reply(body={})]) as server:
+        cluster = client(server)
+        [page] = cluster.list_pages("/api/v1/pods")
+        cluster.get("/api/v1/namespaces/a")
+    assert json.loads(page.body) == PODS
+    assert [seen.headers["accept-encoding"] for seen in server.requests] == ["gzip", "identity"]
+
+
+def test_a_damaged_page_is_read_again() -> None:
+    packed = gzip.compress(json.dumps(PODS).encode())
+    with HttpScript([Reply(body=packed[:-4], headers=PACKED), Reply(body=packed, headers=PACKED)]) as server:
+        [page] = client(server).list_pages("/api/v1/pods")
+    assert json.loads(page.body) == PODS
+
+
+def test_a_bomb_of_a_page_is_refused_and_not_asked_for_again() -> None:
+    bomb = gzip.compress(bytes(LONGEST_BODY + 1), 9)
+    with HttpScript([Reply(body=bomb, headers=PACKED)] * 4) as server, \
+            pytest.raises(errors.Unavailable, match="larger than") as caught:
+        list(client(server).list_pages("/api/v1/pods"))
+    assert caught.value.lasting
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(("pods", "compressed"), [(10, False), (1000, True)])
+def test_the_simulated_server_compresses_long_lists_as_the_real_one(pods: int, *, compressed: bool) -> None:
+    store = ObjectStore(ManualClock(0.0))
+    for number in range(pods):
+        store.create("pods", {"metadata": {"name": f"p-{number}", "namespace": "default", "labels": {"a": "b" * 60}},
+                              "spec": {"containers": [{"name": "c", "image": "registry/image"}]}})
+    with ApiServer(store) as server:
+        token = {"token": server.api.authority.user("admin").token}
+        pages = list(client(server.url, user=token).list_pages("/api/v1/pods", limit=500))
+        plain = b"".join(page.body for page in pages)
+        sent = server.sent_bytes
+    assert sum(len(json.loads(page.body)["items"]) for page in pages) == pods
+    assert (sent < len(plain) / 4) == compressed

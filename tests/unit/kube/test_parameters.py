@@ -1,0 +1,82 @@
+"""Parameters of SSM as moto keeps them, read as secrets are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from moto import mock_aws
+
+from chalicelib.kube.secrets import SecretReader
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import SecretUnavailable
+
+NAME, PATH = "ssm:/outscaler/a/kubeconfig", "/outscaler/a/kubeconfig"
+
+
+@pytest.fixture(autouse=True)
+def _aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (("AWS_DEFAULT_REGION", "eu-central-1"), ("AWS_ACCESS_KEY_ID", "local"),
+                        ("AWS_SECRET_ACCESS_KEY", "local")):
+        monkeypatch.setenv(name, value)
+    with mock_aws():
+        monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+        yield
+
+
+def put(text: str, kind: str = "SecureString") -> None:
+    boto3.client("ssm").put_parameter(Name=PATH, Value=text, Type=kind, Overwrite=True)
+
+
+def test_a_parameter_is_decrypted_kept_and_read_again_on_demand() -> None:
+    put("one")
+    read = SecretReader()
+    assert read(NAME) == "one"
+    put("two")
+    assert (read(NAME), read.fresh(NAME), read(NAME)) == ("one", "two", "two")
+    assert "two" not in repr(vars(read))
+
+
+def test_a_secret_and_a_parameter_of_one_name_are_two() -> None:
+    boto3.client("secretsmanager").create_secret(Name=PATH[1:], SecretString="secret")
+    put("parameter")
+    read = SecretReader()
+    assert (read(PATH[1:]), read(NAME)) == ("secret", "parameter")
+
+
+@pytest.mark.parametrize("kind", ["String", "StringList"])
+def test_a_parameter_that_is_not_encrypted_is_refused_without_its_text(kind: str) -> None:
+    put("not-a-secret-any-more", kind)
+    with pytest.raises(BadInput, match=r"^parameter /outscaler/a/kubeconfig: is not encrypted; store") as caught:
+        SecretReader()(NAME)
+    assert "any-more" not in str(caught.value)
+
+
+def test_a_parameter_that_does_not_exist_is_the_users_to_correct() -> None:
+    with pytest.raises(BadInput, match=r"^parameter /outscaler/a/kubeconfig: does not exist; create it, or"):
+        SecretReader()(NAME)
+
+
+def test_ssm_out_of_reach_is_not_the_users_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(SecretUnavailable, match="no answer from AWS"):
+        SecretReader()(NAME)
+
+
+@pytest.mark.parametrize(("code", "error", "words"), [
+    ("AccessDeniedException", BadInput, "may not be read by this function"),
+    ("InvalidKeyId", BadInput, "cannot be decrypted"), ("ValidationException", BadInput, "is not a valid name"),
+    ("ThrottlingException", SecretUnavailable, "ThrottlingException"),
+    ("InternalServerError", SecretUnavailable, "InternalServerError"),
+])
+def test_each_refusal_of_ssm_has_its_words(code: str, error: type[Exception], words: str) -> None:
+    class Parameters:
+        def get_parameter(self, **_: object) -> object:
+            raise ClientError({"Error": {"Code": code, "Message": "x"}}, "GetParameter")
+
+    with pytest.raises(error, match=f"parameter {PATH}.*{words}"):
+        SecretReader(parameters=Parameters())(NAME)

@@ -1,0 +1,108 @@
+"""An answer that may be compressed is unpacked within bounds, whatever the other side does."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+import zlib
+
+import pytest
+
+from chalicelib.net.exchange import Bounds, NoReply, Reply, Request, exchange
+from chalicelib.net.session import BoundedAdapter, BoundedSession, public_context
+from infra.local.byte_script import ByteScript
+from infra.local.http_script import HttpScript
+from infra.local.http_script import Reply as Said
+
+BOUNDS = Bounds(connect=5.0, read=5.0, total=5.0, bytes=1_000_000)
+PACKED = {"Content-Encoding": "gzip"}
+TEXT = b'{"items": [' + b",".join(b'{"name": "pod-%d"}' % number for number in range(20_000)) + b"]}"
+
+
+def get(url: str, *, may: bool = True, bounds: Bounds = BOUNDS) -> Reply:
+    """One exchange, whose answer may be compressed."""
+    made = BoundedSession()
+    made.mount("http://", BoundedAdapter(public_context))
+    try:
+        return exchange(made, Request("GET", url + "/x", {}, gzip=may), bounds)
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("level", [0, 1, 9])
+def test_what_comes_compressed_is_the_same_as_what_was_sent(level: int) -> None:
+    with HttpScript([Said(200, gzip.compress(TEXT, level), PACKED)]) as server:
+        assert get(server.url).body == TEXT
+        assert server.requests[0].headers["accept-encoding"] == "gzip"
+
+
+def test_a_server_need_not_compress() -> None:
+    with HttpScript([Said(200, TEXT)]) as server:
+        assert get(server.url).body == TEXT
+
+
+def test_a_body_in_very_small_chunks_is_unpacked() -> None:
+    packed = gzip.compress(TEXT)
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece)
+                      for piece in (packed[at:at + 7] for at in range(0, len(packed), 7)))
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with ByteScript(lambda: [head + chunks + b"0\r\n\r\n"]) as server:
+        assert get(server.url).body == TEXT
+
+
+def test_a_body_as_long_as_the_bound_is_read_and_one_byte_more_is_not() -> None:
+    fits = Said(200, gzip.compress(b"x" * BOUNDS.bytes), PACKED)
+    with HttpScript([fits]) as server:
+        assert len(get(server.url).body) == BOUNDS.bytes
+    with HttpScript([Said(200, gzip.compress(b"x" * (BOUNDS.bytes + 1)), PACKED)]) as server, \
+            pytest.raises(NoReply, match="Size"):
+        get(server.url)
+
+
+@pytest.mark.parametrize("length", [50_000_000, 400_000_000])
+def test_a_bomb_is_not_unpacked_beyond_the_bound(length: int) -> None:
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    bomb = b"".join(packer.compress(bytes(10_000_000)) for _ in range(length // 10_000_000)) + packer.flush()
+    with HttpScript([Said(200, bomb, PACKED)]) as server:
+        tracemalloc.start()
+        try:
+            with pytest.raises(NoReply, match="Size"):
+                get(server.url)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert peak < len(bomb) * 3 + 8_000_000, "as much as the bound, a chunk and what came"
+
+
+WHOLE = gzip.compress(TEXT)
+
+
+@pytest.mark.parametrize("body", [
+    WHOLE[:-1], WHOLE[:-9], WHOLE[:200], WHOLE[:-8] + bytes(8), b"", b"{}", TEXT, WHOLE + b"x", WHOLE + WHOLE,
+    zlib.compress(TEXT), gzip.compress(b"")[:10],
+], ids=["last byte", "trailer", "most of it", "wrong sum", "nothing", "short and plain", "plain", "byte behind it",
+        "a second stream", "deflate", "head only"])
+def test_a_stream_that_is_damaged_or_not_one_is_no_answer(body: bytes) -> None:
+    with HttpScript([Said(200, body, PACKED)]) as server, pytest.raises(NoReply, match="Damaged") as caught:
+        get(server.url)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip", "identity, gzip", "zstd"])
+def test_another_encoding_than_gzip_was_not_asked_for(encoding: str) -> None:
+    with HttpScript([Said(200, WHOLE, {"Content-Encoding": encoding})]) as server, \
+            pytest.raises(NoReply, match="Encoding"):
+        get(server.url)
+
+
+@pytest.mark.parametrize("status", [302, 401, 403, 410, 503])
+def test_the_status_of_an_error_counts_whatever_its_compressed_body_is(status: int) -> None:
+    for body in (WHOLE, b"no gzip", WHOLE[:50]):
+        with HttpScript([Said(status, body, PACKED)]) as server:
+            reply = get(server.url)
+        assert (reply.status, reply.body) == (status, b"")
+
+
+def test_without_being_asked_for_gzip_is_refused() -> None:
+    with HttpScript([Said(200, WHOLE, PACKED)]) as server, pytest.raises(NoReply, match="Encoding"):
+        get(server.url, may=False)

@@ -1,0 +1,98 @@
+"""A parameter of SSM in place of a secret: whose it is, by the same rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.handlers.hiding import without_secrets
+from chalicelib.model.deployment import DEFAULT_PREFIX, SHARED_SECRETS, STRICT, Deployment, deployment_of
+from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.secret import parameter_name, place_of
+from chalicelib.policy.load import load
+from chalicelib.policy.secret_names import USES, ClusterSecrets, problem
+from infra.local import deployment as deployed
+from infra.local.iam import arn, roles
+from tests.unit.policy.paper import with_access
+
+SHARED = Deployment(shared_secrets=frozenset({"ssm:/outscaler/shared/exoscale", "outscaler/both/exoscale"}))
+
+
+@pytest.mark.parametrize("rest", ["", "-observe", ".old", "/eu/1", "-a_b"])
+def test_a_cluster_uses_the_parameters_that_are_named_after_it(rest: str) -> None:
+    assert problem(f"ssm:/outscaler/prod/exoscale{rest}", "prod", ("exoscale",), STRICT) == ""
+
+
+@pytest.mark.parametrize("name", [
+    "ssm:/outscaler/other/exoscale", "ssm:/outscaler/pro/exoscale", "ssm:/outscaler/prod-eu/exoscale",
+    "ssm:outscaler/prod/exoscale", "ssm://outscaler/prod/exoscale", "ssm:/ssm:/outscaler/prod/exoscale",
+    "SSM:/outscaler/prod/exoscale", "ssm:/", "ssm:", "/outscaler/prod/exoscale", " ssm:/outscaler/prod/exoscale",
+    "ssm:/outscaler/prod/exoscale:3", "ssm:/outscaler/prod/exoscale:label", "ssm:/outscaler/prod/exoscale:",
+    "ssm:/outscaler/prod/../other/exoscale", "ssm:/outscaler//prod/exoscale", "ssm:/./outscaler/prod/exoscale",
+    "ssm:/outscaler/prod/exoscale\n", "ssm:/outscaler/prod/exoscale%2f", "ssm:/outscaler/prod/exoscale+a",
+    "ssm:/outscaler/prod/exoscale@a", "ssm:/outscaler/prod/exoscale=a", "ssm:/outscaler/prod/exoscale*",
+    "ssm:/outscaler/prod/kubeconfig", "ssm:/outscaler/prod/exoscale/webhook", "ssm:/outscaler/prod/x/exoscale",
+    "arn:aws:ssm:eu-central-2:123456789012:parameter/outscaler/prod/exoscale",
+    "ssm:/arn:aws:ssm:eu-central-2:123456789012:parameter/outscaler/prod/exoscale",
+    "ssm:/outscaler/shared/exoscale-other", "outscaler/shared/exoscale", "ssm:/outscaler/both/exoscale",
+    "ssm:/outscaler/PROD/exoscale", "ssm:/outscaler/prod/exoscaleother", "ssm:/outscaler/prod/" + "exoscale-" * 60,
+])
+def test_no_other_name_of_a_parameter_is_its_own(name: str) -> None:
+    assert problem(name, "prod", ("exoscale",), SHARED)
+
+
+def test_a_shared_parameter_is_not_the_secret_of_that_name() -> None:
+    assert problem("ssm:/outscaler/shared/exoscale", "prod", ("exoscale",), SHARED) == ""
+    assert problem("outscaler/both/exoscale", "prod", ("exoscale",), SHARED) == ""
+    listed = deployment_of({SHARED_SECRETS: "ssm:/outscaler/shared/exoscale, outscaler/both/exoscale"})
+    assert listed.shared_secrets == SHARED.shared_secrets
+
+
+def test_a_reader_asks_for_no_other_parameter() -> None:
+    asked: list[str] = []
+
+    def read(name: str) -> str:
+        asked.append(name)
+        return "text"
+
+    mine = ClusterSecrets(read, "prod", ("exoscale",), STRICT)
+    assert mine("ssm:/outscaler/prod/exoscale") == "text"
+    with pytest.raises(BadInput, match=r"^parameter /outscaler/other/exoscale: is no secret of cluster prod"):
+        mine("ssm:/outscaler/other/exoscale")
+    assert asked == ["ssm:/outscaler/prod/exoscale"]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_name_that_is_permitted_for_a_use_is_readable_by_the_functions_of_that_use_only(use: str) -> None:
+    """Both kinds alike: the roles know the use by the name."""
+    def readers(action: str, resource: str) -> set[str]:
+        return {function for function, statements in roles("t", deployed.queues()).items()
+                if any(each.allows(action, resource, frozenset()) for each in statements)}
+
+    for name in (f"{DEFAULT_PREFIX}prod/{use}", f"{DEFAULT_PREFIX}prod/{use}-2", f"{DEFAULT_PREFIX}prod/{use}/x"):
+        of_secret = readers("secretsmanager:GetSecretValue", arn("secretsmanager", f"secret:{name}-a1B2c3"))
+        assert readers("ssm:GetParameter", arn("ssm", f"parameter{parameter_name('ssm:/' + name)}")) == of_secret
+        assert of_secret
+    assert not readers("ssm:GetParameter", arn("ssm", f"parameter/other/prod/{use}"))
+    for action in ("ssm:GetParameters", "ssm:GetParametersByPath", "ssm:PutParameter", "ssm:GetParameterHistory"):
+        assert not readers(action, arn("ssm", f"parameter/{DEFAULT_PREFIX}prod/{use}"))
+
+
+def test_the_parser_refuses_what_is_neither_name() -> None:
+    for name in ("ssm:/a b", "ssm:x", "ssm:/a:3", "ssm:/"):
+        with pytest.raises(BadInputs, match=r"kubeconfigSecret: is not the name of a secret; .*ssm:/ and the name"):
+            load(with_access(f"{{kubeconfigSecret: '{name}'}}"), place="p")
+
+
+@pytest.mark.parametrize("text", [
+    "kubeconfig parameter /outscaler/prod/kubeconfig: does not exist; create it",
+    "no way: parameter /outscaler/prod/exoscale: may not be read", "it says ssm:/outscaler/prod/exoscale.",
+])
+def test_the_name_of_a_parameter_is_not_shown_to_readers(text: str) -> None:
+    assert "outscaler" not in without_secrets(text, "")
+    assert "outscaler" not in without_secrets(
+        "about /outscaler/prod/own-name", "spec: {webhook: {secret: 'ssm:/outscaler/prod/own-name'}}")
+
+
+def test_a_place_is_called_what_it_is() -> None:
+    assert place_of("ssm:/outscaler/prod/exoscale") == "parameter /outscaler/prod/exoscale"
+    assert place_of("outscaler/prod/exoscale") == "secret outscaler/prod/exoscale"

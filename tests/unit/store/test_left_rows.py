@@ -1,0 +1,74 @@
+"""What a pass leaves lies in the lease's row while it is small, else in a row of its own, and releases may change."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.store.client import Refused
+from chalicelib.store.left_rows import LARGEST_INSIDE
+from chalicelib.store.schedule import Passed
+from chalicelib.store.tables import LEASE, LEFT, LeaseRow, LeftRow
+from tests.unit.store.support import START, Bench
+
+SMALL, LARGE, LARGER = b"s" * LARGEST_INSIDE, b"l" * (LARGEST_INSIDE + 1), b"m" * 5000
+
+
+def leave(bench: Bench, left: bytes, owner: str) -> None:
+    """A pass that leaves this."""
+    bench.store.leases.release(bench.lease(owner), passed_at=START, left=left)
+
+
+def inside(bench: Bench) -> bytes | None:
+    """What the lease's own row has."""
+    row = bench.store.table.get(LeaseRow, bench.cluster, LEASE)
+    assert row is not None
+    return row.left
+
+
+@pytest.mark.parametrize("order", [
+    (SMALL, LARGE), (LARGE, SMALL), (LARGE, LARGER, LARGE), (SMALL, LARGE, SMALL, LARGER, SMALL),
+], ids=["grows", "shrinks", "stays large", "to and fro"])
+def test_whatever_its_size_the_next_pass_and_those_who_look_find_what_was_left(
+    bench: Bench, order: tuple[bytes, ...]
+) -> None:
+    for number, left in enumerate(order):
+        leave(bench, left, f"pass-{number}")
+        assert bench.store.schedule.passed_by([bench.cluster]) == {bench.cluster: Passed(START, left)}
+        lease = bench.fresh().leases.acquire(bench.cluster, f"looks-{number}", 60.0)
+        assert lease.left == left
+        bench.store.leases.release(lease)
+        assert (inside(bench) is None) == (len(left) > LARGEST_INSIDE)
+
+
+def test_the_value_of_a_release_that_knows_the_leases_row_only_is_the_newer_one(bench: Bench) -> None:
+    leave(bench, LARGE, "new release")
+    lease = bench.lease("old release")
+    of_the_old = LeaseRow.left.set(LARGER), LeaseRow.owner.remove(), LeaseRow.until.remove()
+    bench.store.table.write(bench.store.table.update(bench.cluster, LEASE, list(of_the_old)))
+    assert lease.left == LARGE
+    assert bench.lease("new release again").left == LARGER
+
+
+def test_a_pass_that_was_overtaken_does_not_replace_what_a_later_one_left(bench: Bench) -> None:
+    zombie = bench.lease("zombie")
+    bench.clock.advance(61)
+    newer = bench.lease("newer")
+    bench.store.leases.release(newer, left=LARGER)
+    assert not bench.store.leases.release(zombie, left=LARGE)
+    assert bench.lease("next").left == LARGER
+
+
+def test_a_process_that_dies_between_the_two_rows_leaves_the_older_value_or_the_newer_one(bench: Bench) -> None:
+    leave(bench, SMALL, "first")
+    lease = bench.lease("dies")
+    bench.store.table.write(bench.store.table.put(LeftRow(bench.cluster, LEFT, left=LARGE, token=lease.token)))
+    bench.clock.advance(61)
+    assert bench.lease("next").left == SMALL
+
+
+def test_the_leases_row_stays_within_a_unit_where_what_is_left_grows(bench: Bench) -> None:
+    leave(bench, LARGER, "x")
+    with pytest.raises(Refused) as refused:
+        bench.store.table.write(bench.store.table.update(
+            bench.cluster, LEASE, [LeaseRow.until.remove()], LeaseRow.token == -1))
+    assert len(str(refused.value.old)) < 1000

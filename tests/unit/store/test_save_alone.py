@@ -1,0 +1,84 @@
+"""Timers of nodes are saved by one conditional write where a transaction is not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from chalicelib.model.memory import GroupMemory, Memory, NodeMemory
+from chalicelib.store.errors import Fenced, Stale
+from chalicelib.store.leases import Lease
+from tests.unit.store.support import START, Bench, Counter
+
+replace = msgspec.structs.replace
+
+
+def timers(confirmed: float, count: int = 3) -> Memory:
+    """A memory of so many unneeded nodes."""
+    return Memory(nodes={f"n{number}": NodeMemory(START, confirmed) for number in range(count)})
+
+
+def saved(bench: Bench, before: Memory, after: Memory, lease: Lease) -> list[str]:
+    """Save; the names of the requests that wrote."""
+    with Counter(bench) as counter:
+        bench.store.memory.save(bench.cluster, before, after, (), lease)
+    return [name for name, _ in counter.requests if name in ("PutItem", "UpdateItem", "TransactWriteItems")]
+
+
+def test_confirmed_timers_are_one_write_and_no_transaction(bench: Bench) -> None:
+    lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
+    saved(bench, Memory(), timers(START), lease)
+    assert saved(bench, bench.load(), timers(START + 60), lease) == ["PutItem"]
+    assert bench.load() == timers(START + 60)
+
+
+@pytest.mark.parametrize("after", [
+    Memory(), replace(timers(START + 60), groups={"g": GroupMemory(target=2)}),
+    replace(timers(START + 60), last_scale_up=START),
+], ids=["no timer is left", "a group too", "an instant too"])
+def test_whatever_else_changes_is_saved_in_a_transaction(bench: Bench, after: Memory) -> None:
+    lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
+    saved(bench, Memory(), timers(START), lease)
+    assert saved(bench, bench.load(), after, lease) == ["TransactWriteItems"]
+    assert bench.load() == after
+
+
+def test_a_lease_that_ends_soon_is_checked_in_the_transaction(bench: Bench) -> None:
+    lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
+    bench.clock.advance(100.0)
+    assert saved(bench, Memory(), timers(START), lease) == ["TransactWriteItems"]
+
+
+@pytest.mark.parametrize("overtake", [
+    lambda bench, lease: bench.store.leases.acquire(bench.cluster, "newer", 150.0),
+    lambda bench, lease: bench.store.leases.release(lease),
+], ids=["overtaken", "given back"])
+def test_a_pass_without_its_lease_writes_no_timers(bench: Bench, overtake: Callable[[Bench, Lease], object]) -> None:
+    lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
+    bench.clock.advance(151.0)
+    overtake(bench, lease)
+    longer = replace(lease, until=bench.clock() + 150.0)    # even where its clock is wrong
+    with pytest.raises(Fenced):
+        bench.store.memory.save(bench.cluster, Memory(), timers(START), (), longer)
+    assert bench.load() == Memory()
+
+
+def test_timers_that_somebody_else_changed_make_the_save_stale(bench: Bench) -> None:
+    lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
+    saved(bench, Memory(), timers(START), lease)
+    before = bench.load()
+    saved(bench, before, timers(START + 60), lease)
+    with pytest.raises(Stale):
+        bench.store.memory.save(bench.cluster, before, timers(START + 90), (), lease)
+    assert bench.load() == timers(START + 60)
+
+
+def test_a_save_whose_answer_was_lost_is_no_stale_one(bench: Bench) -> None:
+    lease = bench.store.leases.acquire(bench.cluster, "x", 150.0)
+    saved(bench, Memory(), timers(START), lease)
+    before = bench.load()
+    saved(bench, before, timers(START + 60), lease)
+    bench.store.memory.save(bench.cluster, before, timers(START + 60), (), lease)    # the same once more
+    assert bench.load() == timers(START + 60)

@@ -1,0 +1,173 @@
+"""The row that says which form all other rows have, and what an older release makes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.dispatch.messages import cluster_name_ok
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.load import load
+from chalicelib.store import Store
+from chalicelib.store.errors import NewerSchema, StoreError, StoreUnavailable
+from chalicelib.store.schema import CHECKED_FOR, SCHEMA, Schemas
+from chalicelib.store.tables import SCHEMA_ITEM, SCHEMA_PARTITION, TTL_ATTRIBUTE, SchemaRow
+from infra.local.aws_faults import Faults
+from infra.local.controllers.clock import ManualClock
+from infra.local.services import QuickServices
+
+KEY = {"cluster": {"S": SCHEMA_PARTITION}, "item": {"S": SCHEMA_ITEM}}
+
+
+class Place:
+    """A table, a clock, and releases that come to it."""
+
+    def __init__(self) -> None:
+        self.services, self.clock, self.faults = QuickServices(), ManualClock(1_795_245_660.0), Faults()
+        self.services.create()
+        self.store = Store(self.services.table, clock=self.clock, client=self.services.dynamodb, region="us-east-1",
+                           sleep=self.clock.advance, chance=lambda: 0.5, wrap=self.faults.wrap)
+
+    def release(self, schema: int, name: str = "") -> Schemas:
+        """A process of a release that knows this schema."""
+        return Schemas(self.store.table, self.clock, name or f"0.{schema}.0", schema)
+
+    def row(self) -> dict[str, Any]:
+        found = self.services.dynamodb.get_item(TableName=self.services.table, Key=KEY).get("Item", {})
+        return dict(found)
+
+    def write(self, **attributes: Any) -> None:
+        self.services.dynamodb.put_item(TableName=self.services.table, Item=KEY | attributes)
+
+
+@pytest.fixture
+def place() -> Place:
+    return Place()
+
+
+def test_a_table_without_the_row_is_of_the_first_schema(place: Place) -> None:
+    place.release(1).check()
+    place.release(7).check()
+    assert place.row() == {}, "a check writes nothing"
+
+
+def test_the_first_pass_writes_down_the_schema_and_its_release(place: Place) -> None:
+    place.release(1, "0.1.0").raise_to_own()
+    assert place.row()["schema"] == {"N": "1"}
+    assert place.row()["release"] == {"S": "0.1.0"}
+    assert TTL_ATTRIBUTE not in place.row()
+    place.release(1, "0.1.1").raise_to_own()
+    assert place.row()["release"] == {"S": "0.1.0"}, "who wrote it first"
+
+
+def test_an_older_release_refuses_with_one_line_that_names_the_newer_one(place: Place) -> None:
+    place.release(2, "0.4.0").raise_to_own()
+    for work in (place.release(1).check, place.release(1).raise_to_own):
+        with pytest.raises(NewerSchema) as refused:
+            work()
+        assert str(refused.value) == ("the table was written by a newer release (schema 2, release 0.4.0); this code "
+                                      "knows schema 1; deploy that release again")
+    assert place.row()["schema"] == {"N": "2"}
+
+
+def test_a_newer_release_raises_the_schema_and_never_lowers_it(place: Place) -> None:
+    place.release(1).raise_to_own()
+    place.release(3).raise_to_own()
+    assert place.row()["schema"] == {"N": "3"}
+    with pytest.raises(NewerSchema):
+        place.release(2).raise_to_own()
+    assert (place.row()["schema"], place.row()["release"]) == ({"N": "3"}, {"S": "0.3.0"})
+
+
+def test_a_warm_process_of_the_older_release_stops_within_a_minute(place: Place) -> None:
+    warm = place.release(1)
+    warm.raise_to_own()
+    place.release(2).raise_to_own()
+    place.clock.advance(CHECKED_FOR)
+    with pytest.raises(NewerSchema):
+        warm.check()
+
+
+def test_a_process_asks_once_a_minute(place: Place) -> None:
+    warm = place.release(1)
+    warm.raise_to_own()
+    place.write(schema={"N": "2"}, release={"S": "0.2.0"})
+    place.clock.advance(CHECKED_FOR - 1)
+    warm.check()
+    place.clock.advance(1)
+    with pytest.raises(NewerSchema):
+        warm.check()
+
+
+def test_a_process_that_refused_works_again_when_the_row_is_right(place: Place) -> None:
+    place.write(schema={"N": "2"})
+    warm = place.release(1)
+    with pytest.raises(NewerSchema, match="release unknown"):
+        warm.check()
+    place.write(schema={"N": "1"})
+    place.clock.advance(CHECKED_FOR)
+    warm.check()
+
+
+def test_two_releases_at_once_leave_the_newer_schema(place: Place) -> None:
+    old, new = place.release(1), place.release(2)
+    old.check()
+    new.check()             # both have read that there is no row
+    new.raise_to_own()
+    with pytest.raises(NewerSchema):
+        old.raise_to_own()
+    assert place.row()["schema"] == {"N": "2"}
+    place.clock.advance(CHECKED_FOR)
+    new.raise_to_own()
+
+
+def test_two_processes_of_one_release_at_once_are_both_right(place: Place) -> None:
+    one, other = place.release(2, "0.2.0"), place.release(2, "0.2.1")
+    one.check()
+    other.check()
+    one.raise_to_own()
+    other.raise_to_own()
+    assert place.row()["release"] == {"S": "0.2.0"}
+
+
+def test_while_the_table_gives_no_answer_the_last_one_holds(place: Place) -> None:
+    warm, cold = place.release(1), place.release(1)
+    warm.check()
+    place.clock.advance(CHECKED_FOR)
+    place.services.drop()
+    warm.check()
+    with pytest.raises(StoreUnavailable):
+        cold.check()
+
+
+@pytest.mark.parametrize("attributes", [
+    {}, {"schema": {"S": "2"}}, {"schema": {"N": "2.5"}}, {"schema": {"NULL": True}},
+    {"schema": {"N": "1"}, "release": {"N": "1"}},
+])
+def test_a_row_that_cannot_be_read_is_refused_as_well(place: Place, attributes: dict[str, Any]) -> None:
+    place.write(**attributes)
+    with pytest.raises(StoreError):
+        place.release(1).check()
+
+
+def test_what_the_row_says_is_shown_short_and_on_one_line(place: Place) -> None:
+    place.write(schema={"N": "9"}, release={"S": "evil\n\x1b[31m" + "x" * 5000})
+    with pytest.raises(NewerSchema) as refused:
+        place.release(1).check()
+    assert len(str(refused.value)) < 300
+    assert "\n" not in str(refused.value)
+    assert "\x1b" not in str(refused.value)
+
+
+def test_no_cluster_can_have_the_rows_key() -> None:
+    assert not cluster_name_ok(SCHEMA_PARTITION)
+    with pytest.raises(BadInput):
+        load(f"apiVersion: outscaler.dev/v1\nkind: Cluster\nmetadata: {{name: '{SCHEMA_PARTITION}'}}\n"
+             "spec: {kubernetes: {kubeconfigSecret: outscaler/x/kubeconfig}}\n", place="policy")
+
+
+def test_this_release_knows_the_first_schema() -> None:
+    """A change that an older release would misread raises it; docs/architecture.md says which changes those are."""
+    assert SCHEMA == 1
+    assert SchemaRow.expires_at.attr_name == TTL_ATTRIBUTE
