@@ -13,7 +13,6 @@ from typing import Any
 from chalicelib.dispatch.messages import PROVIDERS
 from infra.aws.check import translate
 from infra.local.aws import LocalAws, environment
-from infra.local.cloudformation import emulated_cloudformation
 from tests.functional.artifact import Artifact
 
 _PROCESS = Path(__file__).with_name("lambda_process.py")
@@ -43,14 +42,12 @@ class Stack:
         aws.client("s3").create_bucket(Bucket="outscaler-artifacts")
         aws.client("s3").put_object(Bucket="outscaler-artifacts", Key="deployment.zip", Body=b"not looked at")
         cloud = aws.client("cloudformation")
-        with emulated_cloudformation():
-            body = json.dumps(template)
-            cloud.create_stack(StackName=name, TemplateBody=body, Capabilities=["CAPABILITY_IAM"])
+        cloud.create_stack(StackName=name, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_IAM"])
         [made] = cloud.describe_stacks(StackName=name)["Stacks"]
         self.status: str = made["StackStatus"]
         self.ids: dict[str, str] = {
             one["LogicalResourceId"]: one["PhysicalResourceId"]
-            for one in cloud.describe_stack_resources(StackName=name)["StackResources"]
+            for one in cloud.describe_stack_resources(StackName=name)["StackResources"] if "PhysicalResourceId" in one
         }
 
     def environment(self, function: str) -> dict[str, str]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from functools import cache
 
-from infra.local.moto_gaps import event_sources, rest_apis, stack_resources, stacks
+from infra.local.moto_gaps import change_sets, event_sources, rest_apis, stack_resources, stacks
 
 
 @cache
 def close() -> None:
     """Put the pieces in place, once per process."""
-    for piece in (rest_apis, event_sources, stack_resources, stacks):
+    for piece in (rest_apis, event_sources, stack_resources, stacks, change_sets):
         piece.install()
