@@ -19,8 +19,8 @@ _POWERTOOLS = (r"^aws_lambda_powertools/(event_handler|middleware_factory)/",
                r"^aws_lambda_powertools/utilities/(?!jmespath_utils/|__init__\.)")
 
 #: numpy imports these when they are asked for, and neither the planner nor the solver asks. numpy.random stays: the
-#: expander least-cost uses it.
-_NUMPY = (r"^numpy/(f2py|distutils|_pyinstaller|doc|fft|polynomial|testing|ma)/",
+#: expander least-cost uses it. numpy.ma stays: from numpy 2.3 on `unique`, and what is built on it, import it.
+_NUMPY = (r"^numpy/(f2py|distutils|_pyinstaller|doc|fft|polynomial|testing)/",
           r"^numpy/(ctypeslib|matlib|conftest|_configtool)\.py$",
           r"^numpy/_core/(_simd|_\w+_tests)\.[^/]*so$",
           r"^numpy/random/(_examples|lib)/")

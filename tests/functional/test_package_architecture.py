@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -70,6 +72,17 @@ def test_everything_in_the_artifact_runs_on_its_processor_and_python() -> None:
     built = artifact()
     assert list(foreign(built.zip, host_architecture(), runtime())) == []
     assert list(foreign(built.zip, OTHER, runtime())), "the artifact has binaries"
+
+
+def test_what_numpy_imports_at_the_first_call_is_in_the_zip() -> None:
+    """From numpy 2.3 on `unique` imports numpy.ma, which no import of numpy does."""
+    calls = ("import sys, numpy as np; a = np.array([3, 1, 3]); "
+             "np.unique(a); np.setdiff1d(a, a); np.isin(a, a); np.unique(a, return_counts=True); "
+             "np.partition(a, 1); np.einsum('i,i', a, a); np.random.default_rng(1).random(); print(np.__file__)")
+    done = subprocess.run([sys.executable, "-S", "-P", "-c", calls], capture_output=True, text=True, check=False,
+                          env={"PYTHONPATH": str(artifact().task), "PYTHONDONTWRITEBYTECODE": "1"})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(str(artifact().task))
 
 
 def test_the_other_processors_artifact_differs_in_its_binaries_only(other: Artifact) -> None:
