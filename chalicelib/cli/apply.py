@@ -14,7 +14,7 @@ from chalicelib.cli.documents import load_document, place_of, read_document
 from chalicelib.cli.output import emit, warn
 from chalicelib.cli.remote import add_table_argument, open_store, table_name
 from chalicelib.model.errors import BadInput
-from chalicelib.model.policy import Mode, Policy
+from chalicelib.model.policy import Policy
 from chalicelib.policy.admission import Purpose
 from chalicelib.policy.load import digest
 
@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _switch_on(args: argparse.Namespace, policy: Policy) -> None:
     """The functions of the policy's providers, where the deployment leaves unused ones off."""
-    if args.dry_run or policy.mode is Mode.OFF:
+    if args.dry_run:
         return
     from chalicelib.dispatch.event_sources import switch_on
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
 
 from infra.aws.check import translate
-from infra.aws.package import ROOT
 from tests.functional.artifact import artifact
 from tests.functional.stack import HANDLERS, QUEUED
 
 Template = dict[str, Any]
 STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])
-INLINE = 51_200         # bytes of a template that CloudFormation takes in a request; more must lie in S3
-LARGEST = 1_000_000     # bytes of a template in S3
-DEPLOY = ROOT / "docs" / "deploy.md"
 
 
 def _of_type(template: Template, kind: str) -> list[Template]:
@@ -76,26 +71,3 @@ def test_only_functions_whose_event_source_reports_failures_are_told_so(function
     variables = template["Resources"][function]["Properties"]["Environment"]["Variables"]
     assert (variables.get("OUTSCALER_BATCH_FAILURES") == "reported") is (function in reporting)
     assert (function in QUEUED) is (function in reporting)
-
-
-def _commands(name: str) -> list[str]:
-    text = DEPLOY.read_text("utf-8").replace("\\\n", " ")
-    return re.findall(rf"^aws cloudformation {name} .*$", text, re.MULTILINE)
-
-
-@STAGES
-def test_the_documented_command_deploys_a_template_of_this_size(stage: str) -> None:
-    """`aws cloudformation package` writes it with four blanks and the code's place in S3."""
-    packaged = artifact().sam(stage)
-    for resource in packaged["Resources"].values():
-        if resource["Type"] == "AWS::Serverless::Function":
-            resource["Properties"]["CodeUri"] = f"s3://{'bucket' * 10}/{'0' * 32}"
-    size = len(json.dumps(packaged, indent=4).encode())
-    assert INLINE < size < LARGEST
-    [package], [deploy] = _commands("package"), _commands("deploy")
-    assert "--s3-bucket BUCKET" in deploy, f"{size} bytes are more than a request takes"
-    assert "--s3-bucket BUCKET" in package
-    written = re.search(r"--output-template-file (\S+)", package)
-    assert written is not None
-    assert f"--template-file {written[1]} " in deploy
-    assert "--capabilities CAPABILITY_IAM" in deploy
