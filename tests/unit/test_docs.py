@@ -257,7 +257,7 @@ def test_every_time_limit_of_growing_is_listed() -> None:
     ("limits.md", f"(runs + 1) ≤ {settle._EXACT:,}"),
     ("architecture.md", f"{_IN_WORDS[len(RESOURCES)]} lists and one ConfigMap are read from the cluster"),
     ("limits.md", f"{_IN_WORDS[len(RESOURCES)]} lists from the API server"),
-    ("README.md", f"{len(RESOURCES)} lists, 1 ConfigMap and"),
+    ("performance.md", f"{len(RESOURCES)} lists, 1 ConfigMap and"),
 ])
 def test_constants_are_the_codes(document: str, words: str) -> None:
     [path] = [path for path in DOCS if path.name == document]
