@@ -8,7 +8,7 @@ import warnings
 from typing import Final
 
 #: The only statement of the release. pyproject.toml, the command, the HTTP clients and `make release` read it.
-__version__: Final = "0.1.0"
+__version__: Final = "0.2.0"
 
 # The zip for Lambda leaves out charset_normalizer: only bytes are read of answers, never text of an unknown encoding.
 warnings.filterwarnings("ignore", message="Unable to find acceptable character detection dependency")
