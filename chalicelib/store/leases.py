@@ -16,8 +16,7 @@ next (the digest of its decision, what it told, its gauges) lies here as well an
 a write. Only the holder writes it, under the same condition as everything else of his.
 
 DynamoDB charges a write by the whole row, and this row is written three times a minute. So what a pass leaves lies here
-only while the row stays within one unit of 1 KB; beyond that it has a row of its own (left_rows.py), which is written
-once.
+only while the row stays within one unit of 1 KB; the rest has a row of its own (left_rows.py).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from pynamodb.expressions.update import Action
 from chalicelib.model.pass_memory import PassMemory
 from chalicelib.store import left_rows, pass_failure, pass_memory
 from chalicelib.store.client import Refused, Table, Write
-from chalicelib.store.errors import Fenced, LeaseHeld
+from chalicelib.store.errors import Fenced, LeaseHeld, StoreError
 from chalicelib.store.pass_failure import PassFailure
 from chalicelib.store.tables import LEASE, LeaseRow
 
@@ -40,8 +39,8 @@ class Lease(msgspec.Struct, frozen=True):
     """The right to reconcile one cluster until that instant (epoch seconds). token: the fencing token.
 
     decision: the digest of the last decision that is in the journal. left: what the last pass left, opaque here.
-    failure: of the passes before; None where the last one succeeded. apart: the row itself has no `left`. memory: what
-    passes have taken; this one is counted in `unended`.
+    failure: of the passes before; None where the last one succeeded. apart: what the row of left_rows.py had, None
+    where it was not read. memory: what passes have taken; this one is counted in `unended`.
     """
 
     cluster: str
@@ -51,7 +50,7 @@ class Lease(msgspec.Struct, frozen=True):
     decision: str = ""
     left: bytes = b""
     failure: PassFailure | None = None
-    apart: bool = True
+    apart: bytes | None = None
     memory: PassMemory = PassMemory()
 
 
@@ -86,9 +85,10 @@ class Leases:
             if row.owner != owner:
                 raise LeaseHeld(row.owner or "", row.until or 0.0) from None
             # Our own name: the first try got through and only its answer was lost.
-        left = row.left or left_rows.read(self._table, cluster)
-        return Lease(cluster, owner, int(row.token), float(row.until or 0.0), row.decision or "", left,
-                     pass_failure.read(row), not row.left, pass_memory.read(row))
+        inside = row.left or b""
+        apart = left_rows.read(self._table, cluster) if left_rows.needs_both(inside) else None
+        return Lease(cluster, owner, int(row.token), float(row.until or 0.0), row.decision or "",
+                     left_rows.whole(inside, apart or b""), pass_failure.read(row), apart, pass_memory.read(row))
 
     def renew(self, lease: Lease, ttl: float) -> Lease:
         """Hold it for ttl seconds from now; raises Fenced if somebody else has taken it over."""
@@ -134,11 +134,17 @@ class Leases:
 
 
     def _leave(self, lease: Lease, left: bytes) -> list[Action]:
-        """Write `left` into its own row if it is too large for this one; what is to be done in this one."""
-        if len(left) <= left_rows.LARGEST_INSIDE:
-            return [LeaseRow.left.set(left)]
-        left_rows.write(self._table, lease.cluster, left, lease.token)
-        return [] if lease.apart else [LeaseRow.left.remove()]
+        """Write into the row of its own what lies there and has changed; what is to be done in this one."""
+        inside, apart = left_rows.stored(left)
+        if apart is not None and apart != lease.apart:
+            try:
+                left_rows.write(self._table, lease.cluster, apart, lease.token)
+            except StoreError:
+                return []       # nothing is decided by what is left, and the lease must be given back all the same
+        if inside:
+            return [LeaseRow.left.set(inside)]
+        # A lease whose left came from the other row alone has none in this one.
+        return [] if lease.apart is not None and left_rows.parts(lease.left) is None else [LeaseRow.left.remove()]
 
 
 def fence(table: Table, lease: Lease) -> Write:

@@ -69,8 +69,9 @@ class Schedule:
         left out."""
         raws = self._table.get_many([(cluster, LEASE) for cluster in clusters])
         rows = {cluster: LeaseRow.from_raw_data(raw) for (cluster, _), raw in raws.items()}
-        apart = left_rows.read_many(self._table, [cluster for cluster, row in rows.items() if not row.left])
-        return {cluster: Passed(row.last_pass or 0.0, row.left or apart.get(cluster, b""))
+        inside = {cluster: row.left or b"" for cluster, row in rows.items()}
+        apart = left_rows.read_many(self._table, [one for one, left in inside.items() if left_rows.needs_both(left)])
+        return {cluster: Passed(row.last_pass or 0.0, left_rows.whole(inside[cluster], apart.get(cluster, b"")))
                 for cluster, row in rows.items()}
 
     def mark_queued(self, cluster: str, until: float) -> bool:

@@ -42,7 +42,7 @@ def _failing(stage: Stage) -> Faults:
 
 def test_a_journal_that_fails_does_not_bring_the_message_back(stage: Stage) -> None:
     body = _pending(stage)
-    _failing(stage).instead("put_item", None, *[lost_answer()] * 9)      # the first claims the group
+    _failing(stage).instead("put_item", None, None, *[lost_answer()] * 9)     # those of the schema and the claim
     install(stage.runtime)
     try:
         failed = each_record({"Records": [{"messageId": "m-1", "body": body}]}, handle)

@@ -14,10 +14,11 @@ from chalicelib.policy.secret_names import KUBECONFIG, WEBHOOK, problem
 from infra.local.iam import SUFFIX, arn, roles
 from infra.local.services import QuickServices
 
+RECONCILERS = {"reconcile", "reconcile_large"}
 EXECUTORS = {f"act_{vendor}" for vendor in VENDORS}
 READERS: dict[str, set[str]] = {
-    KUBECONFIG: {"reconcile", *EXECUTORS}, WEBHOOK: {"api_handler"},
-    **{vendor: {"reconcile", f"act_{vendor}"} for vendor in VENDORS},
+    KUBECONFIG: {*RECONCILERS, *EXECUTORS}, WEBHOOK: {"api_handler"},
+    **{vendor: {*RECONCILERS, f"act_{vendor}"} for vendor in VENDORS},
 }
 QUEUES = ("reconcile", *sorted(EXECUTORS))
 PREFIXES = ("outscaler/", "outscaler", "team-a/scaler/", "")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.store.client import Refused
-from chalicelib.store.left_rows import LARGEST_INSIDE
+from chalicelib.store.left_rows import LARGEST_INSIDE, joined
 from chalicelib.store.schedule import Passed
 from chalicelib.store.tables import LEASE, LEFT, LeaseRow, LeftRow
-from tests.unit.store.support import START, Bench
+from infra.local.aws_faults import lost_answer
+from tests.unit.store.support import START, Bench, Counter
 
 SMALL, LARGE, LARGER = b"s" * LARGEST_INSIDE, b"l" * (LARGEST_INSIDE + 1), b"m" * 5000
 
@@ -72,3 +73,32 @@ def test_the_leases_row_stays_within_a_unit_where_what_is_left_grows(bench: Benc
         bench.store.table.write(bench.store.table.update(
             bench.cluster, LEASE, [LeaseRow.until.remove()], LeaseRow.token == -1))
     assert len(str(refused.value.old)) < 1000
+
+
+def test_of_a_joined_value_only_the_part_that_changed_is_written(bench: Bench) -> None:
+    leave(bench, joined(b"o1", LARGE), "first")
+    lease = bench.lease("second")
+    assert lease.left == joined(b"o1", LARGE)
+    with Counter(bench) as counter:
+        bench.store.leases.release(lease, passed_at=START, left=joined(b"o2", LARGE))
+    assert counter.items_written == 1
+    assert bench.store.schedule.passed_by([bench.cluster]) == {bench.cluster: Passed(START, joined(b"o2", LARGE))}
+
+
+@pytest.mark.parametrize("order", [
+    (SMALL, joined(b"o", b"s"), SMALL), (LARGE, joined(b"o", LARGER), LARGE), (joined(b"", b""), joined(b"o", b"")),
+    (joined(b"o", LARGE), LARGER, joined(b"o", LARGE)),
+])
+def test_joined_values_and_others_may_follow_each_other(bench: Bench, order: tuple[bytes, ...]) -> None:
+    for number, left in enumerate(order):
+        leave(bench, left, f"pass-{number}")
+        lease = bench.lease(f"looks-{number}")
+        assert lease.left == left
+        bench.store.leases.release(lease)
+
+
+def test_a_row_that_cannot_be_written_does_not_keep_the_lease(bench: Bench) -> None:
+    lease = bench.lease("first")
+    bench.faults.instead("put_item", *[lost_answer()] * 9)
+    assert bench.store.leases.release(lease, passed_at=START, left=LARGE)
+    assert bench.lease("next").token == lease.token + 1
