@@ -27,7 +27,7 @@ from chalicelib.handlers.metrics_page import CONTENT_TYPE, PAGE
 from chalicelib.handlers.runtime import runtime
 from chalicelib.model.errors import BadInput
 
-preload(__name__)
+preload(__name__, "chalicelib.policy.load")
 
 # Chalice's own set-up would raise the level of the logger of this name, which is ours, to ERROR.
 app = Chalice(app_name="outscaler", configure_logs=False)

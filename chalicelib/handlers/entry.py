@@ -41,6 +41,9 @@ class FailuresNotReported(OutscalerError):
 def preload(module: str, *rooms: str) -> None:
     """Import rooms and build the runtime now, if Lambda enters this module; do nothing anywhere else.
 
+    Functions that somebody waits for name the reading of policies among the rooms. The others load it with their first
+    message.
+
     The objects that a start makes live as long as the process. So the garbage collector does not look at them: not
     while they are made (it is off since this package was imported), and not afterwards.
     """
@@ -48,7 +51,7 @@ def preload(module: str, *rooms: str) -> None:
         return
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")      # numpy starts a thread for each processor, to no use here
     try:
-        for room in (*rooms, "chalicelib.policy.load"):     # every function begins by reading a policy
+        for room in rooms:
             importlib.import_module(room)
         runtime()
         gc.freeze()
@@ -72,7 +75,7 @@ def each_record(event: Mapping[str, Any], work: Callable[[str, Runtime], object]
     """Do the work for every record of an SQS event; the failed ones go back to the queue, and only those.
 
     event: what Lambda gives (`Records` with `messageId` and `body`). The answer is SQS's partial batch response, which
-    needs ReportBatchItemFailures at the event source (infra/aws/template.json). A body that nobody can read is
+    needs ReportBatchItemFailures at the event source (infra/aws/merge.py). A body that nobody can read is
     reported as failed too: after maxReceiveCount it lies in the dead-letter queue for a person to see. Raises
     FailuresNotReported, before any work, where the deployment does not say that failures are reported.
     """

@@ -11,7 +11,7 @@ from chalicelib.handlers.runtime import runtime
 
 blueprint = Blueprint(__name__)
 
-preload(__name__, "chalicelib.handlers.ticking")
+preload(__name__, "chalicelib.handlers.ticking", "chalicelib.policy.load")
 
 
 @blueprint.schedule("rate(1 minute)", name="tick")

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
-Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+import numpy as np
+
+# numpy.typing costs a cold start more than a module of the planner, and means nothing while the program runs.
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Bools = npt.NDArray[np.bool_]
+    Ints = npt.NDArray[np.int64]
+    Floats = npt.NDArray[np.float64]
+else:
+    Bools = Ints = Floats = np.ndarray
 
 # Amounts are capped so that sums of many of them stay inside 64 bits.
 LARGEST = 2**56

@@ -13,8 +13,7 @@ import msgspec
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed, Pending
 from chalicelib.model.policy import Options
-from chalicelib.record.events import WARNING, Event, about_node, about_pods, about_status
-from chalicelib.record.happenings import sizes
+from chalicelib.record.events import WARNING, Event, about_node, about_pods, about_status, sizes
 
 MARKED = "marked the node as toBeDeleted/unschedulable"
 REMOVED = "nodes removed by cluster autoscaler"

@@ -114,3 +114,8 @@ def _post(event: Event, api: EventApi, now: float, uids: dict[tuple[str, str, st
             return
         event = msgspec.structs.replace(event, uid=uid)
     api.post(event, now)
+
+
+def sizes(old: int, new: int, largest: int | None) -> str:
+    """`N instead of M (max: K)`, which the event of a scale-up's beginning and that of its end have in common."""
+    return f"{new} instead of {old}" + ("" if largest is None else f" (max: {largest})")

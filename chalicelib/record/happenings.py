@@ -22,7 +22,7 @@ from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan import explain
 from chalicelib.policy.priorities import CONFIG_MAP
 from chalicelib.record import rule_happenings as rules
-from chalicelib.record.events import PODS_TOLD, WARNING, Event, about_node, about_pods, about_status
+from chalicelib.record.events import PODS_TOLD, WARNING, Event, about_node, about_pods, about_status, sizes
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -37,11 +37,6 @@ class Seen(msgspec.Struct, frozen=True):
 def of_pass(seen: Seen) -> list[Event]:
     """Every event of this pass, at most PODS_TOLD per fact."""
     return [event for fact, tell in FACTS for event in tell(fact, seen)[:PODS_TOLD]]
-
-
-def sizes(old: int, new: int, largest: int | None) -> str:
-    """`N instead of M (max: K)`, which the event of a scale-up's beginning and that of its end have in common."""
-    return f"{new} instead of {old}" + ("" if largest is None else f" (max: {largest})")
 
 
 def not_triggered(verdict: PodVerdict, text: Callable[[Reason], str] = explain.text) -> str:

@@ -20,7 +20,7 @@ from chalicelib.model.plan import Mark, Plan
 from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.plan.readiness import is_ready
-from chalicelib.record import counts, endings, events, gauges, happenings, journal, metrics, repeats, status, summary
+from chalicelib.record import counts, endings, events, gauges, journal, metrics, repeats, status, summary
 from chalicelib.record.events import Event
 from chalicelib.record.left import Left, Published
 from chalicelib.store.errors import StoreError
@@ -61,6 +61,8 @@ def record_plan(plan: Plan, snapshot: Snapshot, recorder: Recorder, before: Left
 
     A pass that decides what the last one decided writes nothing into the journal and posts no event for five minutes.
     """
+    from chalicelib.record import happenings  # of passes only: executors tell what operations came to
+
     trouble: list[str] = []
     decision = last
     try:

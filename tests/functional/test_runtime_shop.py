@@ -185,7 +185,8 @@ def test_no_right_is_granted_that_nothing_uses(played: tuple[Shop, Day]) -> None
     assert {function for function, _, _ in judge.used} == {played[0].function(name) for name in FUNCTIONS}
     large = played[0].function("reconcile_large")
     left = unused([judge], NOT_PLAYED)
-    assert [one for one in left if one[0] != large] == []
+    # Lambda itself leaves a tick that failed, and none of the day's fails.
+    assert [one for one in left if one[0] != large and one[1] != "LeaveFailedTicks"] == []
     same = {(sid, asked.action) for function, sid, asked in judge.used if function == played[0].function("reconcile")}
     assert {sid for function, sid, action in left if (sid, action) not in same} <= {"LeaveDeadLetters"}, "the same code"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from chalicelib.plan.arrays import Ints
+from chalicelib.plan.arrays import Floats, Ints
 from chalicelib.plan.choose.least_cost.model import Load
 from chalicelib.plan.choose.least_cost.pricing import Counter, fill
-from chalicelib.plan.choose.least_cost.problem import Floats, Problem, Rooms
+from chalicelib.plan.choose.least_cost.problem import Problem, Rooms
 from chalicelib.plan.choose.least_cost.relax import Relaxed
 
 _IDEAS = 6          # fillings per offer, of which the best is taken

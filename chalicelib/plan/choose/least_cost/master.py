@@ -11,10 +11,10 @@ from collections.abc import Iterable
 import msgspec
 import numpy as np
 
-from chalicelib.plan.arrays import Ints
+from chalicelib.plan.arrays import Floats, Ints
 from chalicelib.plan.choose.least_cost.model import Load, Stop
 from chalicelib.plan.choose.least_cost.pricing import Pricer
-from chalicelib.plan.choose.least_cost.problem import Floats, Problem, Rooms
+from chalicelib.plan.choose.least_cost.problem import Problem, Rooms
 from chalicelib.plan.choose.least_cost.relax import LEFT
 from chalicelib.plan.choose.least_cost.solver import Solver
 

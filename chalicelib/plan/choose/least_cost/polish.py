@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from chalicelib.plan.arrays import Bools, Ints
+from chalicelib.plan.arrays import Bools, Floats, Ints
 from chalicelib.plan.choose.least_cost.greedy import cover
 from chalicelib.plan.choose.least_cost.model import Load, Loads
-from chalicelib.plan.choose.least_cost.problem import Floats, Problem, Rooms, left_over
+from chalicelib.plan.choose.least_cost.problem import Problem, Rooms, left_over
 from chalicelib.plan.choose.least_cost.relax import Relaxed
 
 _CELLS = 6_000_000      # nodes times asks; larger mixes have no node to spare that would show in the price

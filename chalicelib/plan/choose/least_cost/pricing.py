@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from chalicelib.plan.arrays import Ints
+from chalicelib.plan.arrays import Floats, Ints
 from chalicelib.plan.choose.least_cost.model import Load
-from chalicelib.plan.choose.least_cost.problem import Floats, Problem
+from chalicelib.plan.choose.least_cost.problem import Problem
 
 _LANES = 12             # per offer and round
 _IMPROVED = 3           # fillings per offer that are tried to be improved

@@ -11,12 +11,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
-from chalicelib.plan.arrays import LARGEST, Ints
+from chalicelib.plan.arrays import LARGEST, Floats, Ints
 from chalicelib.plan.choose.least_cost.model import Ask, Bought, Load, Loads, Offer, Shared, Trouble
-
-Floats = npt.NDArray[np.float64]
 
 _PER_NODE = 1e-6        # of the dearest node: what decides among mixes of equal price is the number of nodes
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from chalicelib.plan.arrays import Ints
-from chalicelib.plan.choose.least_cost.problem import Floats, Problem
+from chalicelib.plan.arrays import Floats, Ints
+from chalicelib.plan.choose.least_cost.problem import Problem
 from chalicelib.plan.choose.least_cost.solver import Entries, Solver
 
 LEFT = 1000.0       # the cost of a pod without a place: as much as a thousand of the dearest nodes

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from chalicelib.plan.arrays import Ints
+from chalicelib.plan.arrays import Floats, Ints
 from chalicelib.plan.choose.least_cost.greedy import cover
 from chalicelib.plan.choose.least_cost.master import Effort, Master, Prices, generate
 from chalicelib.plan.choose.least_cost.model import Load, Stop
 from chalicelib.plan.choose.least_cost.pricing import Pricer
-from chalicelib.plan.choose.least_cost.problem import Floats, Problem, Rooms
+from chalicelib.plan.choose.least_cost.problem import Problem, Rooms
 
 _AGAIN = Effort(rounds=1, keep=3, tries=1)
 _SHARE = 0.3       # of the fractions, which are rounded up at a time
