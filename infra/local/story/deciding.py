@@ -19,7 +19,7 @@ from chalicelib.store.errors import StoreError
 from chalicelib.store.journal import JournalEntry
 from infra.local.lambda_events import Json
 from infra.local.live.processes import Result
-from infra.local.story.ledger import AT_ONCE, Ledger
+from infra.local.story.ledger import AT_ONCE, CALLED_OFF, Ledger
 from infra.local.story.ruling import Rulings
 from infra.local.story.scene import DELAY_AFTER_ADD, FORECAST, SECOND, UNNEEDED_TIME
 from infra.local.story.telling import Say, count, names, span
@@ -179,7 +179,9 @@ class Narrator:
 
     def _tell_end(self, entry: JournalEntry) -> None:
         facts, state = entry.facts, str(entry.facts.get("state", ""))
-        self._ledger.ended[state] += 1
+        # The scheduler was quicker: the node is in use again, and stays. That depends on the machine's speed.
+        in_use_again = "was bound to it after it was planned" in str(facts.get("message", ""))
+        self._ledger.ended[CALLED_OFF if in_use_again else state] += 1
         if entry.operation not in self._known:      # it began and ended between two looks
             over = self._store.operations.get(self._cluster, entry.operation)
             if over is not None:

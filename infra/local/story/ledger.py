@@ -9,6 +9,7 @@ from statistics import median
 QUIET_WRITES = 8
 """Items that a quiet pass may write at most: 4, and one for each of the four accounts whose calls are counted."""
 AT_ONCE = "the second bought at once"
+CALLED_OFF = "called off"
 
 
 @dataclass(frozen=True)
