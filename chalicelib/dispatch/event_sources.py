@@ -26,7 +26,6 @@ def switch_on(table: str, providers: Iterable[str], client: Any = None) -> list[
     found = _TABLE.match(table)
     if found is None:
         return []
-    client = client or _client()
     problems = []
     for provider in sorted(providers):
         problem = _switch_on(queue_name(found["prefix"], f"act_{provider}"), client)
@@ -36,11 +35,12 @@ def switch_on(table: str, providers: Iterable[str], client: Any = None) -> list[
     return problems
 
 
-def _switch_on(function: str, client: Any) -> str:
+def _switch_on(function: str, client: Any | None) -> str:
     """"" where the function's queue is read; the function has the name of its queue."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
+        client = client or _client()
         mappings = client.list_event_source_mappings(FunctionName=function)["EventSourceMappings"]
         if not mappings:
             return f"function {function} has no queue"

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-import socketserver
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.message import Message
 from functools import lru_cache
-from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import botocore.session
 
+from tests.functional.passing_on import passing_on
+
 _SCOPE = re.compile(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request")
-_NOT_PASSED_ON = {"transfer-encoding", "content-length", "connection", "date", "server"}
 
 
 class AwsCall(NamedTuple):
@@ -67,45 +65,15 @@ def decoded(verb: str, target: str, headers: Any, body: bytes) -> AwsCall:
 @contextmanager
 def recorded(endpoint: str) -> Iterator[tuple[str, list[AwsCall]]]:
     """An endpoint before that one, and the calls that have passed it."""
-    target, seen, odd = urlsplit(endpoint), list[AwsCall](), list[str]()
+    seen, odd = list[AwsCall](), list[str]()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.0"
+    def admit(method: str, path: str, headers: Message, body: bytes) -> bool:
+        try:
+            seen.append(decoded(method, path, headers, body))
+        except (LookupError, TypeError, ValueError) as error:
+            odd.append(f"{method} {path}: {error}")
+        return True
 
-        def _pass_on(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            try:
-                seen.append(decoded(self.command, self.path, self.headers, body))
-            except (LookupError, TypeError, ValueError) as error:
-                odd.append(f"{self.command} {self.path}: {error}")
-            line = HTTPConnection(str(target.hostname), target.port, timeout=60)
-            line.request(self.command, self.path, body, dict(self.headers.items()))
-            answer = line.getresponse()
-            data = answer.read()
-            self.send_response(answer.status)
-            for name, value in answer.getheaders():
-                if name.lower() not in _NOT_PASSED_ON:
-                    self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-            line.close()
-
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _pass_on     # noqa: N815 - the base class's names
-
-        def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class's name
-            pass
-
-    class Server(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-
-    server = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", seen
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with passing_on(endpoint, admit) as watched:
+        yield watched, seen
     assert odd == []

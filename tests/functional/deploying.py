@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-import socketserver
 import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.client import HTTPConnection
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import boto3
 
 from infra.aws.deploy.finish import Setting
 from infra.aws.deploy.stage import load, locate
 from infra.aws.deploy.steps import Deployment
+from tests.functional.passing_on import passing_on
 
 Json = dict[str, Any]
 
@@ -49,48 +46,15 @@ def _deployment(folder: Path) -> Deployment:
 @contextmanager
 def cut_after(endpoint: str, requests: int) -> Iterator[str]:
     """An endpoint before that one whose line is cut after so many requests, for good."""
-    target, left, lock = urlsplit(endpoint), [requests], threading.Lock()
+    left, lock = [requests], threading.Lock()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.0"
+    def admit(*request: Any) -> bool:
+        with lock:
+            left[0] -= 1
+            return left[0] >= 0
 
-        def _pass_on(self) -> None:
-            with lock:
-                left[0] -= 1
-                if left[0] < 0:
-                    self.close_connection = True
-                    return
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            line = HTTPConnection(str(target.hostname), target.port, timeout=60)
-            line.request(self.command, self.path, body, dict(self.headers.items()))
-            answer = line.getresponse()
-            data = answer.read()
-            self.send_response(answer.status)
-            for name, value in answer.getheaders():
-                if name.lower() not in ("transfer-encoding", "content-length", "connection", "date", "server"):
-                    self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-            line.close()
-
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _pass_on     # noqa: N815 - the base class's names
-
-        def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002 - the base class's name
-            pass
-
-    class Server(socketserver.ThreadingTCPServer):
-        daemon_threads = True
-
-    server = Server(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with passing_on(endpoint, admit) as cut:
+        yield cut
 
 
 def account(client: Mapping[str, Any]) -> Json:

@@ -62,7 +62,7 @@ def test_a_reader_asks_for_no_other_parameter() -> None:
 
 
 @pytest.mark.parametrize("use", USES)
-def test_a_name_that_is_permitted_for_a_use_is_readable_by_the_functions_of_that_use_only(use: str) -> None:
+def test_a_permitted_name_is_readable_by_the_functions_of_its_use_only(use: str) -> None:
     """Both kinds alike: the roles know the use by the name."""
     def readers(action: str, resource: str) -> set[str]:
         return {function for function, statements in roles("t", deployed.queues()).items()

@@ -59,7 +59,7 @@ def test_a_pass_that_was_overtaken_does_not_replace_what_a_later_one_left(bench:
     assert bench.lease("next").left == LARGER
 
 
-def test_a_process_that_dies_between_the_two_rows_leaves_the_older_value_or_the_newer_one(bench: Bench) -> None:
+def test_a_process_that_dies_between_the_two_rows_leaves_the_older_value(bench: Bench) -> None:
     leave(bench, SMALL, "first")
     lease = bench.lease("dies")
     bench.store.table.write(bench.store.table.put(LeftRow(bench.cluster, LEFT, left=LARGE, token=lease.token)))
