@@ -20,12 +20,13 @@ from chalice.app import Chalice, IAMAuthorizer, Request, Response
 if os.environ.get("AWS_CHALICE_CLI_MODE"):
     sys.dont_write_bytecode = True
 
-from chalicelib.handlers import act, hook, metrics_page, query, reconcile, tick
-from chalicelib.handlers.answer import Answer, answered
-from chalicelib.handlers.entry import preload
-from chalicelib.handlers.metrics_page import CONTENT_TYPE, PAGE
-from chalicelib.handlers.runtime import runtime
+from chalicelib.handlers import act, prometheus, read_api, reconcile, tick
+from chalicelib.handlers.http_response import Answer, answered
+from chalicelib.handlers.lambda_entry import preload
+from chalicelib.handlers.prometheus import CONTENT_TYPE, PAGE
+from chalicelib.handlers.webhook import handler
 from chalicelib.model.errors import BadInput
+from chalicelib.runtime.runtime import runtime
 
 preload(__name__, "chalicelib.policy.load")
 
@@ -73,35 +74,35 @@ def _body() -> bytes:
 @app.route("/healthz", methods=["GET"])
 def healthz() -> Response:
     """Whether the function answers; says nothing else to anybody."""
-    return _respond(query.healthz)
+    return _respond(read_api.healthz)
 
 
 @app.route("/metrics", methods=["GET"], **_READ)
 def metrics() -> Response:
     """All clusters' metrics, for Prometheus."""
-    return _respond_with_page(lambda: metrics_page.metrics(runtime()))
+    return _respond_with_page(lambda: prometheus.metrics(runtime()))
 
 
 @app.route("/clusters", methods=["GET"], **_READ)
 def clusters() -> Response:
     """All clusters, one line each."""
-    return _respond(lambda: query.clusters(runtime()))
+    return _respond(lambda: read_api.clusters(runtime()))
 
 
 @app.route("/clusters/{name}", methods=["GET"], **_READ)
 def cluster(name: str) -> Response:
     """One cluster: its policy, node groups, operations and timers."""
-    return _respond(lambda: query.cluster(name, runtime()))
+    return _respond(lambda: read_api.cluster(name, runtime()))
 
 
 @app.route("/clusters/{name}/decisions", methods=["GET"], **_READ)
 def decisions(name: str) -> Response:
     """What was decided for it, newest first."""
     parameters = _request().query_params
-    return _respond(lambda: query.decisions(name, dict(parameters or {}), runtime()))
+    return _respond(lambda: read_api.decisions(name, dict(parameters or {}), runtime()))
 
 
 @app.route("/clusters/{name}/events", methods=["POST"], content_types=["*/*"])
 def events(name: str) -> Response:
     """The Kubernetes events webhook; it authenticates its callers itself."""
-    return _respond(lambda: hook.handle(name, _request().headers, _body(), runtime()))
+    return _respond(lambda: handler.handle(name, _request().headers, _body(), runtime()))

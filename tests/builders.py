@@ -16,8 +16,8 @@ from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.quantity import parse_amount
 from chalicelib.model.selector import Requirement, Selector
 from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Snapshot
-from chalicelib.plan.decide import decide
-from chalicelib.plan.explain import text
+from chalicelib.plan.planner import decide
+from chalicelib.reasons.text import text
 
 NOW = 1_800_000_000.0
 OLD = NOW - 7200.0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from chalicelib.handlers.log import logger
+from chalicelib.runtime.log import logger
 
 # Thousands of small worlds are made and dropped; looking for cycles after every 700 objects takes a twelfth of it.
 gc.set_threshold(200_000, 20, 50)

@@ -10,9 +10,9 @@ import argparse
 import difflib
 import time
 
-from chalicelib.cli.documents import load_document, place_of, read_document
 from chalicelib.cli.output import emit, warn
-from chalicelib.cli.remote import add_table_argument, open_store, table_name
+from chalicelib.cli.policy_files import load_document, place_of, read_document
+from chalicelib.cli.store_access import add_table_argument, open_store, table_name
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import Policy
 from chalicelib.policy.admission import Purpose

@@ -11,14 +11,14 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli import render
+from chalicelib.cli import plan_output
 from chalicelib.cli.output import warn
-from chalicelib.cli.source import Case, Decided
+from chalicelib.cli.placements import some
+from chalicelib.cli.plan_inputs import Case, Decided
 from chalicelib.cli.tables import Block, Table
-from chalicelib.cli.where import some
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Options, Policy
-from chalicelib.model.times import format_time
+from chalicelib.model.timestamps import format_time
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 def policy_of(policy: Policy, settings: Sequence[str]) -> Policy:
     """The policy with the second plan's options; raises BadInput."""
-    from chalicelib.policy.overrides import with_options
+    from chalicelib.policy.option_overrides import with_options
 
     return with_options(policy, settings, place="--compare-option", warn=warn)
 
@@ -61,7 +61,7 @@ def as_document(pair: Pair) -> dict[str, Any]:
     return {
         "plans": [
             {"options": {name: _shown(policy, name) for name in pair.options},
-             "plan": render.as_document(decided.plan, decided.timings, pair.case.assumed)}
+             "plan": plan_output.as_document(decided.plan, decided.timings, pair.case.assumed)}
             for policy, decided in zip(pair.policies, pair.decided, strict=True)],
         "difference": _difference(pair),
     }
@@ -74,7 +74,7 @@ def as_blocks(pair: Pair) -> list[Block]:
     totals += [(title, *map(_text, difference[key])) for key, title in _TOTALS if key in difference]
     groups = [(each["group"], *(_change(each, at) for at in (0, 1))) for each in difference["groups"]]
     pods = [(title, str(len(difference[key])), some(difference[key])) for key, title in _LISTS if difference.get(key)]
-    said: list[Block] = [render.assumptions(pair.case.assumed)] if pair.case.assumed else []
+    said: list[Block] = [plan_output.assumptions(pair.case.assumed)] if pair.case.assumed else []
     return [
         *said,
         f"Cluster {pair.plans[0].cluster} at {format_time(pair.case.now)}: two plans.",
@@ -144,8 +144,8 @@ def _change(group: dict[str, Any], at: int) -> str:
 
 def cost(case: Case, policy: Policy, plan: Plan) -> Cost:
     """What a plan's changes cost per hour, by the policy's prices or, where those are silent, the providers'."""
-    from chalicelib.plan.choose.prices import node_price
-    from chalicelib.plan.world import observe
+    from chalicelib.plan.scale_up.expanders.node_prices import node_price
+    from chalicelib.plan.state.cluster_state import observe
 
     world = observe(case.snapshot, policy, case.memory, case.now)
     nodes = {node.name: node for node in case.snapshot.nodes}

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from chalicelib.cli import answers, explain_group, explain_node, explain_pod, source
-from chalicelib.cli.answers import Answer, Scene
+from chalicelib.cli import explain_group, explain_node, explain_pod, explain_view, plan_inputs
+from chalicelib.cli.explain_view import Answer, Scene
 from chalicelib.cli.output import emit
 
 _KINDS: dict[str, Callable[[Scene, str], Answer]] = {
@@ -21,13 +21,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """KIND, NAME, and the sources."""
     parser.add_argument("kind", choices=tuple(_KINDS), help="what NAME is")
     parser.add_argument("name", metavar="NAME", help="a pod as namespace/name, or by its name alone; a node; a group")
-    source.add_arguments(parser)
+    plan_inputs.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the answer; raises BadInput, also for a name that is not known."""
-    case = source.read(args)
-    scene = Scene(case, source.decided(case))
+    case = plan_inputs.read(args)
+    scene = Scene(case, plan_inputs.decided(case))
     answer = _KINDS[args.kind](scene, args.name)
-    emit(args.output, answers.as_document(answer, scene), lambda: answers.as_blocks(answer, scene))
+    emit(args.output, explain_view.as_document(answer, scene), lambda: explain_view.as_blocks(answer, scene))
     return 0

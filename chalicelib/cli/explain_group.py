@@ -5,22 +5,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.cli import rule_rows
-from chalicelib.cli.answers import Answer, Scene, coded, sentences, weakening
-from chalicelib.cli.find import named
+from chalicelib.cli import rule_output
+from chalicelib.cli.explain_view import Answer, Scene, coded, sentences, weakening
+from chalicelib.cli.name_lookup import named
+from chalicelib.cli.placements import on_new, rows_of_group, some
 from chalicelib.cli.tables import Table
-from chalicelib.cli.where import on_new, rows_of_group, some
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import GroupMemory
 from chalicelib.model.plan import GroupVerdict, ScaleUp
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.model.times import format_time
-from chalicelib.plan.explain import sentence
+from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.text import sentence
 
 
 def answer(scene: Scene, name: str) -> Answer:
     """What becomes of a node group, by its id or an alias. Raises BadInput for an unknown name, or one of several."""
-    from chalicelib.plan.whatif import owns
+    from chalicelib.plan.what_if import owns
 
     snapshot, plan = scene.case.snapshot, scene.plan
     name = _id(name, snapshot)
@@ -34,7 +34,7 @@ def answer(scene: Scene, name: str) -> Answer:
     says = [_growth(verdict, grown)]
     mine = {name} if group is None or group.pool is None else {name, group.pool.id, group.pool.name}
     rules = [each for each in plan.rules if each.pool in mine]
-    following = rule_rows.following(rules, scene.case.policy, scene.decided.memory, scene.case.now) if rules else {}
+    following = rule_output.following(rules, scene.case.policy, scene.decided.memory, scene.case.now) if rules else {}
     if gone:
         says.append(f"{len(gone)} of its nodes would be removed: {', '.join(removal.node for removal in gone)}.")
     known = scene.decided.memory.groups.get(name, GroupMemory())
@@ -45,9 +45,9 @@ def answer(scene: Scene, name: str) -> Answer:
         "ready": verdict.ready, "upcoming": verdict.upcoming, "nodes": nodes,
         **_option(verdict), **_memory(known, scene.case.now),
         **({"growth": {"from": grown.from_size, "to": grown.to_size, "max": grown.max, "pods": list(grown.pods),
-                         **rule_rows.growth_data(grown)}}
+                         **rule_output.growth_data(grown)}}
            if grown is not None else {}),
-        **({"rules": [rule_rows.rule_data(verdict, following) for verdict in rules]} if rules else {}),
+        **({"rules": [rule_output.rule_data(verdict, following) for verdict in rules]} if rules else {}),
         "promises": [{"number": number, "pods": pods} for number, pods in promised.items()],
         "removals": [removal.node for removal in gone],
         "noHelpTo": [{"pods": list(pods), "reasons": [coded(reason) for reason in reasons]}
@@ -57,7 +57,7 @@ def answer(scene: Scene, name: str) -> Answer:
         Table(("group", "new node", "pods each", "pods"), tuple(rows_of_group(name, promised)), title="New nodes"),
         Table(("pods", "why not"), tuple((some(pods), sentences(reasons)) for pods, reasons in refused),
               title="Pods it is no help to"),
-        rule_rows.rules_table(rules, following),
+        rule_output.rules_table(rules, following),
         Table(("node", "what becomes of it"), tuple((node, _fate(scene, node)) for node in nodes), title="Its nodes"),
     ), weakening(plan, removal=False))
 
@@ -76,7 +76,7 @@ def _growth(verdict: GroupVerdict, grown: ScaleUp | None) -> str:
     start = f"Node group {verdict.group}"
     if grown is not None:
         asked = [f"{len(grown.pods)} pod{'' if len(grown.pods) == 1 else 's'}"] * bool(grown.pods)
-        asked += list(filter(None, [rule_rows.causes(grown)]))
+        asked += list(filter(None, [rule_output.causes(grown)]))
         least = not asked and grown.to_size <= verdict.min
         what = f"to its minimum, {verdict.min}" if least else f"for {' and '.join(asked) or '0 pods'}"
         return f"{start} grows {grown.from_size} -> {grown.to_size} (max {grown.max}) {what}."

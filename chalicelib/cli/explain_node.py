@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.cli.answers import Answer, Scene, amounts, coded, weakening
-from chalicelib.cli.brake import brake_data, brake_line
-from chalicelib.cli.find import named
-from chalicelib.cli.remedies import due, remedy
+from chalicelib.cli.breaker_view import brake_data, brake_line
+from chalicelib.cli.explain_view import Answer, Scene, amounts, coded, weakening
+from chalicelib.cli.name_lookup import named
+from chalicelib.cli.node_advice import due, remedy
+from chalicelib.cli.placements import on_node, some
 from chalicelib.cli.tables import Table
-from chalicelib.cli.where import on_node, some
 from chalicelib.model.group import GroupOptions, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.operation import OPERATION_ANNOTATION, Operation
@@ -18,15 +18,15 @@ from chalicelib.model.plan import NodeVerdict
 from chalicelib.model.pod import Pod
 from chalicelib.model.quantity import format_duration
 from chalicelib.model.reason import Code
-from chalicelib.model.times import format_time
-from chalicelib.plan.explain import sentence
+from chalicelib.model.timestamps import format_time
+from chalicelib.reasons.text import sentence
 
 _BRAKES = (Code.DISRUPTION_BRAKE.value, Code.DISRUPTION_LIMIT.value)
 
 
 def answer(scene: Scene, name: str) -> Answer:
     """What becomes of a node, one that is on its way included. Raises BadInput for an unknown name."""
-    from chalicelib.plan.whatif import owns
+    from chalicelib.plan.what_if import owns
 
     snapshot, plan = scene.case.snapshot, scene.plan
     coming = {promise.node: promise.node for promise in plan.promises if promise.node}
@@ -100,8 +100,8 @@ def _is_ready(node: Node) -> bool:
 
 def _filled(scene: Scene, node: Node, group: NodeGroup | None) -> dict[str, Any]:
     """How much of it is asked for, beside the threshold that counts for it (scale-down.md §4)."""
-    from chalicelib.plan.utilization import Usage
-    from chalicelib.plan.world import observe
+    from chalicelib.plan.scale_down.utilization import Usage
+    from chalicelib.plan.state.cluster_state import observe
 
     case, own, options = scene.case, group.options if group else GroupOptions(), scene.case.policy.options
     ignore = own.ignore_daemonsets_utilization

@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli.answers import Answer, Scene, amounts, coded, sentences, weakening
-from chalicelib.cli.find import namespaced
+from chalicelib.cli.explain_view import Answer, Scene, amounts, coded, sentences, weakening
+from chalicelib.cli.name_lookup import namespaced
+from chalicelib.cli.placements import by_pod, competing, sureness
 from chalicelib.cli.tables import Table
-from chalicelib.cli.where import by_pod, competing, sureness
 from chalicelib.model.plan import Plan, PodVerdict, Removal
 from chalicelib.model.pod import Pod, PodClass
-from chalicelib.plan.explain import sentence, text
+from chalicelib.reasons.text import sentence, text
 
 
 class _Part(msgspec.Struct, frozen=True):
@@ -177,7 +177,7 @@ def _facts(scene: Scene, pod: Pod, cls: PodClass) -> tuple[tuple[str, str], ...]
 
 
 def _group_of(scene: Scene, node: str) -> str:
-    from chalicelib.plan.whatif import owns
+    from chalicelib.plan.what_if import owns
 
     found = next((each for each in scene.case.snapshot.nodes if each.name == node), None)
     if found is None:

@@ -11,23 +11,23 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.cli.brake import brake_data, brake_line
+from chalicelib.cli.breaker_view import brake_data, brake_line
 from chalicelib.cli.output import emit, warn
-from chalicelib.cli.remote import add_table_argument, not_moved, open_store, stored_policy
+from chalicelib.cli.store_access import add_table_argument, not_moved, open_store, stored_policy
 from chalicelib.cli.tables import Table
-from chalicelib.dispatch.guard import permitted
+from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import format_duration
-from chalicelib.model.times import format_time
-from chalicelib.plan.timetable import at_instant
+from chalicelib.model.timestamps import format_time
 from chalicelib.policy.load import load
 from chalicelib.record.cluster_health import health, results
+from chalicelib.schedules.apply import at_instant
 
 if TYPE_CHECKING:
     from chalicelib.model.memory import GroupMemory
     from chalicelib.model.operation import Operation
     from chalicelib.store import Store, StoredPolicy
-    from chalicelib.store.schedule import Pace
+    from chalicelib.store.scan_state import Pace
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

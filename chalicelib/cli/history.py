@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.cli.get import ago, instant
 from chalicelib.cli.output import emit
-from chalicelib.cli.remote import add_table_argument, open_store, stored_policy
+from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
 from chalicelib.cli.tables import Table
 
 if TYPE_CHECKING:

@@ -12,17 +12,17 @@ import argparse
 import json
 import sys
 
-from chalicelib.cli.documents import load_document, place_of, read_document
 from chalicelib.cli.output import warn
-from chalicelib.cli.text import one_line
+from chalicelib.cli.policy_files import load_document, place_of, read_document
+from chalicelib.cli.terminal_text import one_line
 from chalicelib.model.errors import BadInput, BadInputs
 from chalicelib.model.policy import Policy
-from chalicelib.policy.clock import ZONE
-from chalicelib.policy.dump import dump
-from chalicelib.policy.imported.assemble import PROVIDER, Wanted, assemble
-from chalicelib.policy.imported.sources import MAX_BYTES, sort_out
-from chalicelib.policy.report import Report
-from chalicelib.policy.yaml_marks import Scalar
+from chalicelib.policy.cron_values import ZONE
+from chalicelib.policy.diagnostics import Report
+from chalicelib.policy.importers.build_policy import PROVIDER, Wanted, assemble
+from chalicelib.policy.importers.input_files import MAX_BYTES, sort_out
+from chalicelib.policy.serialize import dump
+from chalicelib.policy.yaml_document import Scalar
 
 _SETTINGS = f"spec.providers.{PROVIDER}"
 _FLAGS = {

@@ -23,8 +23,8 @@ from typing import NoReturn
 import msgspec
 
 from chalicelib import __version__
-from chalicelib.cli import foreign
-from chalicelib.cli.text import one_line
+from chalicelib.cli import library_errors
+from chalicelib.cli.terminal_text import one_line
 from chalicelib.model.errors import BadInput, BadInputs, OutscalerError
 
 OUTPUTS = ("table", "json", "yaml")
@@ -47,7 +47,7 @@ COMMANDS = (
     Command("apply", "chalicelib.cli.apply", "store a policy document; in force at the next tick"),
     Command("migrate", "chalicelib.cli.migrate", "copy policies that an older release has stored to the policy table"),
     Command("get", "chalicelib.cli.get", "clusters, a policy, open operations, remembered groups"),
-    Command("release", "chalicelib.cli.release", "let go of the brake for a while, once you have looked"),
+    Command("release", "chalicelib.cli.resume", "let go of the brake for a while, once you have looked"),
     Command("history", "chalicelib.cli.history", "versions of a policy, and what happened"),
 )
 _BY_NAME = {command.name: command for command in COMMANDS}
@@ -120,12 +120,12 @@ def _unknown(name: str) -> BadInput:
 def _told(error: BaseException) -> int:
     """Says it on standard error by the first line of the table that fits; the exit code."""
     code, lines = next(tell(error) for kind, tell in _FAILURES if isinstance(error, kind))
-    known = "" if isinstance(error, BadInput) else foreign.words(error)
+    known = "" if isinstance(error, BadInput) else library_errors.words(error)
     if known:
         code, lines = BAD_INPUT, [one_line(known)]
     elif code == OUR_BUG and os.environ.get("OUTSCALER_TRACEBACK") == "1":
         lines = ["".join(traceback.format_exception(error)).rstrip()]
-    elif code == OUR_BUG and foreign.is_foreign(error):
+    elif code == OUR_BUG and library_errors.is_foreign(error):
         code, lines = BAD_INPUT, [one_line(f"{type(error).__name__}: {error}")]
     with contextlib.suppress(OSError, ValueError):      # standard error may be closed as well
         for line in lines:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from chalicelib.cli.documents import load_document
 from chalicelib.cli.output import emit, warn
-from chalicelib.cli.remote import add_table_argument, open_store
+from chalicelib.cli.policy_files import load_document
+from chalicelib.cli.store_access import add_table_argument, open_store
 from chalicelib.cli.tables import Table
 from chalicelib.model.errors import BadInput, BadInputs
 

@@ -24,6 +24,6 @@ def emit(output: str, data: Any, blocks: Callable[[], Iterable[Block]]) -> None:
 
 def warn(text: str) -> None:
     """A warning on standard error, so that the answer stays clean."""
-    from chalicelib.cli.text import one_line
+    from chalicelib.cli.terminal_text import one_line
 
     sys.stderr.write(f"warning: {one_line(text)}\n")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from chalicelib.cli import compare, render, saved_memory, source
+from chalicelib.cli import compare, memory_file, plan_inputs, plan_output
 from chalicelib.cli.output import emit
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The sources, --save-memory, --compare-option."""
-    source.add_arguments(parser)
+    plan_inputs.add_arguments(parser)
     parser.add_argument("--save-memory", metavar="FILE", type=Path, help="write what would be remembered")
     parser.add_argument("--compare-option", metavar="NAME=VALUE", action="append", default=[],
                         help="a second plan with this option beside the first; several make one second plan")
@@ -23,16 +23,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the plan, or two side by side; raises BadInput."""
-    case = source.read(args)
+    case = plan_inputs.read(args)
     other = compare.policy_of(case.policy, args.compare_option) if args.compare_option else None
-    first = source.decided(case)
+    first = plan_inputs.decided(case)
     if args.save_memory is not None:
-        saved_memory.write(args.save_memory, first.memory)
+        memory_file.write(args.save_memory, first.memory)
     if other is None:
-        emit(args.output, render.as_document(first.plan, first.timings, case.assumed),
-             lambda: render.as_blocks(first.plan, first.timings, case.assumed))
+        emit(args.output, plan_output.as_document(first.plan, first.timings, case.assumed),
+             lambda: plan_output.as_blocks(first.plan, first.timings, case.assumed))
         return 0
-    pair = compare.Pair(case, (case.policy, other), (first, source.decided(case, other)),
+    pair = compare.Pair(case, (case.policy, other), (first, plan_inputs.decided(case, other)),
                         compare.names_of(args.compare_option))
     emit(args.output, compare.as_document(pair), lambda: compare.as_blocks(pair))
     return 0

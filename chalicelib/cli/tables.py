@@ -13,7 +13,7 @@ from typing import TextIO
 
 import msgspec
 
-from chalicelib.cli.text import columns, printable
+from chalicelib.cli.terminal_text import columns, printable
 
 _GAP = "   "
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli.documents import load_document, place_of, read_document
 from chalicelib.cli.output import emit, warn
+from chalicelib.cli.policy_files import load_document, place_of, read_document
 from chalicelib.cli.tables import Table
-from chalicelib.cli.text import one_line
+from chalicelib.cli.terminal_text import one_line
 from chalicelib.model.errors import BadInput, BadInputs
 
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from chalicelib.cli.find import named, namespaced
+from chalicelib.cli.name_lookup import named, namespaced
 from chalicelib.cli.output import warn
 from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.net.files import content
+from chalicelib.net.bounded_files import content
 
 if TYPE_CHECKING:
-    from chalicelib.plan.whatif import Bounds, Loss, Wanted
+    from chalicelib.plan.what_if import Bounds, Loss, Wanted
 
 _MOST = 500_000
 _MOST_BYTES = 2**28
@@ -50,23 +50,23 @@ def assume(args: argparse.Namespace, snapshot: Snapshot, memory: Memory, now: fl
     """The cluster and its memory as the arguments want them, and a sentence per assumption; raises BadInput."""
     if not (args.add_pods or args.remove_node or args.group):
         return snapshot, memory, ()
-    from chalicelib.plan import whatif
+    from chalicelib.plan import what_if
 
     says: list[str] = []
     wanted = [each for text in args.add_pods for each in _wanted(text, snapshot)]    # before its model may go
     if args.remove_node:
         nodes = {node.name: node.name for node in snapshot.nodes}
         names = [named(name, nodes, "--remove-node", "node") for name in args.remove_node]
-        snapshot, memory, losses = whatif.without_nodes(snapshot, memory, names, now, options)
+        snapshot, memory, losses = what_if.without_nodes(snapshot, memory, names, now, options)
         says += [_of_loss(loss) for loss in losses]
     if wanted:
-        snapshot, added = whatif.with_pods(snapshot, wanted, now, options)
+        snapshot, added = what_if.with_pods(snapshot, wanted, now, options)
         says += [_of_added(names) for names in added]
     for text in args.group:
         name, bounds = _bounds(text)
         group = named(name, {each.id: each for each in snapshot.groups}, "--group", "node group")
         before = {"min": group.min, "max": group.max, "size": group.target}
-        snapshot, memory = whatif.with_bounds(snapshot, memory, name, bounds, now, options)
+        snapshot, memory = what_if.with_bounds(snapshot, memory, name, bounds, now, options)
         changes = [f"{key} {value} instead of {before[key]}" for key in _BOUNDS
                    if (value := getattr(bounds, key)) is not None]
         says.append(f"node group {name} has {', '.join(changes)}")
@@ -90,7 +90,7 @@ def _of_loss(loss: Loss) -> str:
 
 def _bounds(text: str) -> tuple[str, Bounds]:
     """`ID:max=50,min=2`; an id may have colons itself. Raises BadInput."""
-    from chalicelib.plan.whatif import Bounds
+    from chalicelib.plan.what_if import Bounds
 
     name, colon, settings = text.rpartition(":")
     values: dict[str, int] = {}
@@ -127,7 +127,7 @@ def _wanted(text: str, snapshot: Snapshot) -> tuple[Wanted, ...]:
 
 
 def _of_file(path: Path, snapshot: Snapshot) -> tuple[Wanted, ...]:
-    from chalicelib.snapshot.extend import flat, wanted
+    from chalicelib.snapshot.manifest_pods import flat, wanted
 
     try:
         objects = [each for document in _documents(path) for each in flat(document)]
@@ -162,7 +162,7 @@ def _documents(path: Path) -> list[Any]:
 def _yaml(data: bytes, place: str) -> list[Any]:
     import yaml
 
-    from chalicelib.net.yaml_bounds import Excess, documents
+    from chalicelib.net.safe_yaml import Excess, documents
 
     try:
         return documents(data.decode("utf-8-sig"), most=_MOST_VALUES)
@@ -177,7 +177,7 @@ def _yaml(data: bytes, place: str) -> list[Any]:
 
 def _like(name: str, count: int, snapshot: Snapshot) -> Wanted:
     """N more of a pod of the cluster, or of a workload's newest pod. They have its claims, too."""
-    from chalicelib.plan.whatif import Wanted, afresh
+    from chalicelib.plan.what_if import Wanted, afresh
 
     known = {**_of_workloads(snapshot), **{pod.key: pod for pod in snapshot.pods}}
     pod = namespaced(name, known, "--add-pods", "file, pod or workload with pods")

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from chalicelib.model.deployed_names import queue_name
-from chalicelib.net import aws
+from chalicelib.aws import session
+from chalicelib.model.resource_names import queue_name
 
 _TABLE = re.compile(r"(?P<prefix>outscaler-[a-z0-9-]{1,20})-state\Z")
 
@@ -56,5 +56,5 @@ def _switch_on(function: str, client: Any | None) -> str:
 
 
 def _client() -> Any:
-    return aws.client("lambda", connect_timeout=3, read_timeout=10,
+    return session.client("lambda", connect_timeout=3, read_timeout=10,
                       retries={"mode": "standard", "total_max_attempts": 3})

@@ -1,7 +1,7 @@
 """operation message -> one step of that operation, one function and one queue per provider.
 
 Apart, because a vendor that hangs or throttles must not hold up the others, and because each function may then be
-given only its own vendor's secrets. The step itself is chalicelib/handlers/acting.py.
+given only its own vendor's secrets. The step itself is chalicelib/operations/runner.py.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import Any
 
 from chalice.app import Blueprint, SQSEvent
 
-from chalicelib.handlers.entry import each_record, event_source, preload
+from chalicelib.handlers.lambda_entry import each_record, event_source, preload
 
 blueprint = Blueprint(__name__)
 
 _PROVIDER = os.environ.get("_HANDLER", "").rpartition(".act_")[2]      # of the function that Lambda enters
 
-preload(__name__, "chalicelib.handlers.acting", "chalicelib.kube.connect", "chalicelib.providers.registry",
+preload(__name__, "chalicelib.operations.runner", "chalicelib.kube.connect", "chalicelib.providers.registry",
         f"chalicelib.providers.{_PROVIDER}.provider")
 
 Step = Callable[[SQSEvent], dict[str, Any]]
@@ -33,7 +33,7 @@ def _on_queue(name: str) -> Callable[[Step], Callable[[Any, Any], dict[str, Any]
 
 
 def _step(event: SQSEvent) -> dict[str, Any]:
-    from chalicelib.handlers.acting import handle
+    from chalicelib.operations.runner import handle
 
     return each_record(event.to_dict(), handle)
 

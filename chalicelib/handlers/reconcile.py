@@ -1,7 +1,7 @@
-"""cluster message -> one pass over that cluster. The pass itself is chalicelib/handlers/reconciling.py.
+"""cluster message -> one pass over that cluster. The pass itself is chalicelib/reconciler/reconciler.py.
 
 Two functions make passes. `reconcile` has little memory and takes every message. It invokes `reconcile_large` for a
-cluster that needs more (chalicelib/handlers/sizing.py), which therefore needs no queue of its own.
+cluster that needs more (chalicelib/reconciler/function_size.py), which therefore needs no queue of its own.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 
 from chalice.app import Blueprint, SQSEvent
 
-from chalicelib.dispatch.invoke import RECONCILE_LARGE
-from chalicelib.handlers.entry import each_record, event_source, invoked, preload
+from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
+from chalicelib.handlers.lambda_entry import each_record, event_source, invoked, preload
 
 blueprint = Blueprint(__name__)
 
-_ROOM = "chalicelib.handlers.reconciling"
+_ROOM = "chalicelib.reconciler.reconciler"
 
 preload(__name__, _ROOM)
 
@@ -23,7 +23,7 @@ preload(__name__, _ROOM)
 @blueprint.on_sqs_message(**event_source("reconcile"), batch_size=1, maximum_concurrency=20, name="reconcile")
 def reconcile(event: SQSEvent) -> dict[str, Any]:
     """One message, one pass; a failed one comes back after the queue's visibility timeout."""
-    from chalicelib.handlers.reconciling import handle
+    from chalicelib.reconciler.reconciler import handle
 
     return each_record(event.to_dict(), handle)
 
@@ -32,6 +32,6 @@ def reconcile(event: SQSEvent) -> dict[str, Any]:
 def reconcile_large(event: dict[str, Any], context: object) -> None:  # noqa: ARG001 - Chalice calls it with both
     """One message of the reconcile queue as the event. Raises for a pass that failed: Lambda repeats the event twice,
     and leaves its record in the queue's dead letters then."""
-    from chalicelib.handlers.reconciling import handle_large
+    from chalicelib.reconciler.reconciler import handle_large
 
     invoked(event, handle_large)

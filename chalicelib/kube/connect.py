@@ -12,16 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from chalicelib.kube import secrets
+from chalicelib.aws import secrets_manager
 from chalicelib.kube.client import AT_A_TERMINAL, HOSTED, Cluster
 from chalicelib.kube.credentials import Credential, EksLogin, KubeconfigLogin, Login
 from chalicelib.kube.kubeconfig import from_kubeconfig
 from chalicelib.kube.transport import Dial, open_line
-from chalicelib.model.endpoints import FILE_PROBLEM, FILE_REMEDY
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import Secret, place_of
-from chalicelib.net.files import text as file_text
+from chalicelib.model.vendor_hosts import FILE_PROBLEM, FILE_REMEDY
+from chalicelib.net.bounded_files import text as file_text
 
 __all__ = ["FreshReader", "connect", "from_kubeconfig"]
 
@@ -107,11 +107,11 @@ def _eks(access: KubernetesAccess, clock: Callable[[], float], *, hosted: bool) 
     name, region = access.eks_cluster, access.region
 
     def describe() -> Credential:
-        server, ca = secrets.eks_endpoint(name, region)
+        server, ca = secrets_manager.eks_endpoint(name, region)
         place = f"EKS cluster {name}"
         return Credential(server=server, ca=ca, cluster_place=place, user_place=place, hosted=hosted)
 
     def sign() -> Secret:
-        return secrets.eks_token(name, region)
+        return secrets_manager.eks_token(name, region)
 
     return EksLogin(describe, sign, clock)

@@ -18,7 +18,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import LONGEST_TOKEN, Secret, is_sendable
-from chalicelib.net.files import text as file_text
+from chalicelib.net.bounded_files import text as file_text
 
 # EKS accepts a token for 15 minutes from its signing; a third of it is left for clocks that differ and slow passes.
 EKS_TOKEN_LIFETIME = 600.0

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from chalicelib.kube.client import Cluster, path_segment
 from chalicelib.kube.errors import Conflict
-from chalicelib.model.times import format_time
+from chalicelib.model.timestamps import format_time
 
 REPORTER = "outscaler"
 """The reporting instance of our events: the component stays upstream's, for the tools that look for it, and the webhook

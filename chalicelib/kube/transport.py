@@ -20,10 +20,10 @@ from chalicelib.kube.credentials import Credential
 from chalicelib.kube.errors import ClusterError, Unavailable, from_answer
 from chalicelib.kube.tls import client_context, proxies_of
 from chalicelib.model.secret import Secret
-from chalicelib.net.addresses import is_loopback, never
-from chalicelib.net.exchange import PLAIN, Bounds, NoReply, Request
-from chalicelib.net.exchange import exchange as bounded
-from chalicelib.net.session import BoundedAdapter, BoundedSession
+from chalicelib.net.forbidden_addresses import is_loopback, never
+from chalicelib.net.http_exchange import PLAIN, Bounds, NoReply, Request
+from chalicelib.net.http_exchange import exchange as bounded
+from chalicelib.net.http_session import BoundedAdapter, BoundedSession
 
 # Nodes come in one list without pages (snapshot/live.py): 5,000 of them, the most that Kubernetes supports, are about
 # 125 MB with 50 images each.

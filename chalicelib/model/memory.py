@@ -10,7 +10,7 @@ import msgspec
 from chalicelib.model.node import Node
 from chalicelib.model.operation import Operation
 from chalicelib.model.reason import Reason
-from chalicelib.model.rules import RuleObject
+from chalicelib.model.scaling_rules import RuleObject
 
 
 class ScaleUpRequest(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from chalicelib.model.kinds import CONTROLLER_GROUPS, is_foreign
+from chalicelib.model.api_groups import CONTROLLER_GROUPS, is_foreign
 from chalicelib.model.selector import NodeTerm, Selector
 from chalicelib.model.storage import Claim
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from chalicelib.model.rules import Headroom, Rule, ScaleUp, Schedule
+from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
 
 
 class Mode(StrEnum):

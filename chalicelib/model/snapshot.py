@@ -10,7 +10,7 @@ import msgspec
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.pod import Owner, Pod, PodClass
-from chalicelib.model.rules import RuleObject
+from chalicelib.model.scaling_rules import RuleObject
 from chalicelib.model.selector import Selector
 from chalicelib.model.storage import Storage
 

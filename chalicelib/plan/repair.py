@@ -32,9 +32,9 @@ from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.plan import Repair
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.plan import trust
-from chalicelib.plan.patience import provision_time
-from chalicelib.plan.world import GroupFacts, World
+from chalicelib.model.timeouts import provision_time
+from chalicelib.plan.state import group_membership
+from chalicelib.plan.state.cluster_state import GroupFacts, World
 
 DISCARD, SHRINK = "discard", "shrink"
 _AT_ONCE = 100          # instances of one operation: each is written down in its row
@@ -230,7 +230,7 @@ def _spared(facts: GroupFacts, world: World, doubt: _Doubt) -> dict[str, str]:
     since, allowed = facts.memory.first_seen or world.now, provision_time(facts.group, world.options)
     told: dict[str, str] = {}
     for each in _apart(facts, doubt):
-        why = trust.why_kept(facts.group, each, shares, since)
+        why = group_membership.why_kept(facts.group, each, shares, since)
         if not why and each.id in late and (node := doubt.lost_node(each, facts, allowed, world.now)):
             why = _RAN.format(node)
         if why:

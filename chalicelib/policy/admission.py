@@ -11,10 +11,10 @@ from enum import Enum, auto
 
 import msgspec
 
-from chalicelib.model.deployment import Deployment
-from chalicelib.model.endpoints import FILE_PROBLEM, FILE_REMEDY, mistakes
-from chalicelib.policy.draft import SPEC, Draft
-from chalicelib.policy.report import Path, Report
+from chalicelib.model.policy_permissions import Deployment
+from chalicelib.model.vendor_hosts import FILE_PROBLEM, FILE_REMEDY, mistakes
+from chalicelib.policy.diagnostics import Path, Report
+from chalicelib.policy.partial_policy import SPEC, Draft
 from chalicelib.policy.secret_names import named_in, never, problem, remedy
 
 

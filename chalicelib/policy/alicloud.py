@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.parsers import SECRET, Kind, choice, number, scalar, text
-from chalicelib.policy.provider_kinds import amount, as_text, bounds_of, https_address
+from chalicelib.policy.provider_value_types import amount, as_text, bounds_of, https_address
 from chalicelib.policy.schema import Field, Section
+from chalicelib.policy.value_types import SECRET, Kind, choice, number, scalar, text
 
 GROUP_ID = r"asg-\S+\Z"
 

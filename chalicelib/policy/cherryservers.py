@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.parsers import SECRET, UNSET, Kind, duration, listed, number, scalar, text, whole
-from chalicelib.policy.provider_kinds import YES_OR_NO, amount, as_text, bounds_of, https_address
-from chalicelib.policy.report import Path, Report
+from chalicelib.policy.diagnostics import Path, Report
+from chalicelib.policy.provider_value_types import YES_OR_NO, amount, as_text, bounds_of, https_address
 from chalicelib.policy.schema import Field, Section, entries_of, read_section
-from chalicelib.policy.yaml_marks import Node
+from chalicelib.policy.value_types import SECRET, UNSET, Kind, duration, listed, number, scalar, text, whole
+from chalicelib.policy.yaml_document import Node
 
 POOL = r"[a-zA-Z0-9]([a-zA-Z0-9._-]{0,61}[a-zA-Z0-9])?\Z"
 EXAMPLE = "pool1"

@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from chalicelib.policy.disruption import MAX_DISRUPTION
 from chalicelib.policy.document import KUBERNETES, METADATA, NODE_GROUP, ROOT, SPEC, WEBHOOK
 from chalicelib.policy.headroom import HEADROOM
-from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, Row
+from chalicelib.policy.maintenance_windows import WINDOW
+from chalicelib.policy.max_disruption import MAX_DISRUPTION
+from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS, Row
 from chalicelib.policy.options import GROUPS, default_text
 from chalicelib.policy.prices import PRICES
 from chalicelib.policy.providers import PROVIDERS, ProviderTable
@@ -20,7 +21,6 @@ from chalicelib.policy.rules import RULE
 from chalicelib.policy.scale_up import SCALE_UP
 from chalicelib.policy.schedules import SCHEDULE
 from chalicelib.policy.schema import Section
-from chalicelib.policy.windows import WINDOW
 
 EXAMPLE = """\
 apiVersion: outscaler.dev/v1

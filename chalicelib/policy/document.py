@@ -6,11 +6,18 @@ Options, providers and the lists below spec have tables of their own. Nothing is
 from __future__ import annotations
 
 from chalicelib.model.policy import Metrics, Mode
-from chalicelib.policy.disruption import MAX_DISRUPTION
-from chalicelib.policy.entries import entries
 from chalicelib.policy.headroom import HEADROOMS
+from chalicelib.policy.list_sections import entries
+from chalicelib.policy.maintenance_windows import WINDOWS
+from chalicelib.policy.max_disruption import MAX_DISRUPTION
 from chalicelib.policy.options import read_options
-from chalicelib.policy.parsers import (
+from chalicelib.policy.prices import PRICES
+from chalicelib.policy.providers import provider_name, read_providers
+from chalicelib.policy.rules import RULES
+from chalicelib.policy.scale_up import SCALE_UP
+from chalicelib.policy.schedules import SCHEDULES
+from chalicelib.policy.schema import Field, Section, nested
+from chalicelib.policy.value_types import (
     BOOLEAN,
     DNS_LABEL,
     SECRET,
@@ -22,13 +29,6 @@ from chalicelib.policy.parsers import (
     text,
     whole,
 )
-from chalicelib.policy.prices import PRICES
-from chalicelib.policy.providers import provider_name, read_providers
-from chalicelib.policy.rules import RULES
-from chalicelib.policy.scale_up import SCALE_UP
-from chalicelib.policy.schedules import SCHEDULES
-from chalicelib.policy.schema import Field, Section, nested
-from chalicelib.policy.windows import WINDOWS
 
 API_VERSION = "outscaler.dev/v1"
 KIND = "Cluster"

@@ -6,9 +6,9 @@ sees nodeGroups; here each value is right by itself.
 
 from __future__ import annotations
 
-from chalicelib.policy.parsers import SECRET, number, text, whole
-from chalicelib.policy.provider_kinds import YES_OR_NO, amount, as_text, bounds_of, https_address
+from chalicelib.policy.provider_value_types import YES_OR_NO, amount, as_text, bounds_of, https_address
 from chalicelib.policy.schema import Field, Section
+from chalicelib.policy.value_types import SECRET, number, text, whole
 
 _LARGEST = 1_000_000
 

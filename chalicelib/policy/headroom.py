@@ -7,11 +7,11 @@ from typing import Any
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import parse_amount
-from chalicelib.policy.entries import GROUPS, NAME, entries, percent
-from chalicelib.policy.parsers import Kind, scalar, whole
-from chalicelib.policy.report import Path, Report, quote
+from chalicelib.policy.diagnostics import Path, Report, quote
+from chalicelib.policy.list_sections import GROUPS, NAME, entries, percent
 from chalicelib.policy.schedules import MOST_PERCENT
 from chalicelib.policy.schema import Field, Section
+from chalicelib.policy.value_types import Kind, scalar, whole
 
 _UNITS = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 

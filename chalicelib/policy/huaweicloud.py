@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.policy.parsers import SECRET, UNSET, Kind, number, text, whole
-from chalicelib.policy.provider_kinds import YES_OR_NO, amount, as_text, bounds_of, https_address
-from chalicelib.policy.report import Path, Report, quote
+from chalicelib.policy.diagnostics import Path, Report, quote
+from chalicelib.policy.provider_value_types import YES_OR_NO, amount, as_text, bounds_of, https_address
 from chalicelib.policy.schema import Field, Section
-from chalicelib.policy.yaml_marks import Node
+from chalicelib.policy.value_types import SECRET, UNSET, Kind, number, text, whole
+from chalicelib.policy.yaml_document import Node
 
 REGIONS = frozenset({
     "cn-north-1", "cn-north-2", "cn-north-4", "cn-north-9", "cn-north-11", "cn-north-12", "cn-south-1", "cn-south-2",

@@ -20,16 +20,16 @@ from chalicelib.model.policy import (
     Webhook,
     Window,
 )
-from chalicelib.model.rules import Headroom, Rule, ScaleUp, Schedule
+from chalicelib.model.scaling_rules import Headroom, Rule, ScaleUp, Schedule
 from chalicelib.policy.admission import Admission, check_admission
-from chalicelib.policy.check import CHECKS
+from chalicelib.policy.diagnostics import Report
 from chalicelib.policy.document import ROOT
-from chalicelib.policy.draft import Draft
 from chalicelib.policy.options import Read
-from chalicelib.policy.provider_mistakes import Ask, asked, further
-from chalicelib.policy.report import Report
+from chalicelib.policy.partial_policy import Draft
+from chalicelib.policy.provider_validation import Ask, asked, further
 from chalicelib.policy.schema import read_section
-from chalicelib.policy.yaml_marks import read
+from chalicelib.policy.validation import CHECKS
+from chalicelib.policy.yaml_document import read
 
 
 def load(text: str, *, place: str, admission: Admission | None = None,

@@ -14,14 +14,14 @@ import msgspec
 
 from chalicelib.model.policy import Options
 from chalicelib.model.quantity import format_duration
-from chalicelib.policy import flags_decide, flags_loop, flags_shrink
-from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, PRICED_EXPANDERS, Row, Status
-from chalicelib.policy.parsers import UNSET
-from chalicelib.policy.report import Path, Report, closest
+from chalicelib.policy import options_loop, options_scale_down, options_scale_up
+from chalicelib.policy.diagnostics import Path, Report, closest
+from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS, PRICED_EXPANDERS, Row, Status
 from chalicelib.policy.schema import entries_of, unknown_key
-from chalicelib.policy.yaml_marks import Node
+from chalicelib.policy.value_types import UNSET
+from chalicelib.policy.yaml_document import Node
 
-GROUPS = (*flags_loop.GROUPS, *flags_decide.GROUPS, *flags_shrink.GROUPS)
+GROUPS = (*options_loop.GROUPS, *options_scale_up.GROUPS, *options_scale_down.GROUPS)
 ROWS: dict[str, Row] = {row.name: row for group in GROUPS for row in group.rows}
 FLAGS: dict[str, Row] = {row.flag: row for row in ROWS.values()}
 _ATTRIBUTES = {field.encode_name: field.name for field in msgspec.structs.fields(Options)}

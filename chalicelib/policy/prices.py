@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.policy.parsers import UNSET, Kind, number, text
-from chalicelib.policy.report import Path, Report
+from chalicelib.policy.diagnostics import Path, Report
 from chalicelib.policy.schema import Field, Section, entries_of
-from chalicelib.policy.yaml_marks import Node, Scalar
+from chalicelib.policy.value_types import UNSET, Kind, number, text
+from chalicelib.policy.yaml_document import Node, Scalar
 
 MOST = 1e9
 _NUMBER = number(0.0, MOST, "0.096")

@@ -16,13 +16,13 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.alicloud import ALICLOUD, GROUP_ID
 from chalicelib.policy.cherryservers import CHERRYSERVERS, EXAMPLE, POOL
+from chalicelib.policy.diagnostics import Path, Report, closest, quote
 from chalicelib.policy.exoscale import EXOSCALE
 from chalicelib.policy.huaweicloud import HUAWEICLOUD
-from chalicelib.policy.parsers import DNS_LABEL, SECRET, UNSET, Kind, choice, scalar, text, wrong
-from chalicelib.policy.provider_kinds import DURATION_TEXT, YES_OR_NO, amount, lines_of
-from chalicelib.policy.report import Path, Report, closest, quote
+from chalicelib.policy.provider_value_types import DURATION_TEXT, YES_OR_NO, amount, lines_of
 from chalicelib.policy.schema import LIKE_A_SECRET, Field, Section, entries_of, read_section
-from chalicelib.policy.yaml_marks import Mapping, Node, Scalar
+from chalicelib.policy.value_types import DNS_LABEL, SECRET, UNSET, Kind, choice, scalar, text, wrong
+from chalicelib.policy.yaml_document import Mapping, Node, Scalar
 
 _LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?\Z")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?\Z")
@@ -83,7 +83,7 @@ _DISCOVERY_TEXT = scalar(_discovery, "it like clusterapi:namespace=default,clust
 
 def _pattern(value: str) -> str:
     # When it is used: it brings the planner, which functions that only pass messages on shall not load.
-    from chalicelib.plan.choose import regex
+    from chalicelib.plan.scale_up.expanders import regex
 
     try:
         regex.pattern(value)

@@ -6,13 +6,13 @@ import re
 from typing import Any
 
 from chalicelib.model.errors import BadInput
-from chalicelib.model.rules import Metric
-from chalicelib.policy.clock import CRON, ZONE
-from chalicelib.policy.entries import GROUPS, NAME, entries, percent
-from chalicelib.policy.parsers import Kind, choice, scalar
-from chalicelib.policy.report import Path, Report, quote
+from chalicelib.model.scaling_rules import Metric
+from chalicelib.policy.cron_values import CRON, ZONE
+from chalicelib.policy.diagnostics import Path, Report, quote
+from chalicelib.policy.list_sections import GROUPS, NAME, entries, percent
 from chalicelib.policy.schema import Field, Section
-from chalicelib.policy.yaml_marks import Node, Scalar
+from chalicelib.policy.value_types import Kind, choice, scalar
+from chalicelib.policy.yaml_document import Node, Scalar
 
 AUTO = 0        # what add and above hold where the document says auto
 _MOST_ADDED = 100_000

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chalicelib.policy.clock import ZONE
-from chalicelib.policy.entries import percent
-from chalicelib.policy.parsers import BOOLEAN, duration
+from chalicelib.policy.cron_values import ZONE
+from chalicelib.policy.list_sections import percent
 from chalicelib.policy.schema import Field, Section
+from chalicelib.policy.value_types import BOOLEAN, duration
 
 _THRESHOLD = percent(1, 100)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.model.policy import Mode
-from chalicelib.policy.clock import CRON, OPEN_FOR, ZONE, ends_before_it_opens_again
-from chalicelib.policy.entries import GROUPS, NAME, entries, percent
-from chalicelib.policy.parsers import choice, whole
-from chalicelib.policy.report import Path, Report
+from chalicelib.policy.cron_values import CRON, OPEN_FOR, ZONE, ends_before_it_opens_again
+from chalicelib.policy.diagnostics import Path, Report
+from chalicelib.policy.list_sections import GROUPS, NAME, entries, percent
 from chalicelib.policy.schema import Field, Section
+from chalicelib.policy.value_types import choice, whole
 
 MOST_PERCENT = 1000
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.policy.parsers import UNSET, Kind
-from chalicelib.policy.report import Path, Report, closest, quote
-from chalicelib.policy.yaml_marks import Mapping, Node, Scalar
+from chalicelib.policy.diagnostics import Path, Report, closest, quote
+from chalicelib.policy.value_types import UNSET, Kind
+from chalicelib.policy.yaml_document import Mapping, Node, Scalar
 
 
 class Field(msgspec.Struct, frozen=True):

@@ -19,10 +19,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from chalicelib.model.deployment import SECRET_PREFIX, SHARED_SECRETS, Deployment
-from chalicelib.model.endpoints import VENDORS
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy_permissions import SECRET_PREFIX, SHARED_SECRETS, Deployment
 from chalicelib.model.secret import PARAMETER, place_of
+from chalicelib.model.vendor_hosts import VENDORS
 
 KUBECONFIG, WEBHOOK = "kubeconfig", "webhook"
 USES = (KUBECONFIG, WEBHOOK, *VENDORS)

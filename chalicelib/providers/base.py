@@ -18,7 +18,7 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Outcome
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess
 from chalicelib.model.snapshot import Gap
-from chalicelib.providers.means import Means
+from chalicelib.providers.services import Means
 
 
 class Observation(msgspec.Struct, frozen=True):

@@ -19,16 +19,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from chalicelib.model.deployment import Deployment
-from chalicelib.model.endpoints import refused
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.secret import Secret, one_line
-from chalicelib.net.addresses import is_loopback
-from chalicelib.net.exchange import PLAIN, Bounds, NoReply, Request, exchange, media_type
+from chalicelib.model.vendor_hosts import refused
+from chalicelib.net.forbidden_addresses import is_loopback
+from chalicelib.net.http_exchange import PLAIN, Bounds, NoReply, Request, exchange, media_type
+from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.net.json_repair import read_json
-from chalicelib.net.session import BoundedAdapter, BoundedSession, public_context
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unknown
-from chalicelib.providers.statuses import class_for
+from chalicelib.providers.http_statuses import class_for
 
 T = TypeVar("T")
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from chalicelib.model.deployment import STRICT, Deployment
-from chalicelib.model.endpoints import mistakes as not_permitted
 from chalicelib.model.errors import BadInput, BadInputs, OutscalerError
 from chalicelib.model.policy import Policy
+from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.model.secret import place_of
-from chalicelib.providers.absent import Absent
+from chalicelib.model.vendor_hosts import mistakes as not_permitted
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.means import Means
+from chalicelib.providers.services import Means
+from chalicelib.providers.unavailable import Absent
 
 
 def _clusterapi(connection: Connection) -> Provider:
@@ -54,7 +54,7 @@ _AVAILABLE: Mapping[str, Callable[[Connection], Provider]] = MappingProxyType(
 
 
 def _cherryservers_definitions(connection: Connection) -> tuple[BadInput, ...]:
-    from chalicelib.providers.cherryservers.definitions import mistakes as found
+    from chalicelib.providers.cherryservers.pool_definitions import mistakes as found
     from chalicelib.providers.cherryservers.settings import read_settings
 
     return found(read_settings(connection.settings, connection.groups))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.model.times import format_time
-from chalicelib.store.schedule import Pace
+from chalicelib.model.timestamps import format_time
+from chalicelib.store.scan_state import Pace
 
 LATE_AFTER = 180.0
 """Seconds beyond its interval after which a cluster's next pass is late."""

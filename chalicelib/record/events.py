@@ -14,7 +14,7 @@ import msgspec
 
 from chalicelib.kube.errors import ClusterError, Missing
 from chalicelib.model.policy import Options
-from chalicelib.record.repeats import digest
+from chalicelib.record.event_dedup import digest
 
 NORMAL, WARNING = "Normal", "Warning"
 PODS_TOLD = 50

@@ -9,7 +9,7 @@ from chalicelib.model.plan import GroupVerdict, Plan
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.record.counts import known_reason
+from chalicelib.record.counters import known_reason
 from chalicelib.record.metrics import BUCKETS, Values, key
 
 LIMITS = ((CPU, "CpuResourceLimit"), (MEMORY, "MemoryResourceLimit"))

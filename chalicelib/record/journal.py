@@ -19,9 +19,9 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.plan import NodeVerdict, Plan
 from chalicelib.model.reason import Code, Reason
-from chalicelib.model.times import format_time
+from chalicelib.model.timestamps import format_time
+from chalicelib.store.failure_streak import PassFailure
 from chalicelib.store.journal import JournalEntry, Ledger
-from chalicelib.store.pass_failure import PassFailure
 
 PLAN, OPERATION, PASS = "plan", "operation", "pass"
 DIGEST = "decision"

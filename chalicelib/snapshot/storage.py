@@ -23,13 +23,13 @@ from chalicelib.model.storage import (
     StorageCapacity,
     StorageClass,
 )
-from chalicelib.model.times import parse_time
-from chalicelib.policy import priorities
-from chalicelib.snapshot import storage_wire as wire
-from chalicelib.snapshot.convert import bounded, node_terms
-from chalicelib.snapshot.wire import Quantity
+from chalicelib.model.timestamps import parse_time
+from chalicelib.policy import priority_configmap
+from chalicelib.snapshot import storage_api_types as wire
+from chalicelib.snapshot.api_types import Quantity
+from chalicelib.snapshot.selectors import bounded, node_terms
 
-PRIORITIES = priorities.CONFIG_MAP
+PRIORITIES = priority_configmap.CONFIG_MAP
 NAMESPACE = "kube-system"
 CLAIMS = "PersistentVolumeClaim"
 _PRIORITIES = msgspec.json.Decoder(wire.Priorities | None)
@@ -182,7 +182,7 @@ def _publishing(item: wire.CsiDriverObject) -> str:
 def _priorities(item: wire.ConfigMapObject) -> PriorityConfig:
     data = _PRIORITIES.decode(item.data) if item.data else None
     given = data.priorities if data else None
-    return priorities.read(None if given is None else {priorities.KEY: given})
+    return priority_configmap.read(None if given is None else {priority_configmap.KEY: given})
 
 
 # kind -> (what it is on the wire, what is kept of it)

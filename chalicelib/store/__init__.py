@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from chalicelib.store.facade import Store
 from chalicelib.store.journal import JournalEntry
 from chalicelib.store.leases import Lease
 from chalicelib.store.policies import StoredPolicy
+from chalicelib.store.store import Store
 
 __all__ = ["JournalEntry", "Lease", "Store", "StoredPolicy"]

@@ -21,7 +21,7 @@ import hashlib
 import math
 from collections.abc import Callable
 
-from chalicelib.store.client import Refused, Table
+from chalicelib.store.table_client import Refused, Table
 from chalicelib.store.tables import SEEN, WEB, SeenRow
 
 SIGNATURE, WAKE = "signature", "wake"

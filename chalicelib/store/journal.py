@@ -13,8 +13,8 @@ import msgspec
 from pynamodb.expressions.operand import Path
 from pynamodb.expressions.update import Action
 
-from chalicelib.store.client import Raw, Refused, Table
 from chalicelib.store.codec import PIECE, decode, encode, fingerprint, pack, unpack
+from chalicelib.store.table_client import Raw, Refused, Table
 from chalicelib.store.tables import JOURNAL, LEDGER, JournalRow, LedgerRow
 
 KEPT = 14 * 86400.0    # seconds, unless the store is told otherwise

@@ -27,11 +27,11 @@ import msgspec
 from pynamodb.expressions.condition import Condition
 from pynamodb.expressions.update import Action
 
-from chalicelib.model.pass_memory import PassMemory
-from chalicelib.store import left_rows, pass_failure, pass_memory
-from chalicelib.store.client import Refused, Table, Write
+from chalicelib.model.pass_footprint import PassMemory
+from chalicelib.store import carry_over_rows, failure_streak, pass_footprint
 from chalicelib.store.errors import Fenced, LeaseHeld, StoreError
-from chalicelib.store.pass_failure import PassFailure
+from chalicelib.store.failure_streak import PassFailure
+from chalicelib.store.table_client import Refused, Table, Write
 from chalicelib.store.tables import LEASE, LeaseRow
 
 
@@ -75,7 +75,7 @@ class Leases:
         take = self._table.update(
             cluster, LEASE,
             [LeaseRow.owner.set(owner), LeaseRow.until.set(now + ttl), LeaseRow.token.add(1),
-             LeaseRow.queued_until.remove(), pass_memory.begins()],
+             LeaseRow.queued_until.remove(), pass_footprint.begins()],
             nobody_has_it | time_is_up,
         )
         try:
@@ -86,9 +86,9 @@ class Leases:
                 raise LeaseHeld(row.owner or "", row.until or 0.0) from None
             # Our own name: the first try got through and only its answer was lost.
         inside = row.left or b""
-        apart = left_rows.read(self._table, cluster) if left_rows.needs_both(inside) else None
+        apart = carry_over_rows.read(self._table, cluster) if carry_over_rows.needs_both(inside) else None
         return Lease(cluster, owner, int(row.token), float(row.until or 0.0), row.decision or "",
-                     left_rows.whole(inside, apart or b""), pass_failure.read(row), apart, pass_memory.read(row))
+                     carry_over_rows.whole(inside, apart or b""), failure_streak.read(row), apart, pass_footprint.read(row))
 
     def renew(self, lease: Lease, ttl: float) -> Lease:
         """Hold it for ttl seconds from now; raises Fenced if somebody else has taken it over."""
@@ -113,7 +113,7 @@ class Leases:
         """
         actions: list[Action] = [LeaseRow.owner.remove(), LeaseRow.until.remove()]
         if ended:
-            actions.extend(pass_memory.ends(lease.memory, memory))
+            actions.extend(pass_footprint.ends(lease.memory, memory))
         if passed_at is not None:
             actions.append(LeaseRow.last_pass.set(passed_at))
         if decision is not None and decision != lease.decision:
@@ -123,9 +123,9 @@ class Leases:
         if succeeded and passed_at is not None:
             actions.append(LeaseRow.last_success.set(passed_at))
         if succeeded and lease.failure is not None:
-            actions.extend(pass_failure.clears())
+            actions.extend(failure_streak.clears())
         if failure is not None:
-            actions.extend(pass_failure.writes(failure))
+            actions.extend(failure_streak.writes(failure))
         try:
             self._table.write(self._table.update(lease.cluster, LEASE, actions, _is_in_force(lease)))
         except Refused:
@@ -135,16 +135,16 @@ class Leases:
 
     def _leave(self, lease: Lease, left: bytes) -> list[Action]:
         """Write into the row of its own what lies there and has changed; what is to be done in this one."""
-        inside, apart = left_rows.stored(left)
+        inside, apart = carry_over_rows.stored(left)
         if apart is not None and apart != lease.apart:
             try:
-                left_rows.write(self._table, lease.cluster, apart, lease.token)
+                carry_over_rows.write(self._table, lease.cluster, apart, lease.token)
             except StoreError:
                 return []       # nothing is decided by what is left, and the lease must be given back all the same
         if inside:
             return [LeaseRow.left.set(inside)]
         # A lease whose left came from the other row alone has none in this one.
-        return [] if lease.apart is not None and left_rows.parts(lease.left) is None else [LeaseRow.left.remove()]
+        return [] if lease.apart is not None and carry_over_rows.parts(lease.left) is None else [LeaseRow.left.remove()]
 
 
 def fence(table: Table, lease: Lease) -> Write:

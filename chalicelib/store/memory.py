@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.operation import Operation
-from chalicelib.store.client import Cancelled, Refused, Table, Write
-from chalicelib.store.delta import ABSENT, Change, changes, version_of
 from chalicelib.store.errors import Fenced, Stale, StoreError
 from chalicelib.store.leases import Lease, check_in_force, fence
-from chalicelib.store.rows import Torn, adopt, change_write, is_version, to_memory
-from chalicelib.store.staging import TRIES, Staging, create
+from chalicelib.store.memory_diff import ABSENT, Change, changes, version_of
+from chalicelib.store.memory_rows import Torn, adopt, change_write, is_version, to_memory
+from chalicelib.store.staged_saves import TRIES, Staging, create
+from chalicelib.store.table_client import Cancelled, Refused, Table, Write
 from chalicelib.store.tables import GROUPS, MEMORY, NODES, OPEN, OVER
 
 LONGER_THAN_A_WRITE = 90.0

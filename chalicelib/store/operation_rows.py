@@ -9,8 +9,8 @@ import msgspec
 from pynamodb.expressions.update import Action
 
 from chalicelib.model.operation import Operation, State
-from chalicelib.store.client import Raw
 from chalicelib.store.codec import decode, encode
+from chalicelib.store.table_client import Raw
 from chalicelib.store.tables import OPEN, OVER, OperationRow
 
 KEPT = 14 * 86400.0      # seconds that an operation is kept after it has ended

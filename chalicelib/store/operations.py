@@ -16,11 +16,11 @@ from collections.abc import Callable
 import msgspec
 
 from chalicelib.model.operation import Operation, State
-from chalicelib.store.client import Cancelled, Refused, Table
 from chalicelib.store.errors import IllegalStep, NotDue, Over, Stale, StoreError, Taken
+from chalicelib.store.memory_patches import GroupPatch, MemoryPatch, Patches
 from chalicelib.store.operation_rows import intent, progress_actions, to_operation, to_operations, to_row
-from chalicelib.store.patches import GroupPatch, MemoryPatch, Patches
-from chalicelib.store.staging import TRIES, Staging
+from chalicelib.store.staged_saves import TRIES, Staging
+from chalicelib.store.table_client import Cancelled, Refused, Table
 from chalicelib.store.tables import OPEN, OVER, OperationRow
 
 ENDS = frozenset({State.SUCCEEDED, State.FAILED, State.ABANDONED})

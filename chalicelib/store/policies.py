@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.store.client import Cancelled, Table
 from chalicelib.store.errors import PolicyChanged
+from chalicelib.store.table_client import Cancelled, Table
 from chalicelib.store.tables import POLICIES, POLICY, WEBHOOKS, PolicyRow, WebhookRow
 
 

@@ -19,8 +19,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from infra.aws.descriptions import cut
-from infra.aws.leftovers import is_left_out, twins
+from infra.aws.botocore_data import cut
+from infra.aws.unneeded_files import is_left_out, twins
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from chalicelib.handlers.log import logger
+from chalicelib.runtime.log import logger
 from infra.aws.cost_count import NODES, PODS, Counts, count
 from infra.aws.cost_prices import AS_OF, LIST
 

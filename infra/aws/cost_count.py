@@ -14,13 +14,13 @@ from contextlib import contextmanager
 
 import msgspec
 
-from chalicelib.handlers.log import logger
 from chalicelib.model.policy import Metrics
 from chalicelib.model.secret import PARAMETER
-from infra.local.controllers import seed
-from infra.local.dynamodb.units import Metered
-from infra.local.services import QuickServices
-from infra.local.world import LocalWorld
+from chalicelib.runtime.log import logger
+from infra.emulators.aws_services import QuickServices
+from infra.emulators.controllers import objects
+from infra.emulators.dynamodb.units import Metered
+from infra.emulators.local_world import LocalWorld
 
 NODES, PODS, MINUTES = 100, 1500, 10
 _GZIP_FROM = 128 * 1024     # bytes from which an API server compresses
@@ -85,11 +85,11 @@ def _quiet_cluster(metrics: Metrics, *, parameters: bool) -> Iterator[tuple[Loca
     secret = f"{PARAMETER if parameters else ''}outscaler/{world.name}/kubeconfig"
     with world:
         world.put_secret(secret, world.server.kubeconfig())
-        world.seed(seed.machine_deployment("workers", NODES, 1, 2 * NODES))
+        world.seed(objects.machine_deployment("workers", NODES, 1, 2 * NODES))
         world.step(120.0)
         container = {"name": "main", "image": "registry.example/web:1.0", "env": _ENV,
                      "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}}}
-        world.seed(seed.deployment("web", replicas=PODS, containers=[container]))
+        world.seed(objects.deployment("web", replicas=PODS, containers=[container]))
         world.step(60.0)
         world.apply_policy(json.dumps({
             "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": world.name},

@@ -25,7 +25,7 @@ import msgspec
 
 from infra.aws.artifact import rewrite
 from infra.aws.binaries import foreign
-from infra.aws.merge import finished, merge_template
+from infra.aws.template_overlay import finished, merge_template
 from infra.aws.wheels import MACHINES, install, runtime
 from infra.aws.wheels import PackagingFailed as PackagingFailed  # noqa: PLC0414 - callers catch it from here
 

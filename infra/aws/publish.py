@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from infra.aws.check import translate
+from infra.aws.template_check import translate
 
 LARGEST = 1_000_000
 """Bytes of a template that CloudFormation takes from S3, less what its 1 MB may mean."""

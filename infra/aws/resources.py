@@ -1,8 +1,8 @@
 """The tables and queues of a deployment, stated once, for both ways into an account.
 
 A CloudFormation stack of everything lets CloudFormation generate the names. A deployment by `chalice deploy` needs
-names that follow from a prefix (chalicelib/model/deployed_names.py), and has the same resources in a stack of their
-own. The emulation (infra/local/deployment.py) takes the queues' behaviour from here as well.
+names that follow from a prefix (chalicelib/model/resource_names.py), and has the same resources in a stack of their
+own. The emulation (infra/emulators/deployed_functions.py) takes the queues' behaviour from here as well.
 
 Resources are CloudFormation's: logical id -> {"Type": …, "Properties": …}.
 """
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from chalicelib.dispatch.messages import PROVIDERS
-from chalicelib.model.deployed_names import queue_name, state_table_of
+from chalicelib.model.resource_names import queue_name, state_table_of
 from chalicelib.store.tables import definition, policy_table_of, time_to_live
 
 Resources = dict[str, dict[str, Any]]

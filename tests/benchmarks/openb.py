@@ -20,12 +20,12 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Pod
 from chalicelib.model.policy import Options, Policy, Prices
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.choose.least_cost import Ask, Offer
-from chalicelib.plan.decide import decide
-from chalicelib.plan.fit import static_mask
-from chalicelib.plan.table import Columns, NodeTable
-from chalicelib.snapshot.files import read
-from tests.shared import SHARED
+from chalicelib.plan.planner import decide
+from chalicelib.plan.predicates import static_mask
+from chalicelib.plan.scale_up.expanders.least_cost import Ask, Offer
+from chalicelib.plan.tables.node_table import Columns, NodeTable
+from chalicelib.snapshot.saved_cluster import read
+from tests.reference_data import SHARED
 
 NOW = 1_790_000_000.0
 PRICES = Prices(cpu=1.0, memory=0.125, gpu=10.0)

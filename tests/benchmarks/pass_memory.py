@@ -174,14 +174,14 @@ def _served(nodes: int, per_node: int) -> tuple[ThreadingHTTPServer, str]:
 def passes(nodes: int, kubeconfig: str, count: int) -> Iterator[Json]:
     """Passes in this process, the first of them cold: peak in MB (of the process so far), CPU and wall seconds."""
     from chalicelib.dispatch.messages import ReconcileMessage, encode
-    from chalicelib.handlers.reconciling import handle
-    from chalicelib.handlers.runtime import build
     from chalicelib.kube.connect import connect
     from chalicelib.model.group import Instance, InstanceState
+    from chalicelib.reconciler.reconciler import handle
+    from chalicelib.runtime.runtime import build
     from chalicelib.store import Store
-    from infra.local.controllers.clock import ManualClock
-    from infra.local.fake_provider import InMemoryProvider
-    from infra.local.services import QuickServices
+    from infra.emulators.aws_services import QuickServices
+    from infra.emulators.controllers.clock import ManualClock
+    from infra.emulators.fake_provider import InMemoryProvider
 
     services, clock, provider = QuickServices(), ManualClock(START), InMemoryProvider()
     services.create()

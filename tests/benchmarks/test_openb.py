@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.choose.least_cost import solve
+from chalicelib.plan.scale_up.expanders.least_cost import solve
 from tests.benchmarks.openb import INPUTS, Outcome, convert, load, plan_to_the_end, question
-from tests.shared import needs_shared
+from tests.reference_data import needs_shared
 
 BOTH = pytest.mark.parametrize("name", INPUTS)
 #: What is allowed, as a multiple of the relaxation: never more than upstream pays with the same expander.

@@ -22,10 +22,10 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
-from chalicelib.plan.decide import decide
-from chalicelib.snapshot import wire
-from chalicelib.snapshot.files import read
-from tests.shared import SHARED, needs_shared
+from chalicelib.plan.planner import decide
+from chalicelib.snapshot import api_types
+from chalicelib.snapshot.saved_cluster import read
+from tests.reference_data import SHARED, needs_shared
 
 NOW = 1_790_000_000.0
 BUSY = 2.0      # how much longer than on a quiet machine a run may take before it fails
@@ -91,7 +91,7 @@ def measure(folder: Path, rounds: int = 3) -> tuple[Plan, dict[str, float]]:
         gc.collect()
         gc.disable()
         started = time.process_time()
-        msgspec.json.decode(msgspec.json.decode(raw, type=wire.Head).items, type=list[wire.PodObject])
+        msgspec.json.decode(msgspec.json.decode(raw, type=api_types.Head).items, type=list[api_types.PodObject])
         best["decode"] = min(best["decode"], time.process_time() - started)
         gc.enable()
         started = time.process_time()

@@ -20,10 +20,10 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
-from chalicelib.plan.decide import decide
-from chalicelib.snapshot.files import read
+from chalicelib.plan.planner import decide
+from chalicelib.snapshot.saved_cluster import read
 from tests.benchmarks.test_planning import BUSY, NOW, generate
-from tests.shared import needs_shared
+from tests.reference_data import needs_shared
 
 MOST_FOR_RULES = 3.0        # times the plain input that rules between pods may cost; upstream: 15 times
 

@@ -6,15 +6,15 @@ import time
 
 import pytest
 
-from tests.property import tenants
+from tests.property import hostile_tenants
 
 MOST = 150.0        # times the CPU seconds of 800 plain pods of 800 classes
 
 
 def _seconds(case: str) -> float:
-    objects = list(tenants.CASES[case]())
+    objects = list(hostile_tenants.CASES[case]())
     started = time.process_time()
-    assert tenants.served(tenants.planned(objects)) == tenants.VICTIMS
+    assert hostile_tenants.served(hostile_tenants.planned(objects)) == hostile_tenants.VICTIMS
     return time.process_time() - started
 
 
@@ -24,7 +24,7 @@ def ordinary() -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", sorted(tenants.CASES))
+@pytest.mark.parametrize("case", sorted(hostile_tenants.CASES))
 def test_an_attack_costs_a_multiple_of_an_ordinary_pass(case: str, ordinary: float) -> None:
     seconds = _seconds(case)
     print(f"{case}: {seconds:.2f} s, {seconds / ordinary:.0f} times {ordinary:.2f} s")

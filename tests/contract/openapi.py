@@ -23,7 +23,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from infra.local.vendor.wire import Answer, Incoming
+from infra.emulators.vendor_common.http_messages import Answer, Incoming
 
 Json = dict[str, Any]
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")

@@ -21,9 +21,9 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.decide import decide
-from tests.property.reading import read
-from tests.shared import SHARED
+from chalicelib.plan.planner import decide
+from tests.property.snapshot_reader import read
+from tests.reference_data import SHARED
 
 NOW = 1_780_000_000.0        # long after the objects were made, so that nothing is young
 LEFT = "left"                # stands for a group's name where it is about the pods that existing nodes do not take

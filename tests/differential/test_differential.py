@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential.compare import Figure, as_good, differences, generator, upstream
-from tests.shared import needs_shared
+from tests.reference_data import needs_shared
 
 DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
 SEEDS, PART = 500, 100

@@ -2,7 +2,7 @@
 docs/differences.md says why not; and all that they find can really go.
 
 The table is held against what is found, both ways: a difference that is not listed fails, and so does a row that is no
-longer true. `python -m tests.differential.down` and `python -m tests.differential.referee_down` print more.
+longer true. `python -m tests.differential.scale_down` and `python -m tests.differential.scale_down_checker` print more.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Code
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.decide import decide
+from chalicelib.plan.planner import decide
 from tests.benchmarks.test_planning import generate
 from tests.differential.compare import NOW, generator
-from tests.differential.down import Down, answers, cluster_of, plan_of, upstream_down
-from tests.differential.herds import herd, wild
-from tests.differential.referee_down import ALL, Referee, removals
-from tests.property.reading import Lists, read
-from tests.shared import needs_shared
+from tests.differential.scale_down import Down, answers, cluster_of, plan_of, upstream_down
+from tests.differential.scale_down_checker import ALL, Referee, removals
+from tests.differential.scale_down_clusters import herd, wild
+from tests.property.snapshot_reader import Lists, read
+from tests.reference_data import needs_shared
 
 DIFFERENCES = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
 SEEDS, PART = 200, 50

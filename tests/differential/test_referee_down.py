@@ -9,8 +9,8 @@ import pytest
 
 from chalicelib.model.plan import Plan, Removal
 from tests.differential.compare import NOW
-from tests.differential.referee_down import BOOKS, BUDGET, HOLDS, PLACE, SENT, Referee
-from tests.property.pieces import HOST, container, node, pod
+from tests.differential.scale_down_checker import BOOKS, BUDGET, HOLDS, PLACE, SENT, Referee
+from tests.property.objects import HOST, container, node, pod
 
 _OFFER = {"cpu": "2", "memory": "8Gi", "pods": "110"}
 

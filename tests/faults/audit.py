@@ -18,12 +18,12 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from infra.local.controllers.capi import fields
-from infra.local.controllers.capi.sets import first_to_go
-from infra.local.kube.objects import KubeObject
-from infra.local.kube.request import Response
-from infra.local.kube.store import ObjectStore
-from tests.faults.gate import Process
+from infra.emulators.controllers.capi import fields
+from infra.emulators.controllers.capi.machine_sets import first_to_go
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.request import Response
+from infra.emulators.kube.store import ObjectStore
+from tests.faults.io_interceptor import Process
 from tests.faults.objects import is_protected, marks_of, must_move, taint_of
 
 Json = dict[str, Any]

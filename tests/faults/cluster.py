@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from infra.local.controllers import seed
-from infra.local.controllers.capi.controller import Settings
-from infra.local.controllers.capi.machines import MachineTimes
-from infra.local.controllers.kubelet import KubeletTimes
-from infra.local.controllers.manager import Pace
-from infra.local.kube.objects import KubeObject
+from infra.emulators.controllers import objects as cluster_objects
+from infra.emulators.controllers.capi.controller import Settings
+from infra.emulators.controllers.capi.machines import MachineTimes
+from infra.emulators.controllers.kubelet import KubeletTimes
+from infra.emulators.controllers.manager import Pace
+from infra.emulators.kube.objects import KubeObject
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -65,10 +65,10 @@ OPTIONS: Mapping[str, Any] = {
 
 def objects() -> list[KubeObject]:
     """To begin with."""
-    groups = [seed.machine_deployment(name, each.size, each.least, each.most, cpu=each.cpu, labels=each.labels,
+    groups = [cluster_objects.machine_deployment(name, each.size, each.least, each.most, cpu=each.cpu, labels=each.labels,
                                       taints=each.taints) for name, each in GROUPS.items()]
-    return [*groups, seed.deployment("web", replicas=3, cpu="700m", memory="128Mi"), seed.pdb("web", max_unavailable=1),
-            seed.deployment("tiny", replicas=3, cpu="250m", memory="128Mi")]
+    return [*groups, cluster_objects.deployment("web", replicas=3, cpu="700m", memory="128Mi"), cluster_objects.pdb("web", max_unavailable=1),
+            cluster_objects.deployment("tiny", replicas=3, cpu="250m", memory="128Mi")]
 
 
 def policy(mode: str, bounds: Mapping[str, tuple[int, int]], options: Mapping[str, Any]) -> str:

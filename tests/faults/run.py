@@ -18,9 +18,9 @@ from random import Random
 
 import msgspec
 
-from tests.faults.ending import finish
-from tests.faults.machine import Broken, Machine
-from tests.faults.rules import any_step
+from tests.faults.final_checks import finish
+from tests.faults.run_state import Broken, Machine
+from tests.faults.run_steps import any_step
 
 STEPS = 200
 

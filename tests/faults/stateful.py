@@ -9,9 +9,9 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from tests.faults import rules, users
-from tests.faults.ending import finish
-from tests.faults.machine import Machine
+from tests.faults import run_steps, user_actions
+from tests.faults.final_checks import finish
+from tests.faults.run_state import Machine
 
 
 class Faults(RuleBasedStateMachine):
@@ -23,11 +23,11 @@ class Faults(RuleBasedStateMachine):
         self.machine.__enter__()
         self.broken = True      # until the last step has come through
 
-    def take(self, chosen: rules.Rule, dice: Random) -> None:
+    def take(self, chosen: run_steps.Rule, dice: Random) -> None:
         """One step, and a while after it: hypothesis knows no weights, and it is time that makes things happen."""
         self.broken = True
         self.machine.take(chosen, dice)
-        self.machine.take(rules.while_, dice)
+        self.machine.take(run_steps.while_, dice)
         self.broken = False
 
     def teardown(self) -> None:
@@ -39,7 +39,7 @@ class Faults(RuleBasedStateMachine):
             self.machine.__exit__(None, None, None)
 
 
-def _method(chosen: rules.Rule) -> Callable[[Faults, Any], None]:
+def _method(chosen: run_steps.Rule) -> Callable[[Faults, Any], None]:
     def step(self: Faults, dice: Any) -> None:
         self.take(chosen, dice)
 
@@ -47,15 +47,15 @@ def _method(chosen: rules.Rule) -> Callable[[Faults, Any], None]:
     return step
 
 
-def _of_users(chosen: rules.Rule) -> rules.Rule:
+def _of_users(chosen: run_steps.Rule) -> run_steps.Rule:
     """A user's rule whose refusal by the API is an answer."""
     def ruled(m: Machine, dice: Random) -> str:
-        return users.refusable(chosen, m, dice)
+        return user_actions.refusable(chosen, m, dice)
 
     ruled.__name__ = chosen.__name__
     return ruled
 
 
-_WEATHER = [chosen for _, chosen in rules.RULES if chosen is not rules.a_user]
-for _chosen in [*_WEATHER, *(_of_users(chosen) for _, chosen in users.RULES)]:
+_WEATHER = [chosen for _, chosen in run_steps.RULES if chosen is not run_steps.a_user]
+for _chosen in [*_WEATHER, *(_of_users(chosen) for _, chosen in user_actions.RULES)]:
     setattr(Faults, _chosen.__name__, rule(dice=st.randoms(use_true_random=False))(_method(_chosen)))

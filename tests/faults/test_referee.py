@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from chalicelib.handlers import ticking
-from infra.local.controllers.capi import fields
-from infra.local.kube.objects import clone
-from tests.faults.ending import finish, restless
-from tests.faults.gate import Process
-from tests.faults.machine import HARD, Broken, Machine
+from chalicelib.reconciler import scan_scheduler
+from infra.emulators.controllers.capi import fields
+from infra.emulators.kube.objects import clone
+from tests.faults.final_checks import finish, restless
+from tests.faults.io_interceptor import Process
 from tests.faults.run import play
+from tests.faults.run_state import HARD, Broken, Machine
 
 SCALE = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machinedeployments/{}/scale"
 MERGE = {"Content-Type": "application/merge-patch+json"}
@@ -189,7 +189,7 @@ def test_a_pod_that_waits_without_a_reason_is_seen(culprit: Culprit) -> None:
 
 def test_an_operation_that_never_ends_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """All messages to executors are lost, and nobody sends them again."""
-    monkeypatch.setattr(ticking, "sweep", lambda cluster, rt: ())
+    monkeypatch.setattr(scan_scheduler, "sweep", lambda cluster, rt: ())
     with Machine() as machine:
         machine.world.queues.tamper = lambda message: () if message.queue.startswith("act") else (message,)
         machine.world.step(180.0)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import botocore.session
 
-from tests.functional.passing_on import passing_on
+from tests.functional.forwarding_endpoint import passing_on
 
 _SCOPE = re.compile(r"Credential=[^/]+/\d+/[^/]+/([^/]+)/aws4_request")
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from chalicelib.handlers.log import logger
-from chalicelib.handlers.runtime import install
-from infra.local.aws import LocalAws
-from tests.functional.desk import Desk, Premises
+from chalicelib.runtime.log import logger
+from chalicelib.runtime.runtime import install
+from infra.emulators.aws import LocalAws
+from tests.functional.app_client import Desk, Premises
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from infra.local.aws import REGION
-from infra.local.iam import matches
-from infra.local.lambda_events import ACCOUNT
+from infra.emulators.aws import REGION
+from infra.emulators.iam import matches
+from infra.emulators.lambda_events import ACCOUNT
 from tests.functional.aws_calls import AwsCall
 
 #: What CloudFormation does with the deployer's rights, by type of resource.

@@ -19,7 +19,7 @@ def main(task: str, given: str) -> None:
     sys.path.insert(0, task)
     sys.dont_write_bytecode = True
     snapshot, policy, memory, now, seed = pickle.loads(Path(given).read_bytes())
-    plan, _ = importlib.import_module("chalicelib.plan.decide").decide(snapshot, policy, memory, now, seed)
+    plan, _ = importlib.import_module("chalicelib.plan.planner").decide(snapshot, policy, memory, now, seed)
     encoded = importlib.import_module("msgspec").json.encode(plan).decode()
     print(json.dumps({"plan": encoded, "modules": sorted(sys.modules)}))
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.dispatch.messages import PROVIDERS
-from infra.aws.check import translate
-from infra.local.aws import LocalAws, environment
+from infra.aws.template_check import translate
+from infra.emulators.aws import LocalAws, environment
 from tests.functional.artifact import Artifact
 
 _PROCESS = Path(__file__).with_name("lambda_process.py")

@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.cli.main import main
 from tests.functional.saved_cluster import node, shop
-from tests.unit.policy.paper import GOOD
+from tests.unit.policy.policy_documents import GOOD
 
 Said = pytest.CaptureFixture[str]
 

@@ -12,7 +12,7 @@ import yaml
 
 from chalicelib.cli.main import main
 from tests.functional.saved_cluster import node, pod, save, shop
-from tests.shared import SHARED, needs_shared
+from tests.reference_data import SHARED, needs_shared
 
 BUSY, QUIET = SHARED / "data" / "captures" / "shop-busy", SHARED / "data" / "captures" / "shop-quiet"
 Said = pytest.CaptureFixture[str]

@@ -12,15 +12,15 @@ import msgspec
 import pytest
 
 from chalicelib.cli import explain_node
-from chalicelib.cli.answers import Scene, as_document
+from chalicelib.cli.explain_view import Scene, as_document
 from chalicelib.cli.main import main
-from chalicelib.cli.remedies import remedy
-from chalicelib.cli.source import Case, Decided
+from chalicelib.cli.node_advice import remedy
+from chalicelib.cli.plan_inputs import Case, Decided
 from chalicelib.model.group import GroupOptions, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.decide import decide
+from chalicelib.plan.planner import decide
 from tests.builders import NOW as BUILT
 from tests.builders import ClusterBuilder, cluster
 from tests.functional.saved_cluster import NOW, node, pod, save, workload

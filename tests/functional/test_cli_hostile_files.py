@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.cli.main import main
-from chalicelib.net.files import content
+from chalicelib.net.bounded_files import content
 from tests.functional.saved_cluster import shop
 
 Said = pytest.CaptureFixture[str]

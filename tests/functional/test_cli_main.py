@@ -14,7 +14,7 @@ import yaml
 
 import chalicelib
 from chalicelib.cli.main import COMMANDS, main
-from tests.unit.policy.paper import ARCHITECTURE, GOOD
+from tests.unit.policy.policy_documents import ARCHITECTURE, GOOD
 
 ROOT = Path(__file__).resolve().parents[2]
 Said = pytest.CaptureFixture[str]

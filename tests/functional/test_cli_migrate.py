@@ -16,10 +16,10 @@ from chalicelib.store import Store
 from chalicelib.store.errors import StoreUnavailable
 from chalicelib.store.policies import StoredWebhook
 from chalicelib.store.tables import POLICIES, POLICY
-from infra.local.aws import create_table
-from infra.local.aws_faults import Faults, lost_answer
-from tests.functional.old_place import store_as_before
-from tests.unit.policy.paper import GOOD
+from infra.emulators.aws import create_table
+from infra.emulators.aws_faults import Faults, lost_answer
+from tests.functional.legacy_policies import store_as_before
+from tests.unit.policy.policy_documents import GOOD
 
 TABLE, NAME = "outscaler", "prod-geneva"
 Said = pytest.CaptureFixture[str]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from chalicelib.cli.main import main
-from tests.shared import SHARED, needs_shared
+from tests.reference_data import SHARED, needs_shared
 
 BUSY, QUIET = SHARED / "data" / "captures" / "shop-busy", SHARED / "data" / "captures" / "shop-quiet"
 _TAINTED = "node(s) had untolerated taint(s)"

@@ -12,13 +12,13 @@ import pytest
 import yaml
 
 from chalicelib.cli.main import main
-from chalicelib.model.times import parse_time
-from chalicelib.snapshot.live import RESOURCES
-from infra.local.certificates import Authority
-from infra.local.http_script import HttpScript, Reply
-from infra.local.kube.store import ObjectStore
+from chalicelib.model.timestamps import parse_time
+from chalicelib.snapshot.live_cluster import RESOURCES
+from infra.emulators.certificates import Authority
+from infra.emulators.kube.store import ObjectStore
+from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.contract.kube_api.cluster import running
-from tests.unit.policy.paper import GOOD, with_groups
+from tests.unit.policy.policy_documents import GOOD, with_groups
 
 ROOT = Path(__file__).resolve().parents[2]
 Said = pytest.CaptureFixture[str]

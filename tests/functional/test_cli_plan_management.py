@@ -11,7 +11,7 @@ import pytest
 
 from chalicelib.cli.main import main
 from tests.contract.clusterapi.management import Management, fill, management
-from tests.unit.policy.paper import GOOD, HEAD
+from tests.unit.policy.policy_documents import GOOD, HEAD
 
 Said = pytest.CaptureFixture[str]
 Files = dict[str, str]

@@ -12,10 +12,10 @@ from moto import mock_aws
 
 from chalicelib.cli.main import main
 from chalicelib.model.memory import Brake, Memory
-from chalicelib.model.times import format_time
+from chalicelib.model.timestamps import format_time
 from chalicelib.store import Store
-from infra.local.aws import create_table
-from tests.unit.policy.paper import GOOD
+from infra.emulators.aws import create_table
+from tests.unit.policy.policy_documents import GOOD
 
 Said = pytest.CaptureFixture[str]
 NOW = 1_795_000_000.0

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from chalicelib.cli.main import main
-from infra.local.alicloud.account import SECRET_NAME, AlicloudAccount
-from infra.local.kube.objects import KubeObject
-from infra.local.kube.server import ApiServer
-from infra.local.kube.store import ObjectStore
+from infra.emulators.alicloud.attached_account import SECRET_NAME, AlicloudAccount
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
 from tests.scenario.policies import document
 
 Said = pytest.CaptureFixture[str]

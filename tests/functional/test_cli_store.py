@@ -16,8 +16,8 @@ from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
-from infra.local.aws import create_table
-from tests.unit.policy.paper import ARCHITECTURE, GOOD
+from infra.emulators.aws import create_table
+from tests.unit.policy.policy_documents import ARCHITECTURE, GOOD
 
 Said = pytest.CaptureFixture[str]
 NOW = 1_795_000_000.0

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from infra.aws.check import lint
 from infra.aws.deploy import foundation, project
-from infra.aws.deploy.graph import Graph
-from infra.aws.deploy.literal import documents, source_of
+from infra.aws.deploy.chalice_resources import Graph
+from infra.aws.deploy.literal_policies import documents, source_of
 from infra.aws.deploy.stage import Options, Stage, load
 from infra.aws.package import POLICIES
+from infra.aws.template_check import lint
 
 KEY = "arn:aws:kms:us-east-1:123456789012:key/11111111-2222-3333-4444-555555555555"
 STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])

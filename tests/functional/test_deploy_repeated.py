@@ -13,8 +13,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from chalicelib.model.errors import OutscalerError
 from infra.aws.package import PackagingFailed
-from infra.local.aws import LocalAws
-from tests.functional.deploying import SERVICES, account, cut_after, deploy, small_package
+from infra.emulators.aws import LocalAws
+from tests.functional.deployments import SERVICES, account, cut_after, deploy, small_package
 
 REQUESTS = 260      # that a first deployment makes, about
 POINTS = sorted(random.Random(14).sample(range(3, REQUESTS), 3))

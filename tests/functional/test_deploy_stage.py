@@ -17,11 +17,11 @@ from chalicelib.cli.main import main as outscaler
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
 from infra.aws.deploy import __main__ as command
-from infra.aws.deploy import finish
+from infra.aws.deploy import account_settings
 from infra.aws.deploy.stage import ROOT, load, locate
 from infra.aws.deploy.steps import Deployment
-from infra.local.aws import LocalAws
-from tests.functional.deploying import STAGE, deploy, small_package
+from infra.emulators.aws import LocalAws
+from tests.functional.deployments import STAGE, deploy, small_package
 
 TABLE = "outscaler-dev-state"
 POLICY = """\
@@ -181,7 +181,7 @@ def test_chalice_deploy_in_the_root_works_after_prepare(aws: LocalAws, built: Pa
         cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "Reusing existing deployment package" in done.stdout
-    wrong = [one.place for one in finish.before_chalice(stage, graph, frozenset(), session) if not one.right]
+    wrong = [one.place for one in account_settings.before_chalice(stage, graph, frozenset(), session) if not one.right]
     assert wrong == []
     for one in aws.client("lambda").list_event_source_mappings()["EventSourceMappings"]:
         assert one["FunctionResponseTypes"] == ["ReportBatchItemFailures"]

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from infra.aws.deploy.__main__ import main
-from infra.local.aws import LocalAws
+from infra.emulators.aws import LocalAws
 from tests.functional.aws_calls import AwsCall, recorded
 from tests.functional.deployer_rights import Need, Reader, Statements
-from tests.functional.deploying import STAGE, deploy, small_package
+from tests.functional.deployments import STAGE, deploy, small_package
 
 POLICY = Path(__file__).resolve().parents[2] / "infra" / "aws" / "deployer-policy.json"
 LIMIT = 6144        # characters of a managed policy, without white space

@@ -15,9 +15,9 @@ import pytest
 
 from infra.aws.package import ROOT
 from infra.aws.publish import published
-from infra.local.aws import LocalAws
+from infra.emulators.aws import LocalAws
 from tests.functional.artifact import artifact
-from tests.functional.resolved import VPC, resolve
+from tests.functional.resolved_template import VPC, resolve
 from tests.functional.stack import HANDLERS
 
 PAGE = (ROOT / "docs" / "cloudformation.md").read_text("utf-8")

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import contextlib, io, sys
-from chalicelib.handlers.log import logger
+from chalicelib.runtime.log import logger
 with contextlib.redirect_stdout(io.StringIO()):
     import app
 logger.info("reconciled", cluster="shop")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.reason import Code
-from tests.property import tenants
+from tests.property import hostile_tenants
 
 SECONDS, MIB = 30.0, 600.0       # of an attack; the function that plans has 1,769 MB and 120 s
 _QUICK = ("host-ports-500", "anti-affinity-50", "anti-affinity-of-200-expressions", "selectors-of-ephemeral-claims",
@@ -18,8 +18,8 @@ _QUICK = ("host-ports-500", "anti-affinity-50", "anti-affinity-of-200-expression
 
 
 def _check(case: str) -> None:
-    found = tenants.measured(case)
-    assert found.served == tenants.VICTIMS, found
+    found = hostile_tenants.measured(case)
+    assert found.served == hostile_tenants.VICTIMS, found
     assert found.seconds < SECONDS, found
     assert found.mib < MIB, found
 
@@ -30,14 +30,14 @@ def test_an_attack_by_one_tenant_costs_seconds_and_serves_the_others(case: str) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", sorted(tenants.CASES.keys() - set(_QUICK)))
+@pytest.mark.parametrize("case", sorted(hostile_tenants.CASES.keys() - set(_QUICK)))
 def test_every_attack_by_one_tenant_costs_seconds_and_serves_the_others(case: str) -> None:
     _check(case)
 
 
 def test_a_pod_beyond_a_limit_is_told_which_limit() -> None:
     many = [{"ports": [{"hostPort": 1_000 + at} for at in range(500)]}]
-    plan = tenants.planned([tenants.pod("many", containers=many)])
+    plan = hostile_tenants.planned([hostile_tenants.pod("many", containers=many)])
     told = {(reason.code, reason.params["what"]) for each in plan.unschedulable if "tenant/many" in each.pods
             for reasons in each.reasons.values() for reason in reasons}
     assert told == {(Code.NOT_SIMULATED, "500 host ports, at most 100")}
@@ -46,9 +46,9 @@ def test_a_pod_beyond_a_limit_is_told_which_limit() -> None:
 def test_a_node_with_a_pod_beyond_a_limit_is_held_and_takes_no_promise() -> None:
     """Port 1007 may be taken there: what is not read of a pod may keep others away."""
     many = [{"ports": [{"hostPort": 1_000 + at} for at in range(500)]}]
-    empty = f"n{tenants.NODES - 1}"
-    free = {node for each in tenants.planned([]).promises if (node := each.node)}
-    plan = tenants.planned([tenants.pod("many", node=empty, containers=many)])
+    empty = f"n{hostile_tenants.NODES - 1}"
+    free = {node for each in hostile_tenants.planned([]).promises if (node := each.node)}
+    plan = hostile_tenants.planned([hostile_tenants.pod("many", node=empty, containers=many)])
     assert empty in free
     assert empty not in {each.node for each in plan.promises}
     assert empty not in {each.node for each in plan.removals}
@@ -57,18 +57,18 @@ def test_a_node_with_a_pod_beyond_a_limit_is_held_and_takes_no_promise() -> None
 
 
 def test_a_pod_beyond_a_limit_that_bars_nobody_leaves_its_room_to_others() -> None:
-    empty = f"n{tenants.NODES - 1}"
+    empty = f"n{hostile_tenants.NODES - 1}"
     many = [{"key": f"t{at}", "operator": "Exists"} for at in range(1_000)]
-    plan = tenants.planned([tenants.pod("many", node=empty, tolerations=many)])
+    plan = hostile_tenants.planned([hostile_tenants.pod("many", node=empty, tolerations=many)])
     assert empty in {each.node for each in plan.promises}
     assert empty not in {each.node for each in plan.removals}
 
 
 def test_the_namespace_that_uses_most_loses_first() -> None:
     """4,000 rules are shared: the tenant's 16,000 lose, a namespace with 20 keeps its own."""
-    greedy = tenants.CASES["anti-affinity-at-the-limit"]()
-    modest = [tenants.pod(f"m{at}", "modest", **tenants.affinity(tenants.term(at))) for at in range(20)]
-    classes = tenants.snapshot([*greedy, *modest]).classes
+    greedy = hostile_tenants.CASES["anti-affinity-at-the-limit"]()
+    modest = [hostile_tenants.pod(f"m{at}", "modest", **hostile_tenants.affinity(hostile_tenants.term(at))) for at in range(20)]
+    classes = hostile_tenants.snapshot([*greedy, *modest]).classes
     assert not any(each.excess for each in classes if each.namespace != "tenant")
     lost = [each for each in classes if each.namespace == "tenant" and each.excess]
     assert lost[0].excess == ("distinct rules about other pods: the pods of namespace tenant have more than its share "
@@ -80,10 +80,10 @@ def test_the_namespace_that_uses_most_loses_first() -> None:
 def test_a_namespace_with_few_rules_loses_none_to_one_with_dear_rules(expressions: int, lost: int) -> None:
     """4,000,000 comparisons are shared: 400 classes with 200 expressions each are 32 million."""
     dear = [{"key": f"k{each}", "operator": "NotIn", "values": ["x"]} for each in range(expressions)]
-    tenant = [tenants.pod(f"p{at}", **tenants.affinity(
+    tenant = [hostile_tenants.pod(f"p{at}", **hostile_tenants.affinity(
         {"topologyKey": f"rack-{at}", "labelSelector": {"matchExpressions": dear}})) for at in range(400)]
-    modest = [tenants.pod(f"m{at}", "modest", **tenants.affinity(tenants.term(at))) for at in range(20)]
-    classes = tenants.snapshot([*tenant, *modest]).classes
+    modest = [hostile_tenants.pod(f"m{at}", "modest", **hostile_tenants.affinity(hostile_tenants.term(at))) for at in range(20)]
+    classes = hostile_tenants.snapshot([*tenant, *modest]).classes
     assert not any(each.excess for each in classes if each.namespace != "tenant")
     told = {each.excess for each in classes if each.excess}
     assert len(told) == lost
@@ -94,33 +94,33 @@ def test_a_namespace_with_few_rules_loses_none_to_one_with_dear_rules(expression
 def test_a_pass_that_runs_out_of_time_keeps_what_it_found_and_removes_nothing() -> None:
     """The clock jumps by a second at each look: what was not looked at says so, and no empty node goes."""
     ticks = iter(range(1_000_000))
-    plan = tenants.planned(tenants.CASES["own-labels"](), clock=lambda: float(next(ticks)), within=60.0)
+    plan = hostile_tenants.planned(hostile_tenants.CASES["own-labels"](), clock=lambda: float(next(ticks)), within=60.0)
     told = {reason.code for each in plan.unschedulable for reasons in each.reasons.values() for reason in reasons}
     assert Code.TIME_BUDGET in told
     assert not plan.removals
 
 
 def test_time_that_is_not_used_up_changes_no_plan() -> None:
-    objects = list(tenants.CASES["own-labels"]())
-    assert tenants.planned(objects, clock=lambda: 5.0) == tenants.planned(objects)
+    objects = list(hostile_tenants.CASES["own-labels"]())
+    assert hostile_tenants.planned(objects, clock=lambda: 5.0) == hostile_tenants.planned(objects)
 
 
 @pytest.mark.parametrize("amount", [2**62, 2**63 - 1, 2**56, 2**55])
 def test_sums_of_huge_requests_do_not_overflow(amount: int) -> None:
     """A thousand pods on one node that ask for more than there is leave no room there, whatever the sum."""
     asked = [{"resources": {"requests": {"cpu": "1m", "memory": str(amount)}}}]
-    empty = f"n{tenants.NODES - 1}"
-    plan = tenants.planned([tenants.pod(f"p{at}", node=empty, containers=asked) for at in range(1_000)])
+    empty = f"n{hostile_tenants.NODES - 1}"
+    plan = hostile_tenants.planned([hostile_tenants.pod(f"p{at}", node=empty, containers=asked) for at in range(1_000)])
     assert empty not in {each.node for each in plan.promises}
     assert empty not in {each.node for each in plan.removals}
-    assert tenants.served(plan) == tenants.VICTIMS
+    assert hostile_tenants.served(plan) == hostile_tenants.VICTIMS
 
 
 def test_a_node_that_offers_too_much_takes_no_more_than_it_may() -> None:
-    huge = tenants.node(tenants.NODES - 1, allocatable={"cpu": str(2**62), "memory": "8Ei", "pods": str(2**62)})
-    assert tenants.served(tenants.planned([huge])) == tenants.VICTIMS
+    huge = hostile_tenants.node(hostile_tenants.NODES - 1, allocatable={"cpu": str(2**62), "memory": "8Ei", "pods": str(2**62)})
+    assert hostile_tenants.served(hostile_tenants.planned([huge])) == hostile_tenants.VICTIMS
 
 
 def test_a_pass_ends_soon_after_its_time_whatever_it_is_doing() -> None:
     """Without a limit of time this case takes more than ten seconds of CPU, in every phase of a pass."""
-    assert tenants.measured("anti-affinity-of-all-zones", within=2.0).seconds < 8.0
+    assert hostile_tenants.measured("anti-affinity-of-all-zones", within=2.0).seconds < 8.0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from infra.local.aws import LocalAws, main
+from infra.emulators.aws import LocalAws, main
 from tests.functional.artifact import artifact
 
 TRUST = json.dumps({"Version": "2012-10-17", "Statement": [

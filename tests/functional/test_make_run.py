@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "infra.local.run", *arguments], cwd=ROOT, capture_output=True,
+    return subprocess.run([sys.executable, "-m", "infra.demo.__main__", *arguments], cwd=ROOT, capture_output=True,
                           text=True, timeout=190, check=False)
 
 

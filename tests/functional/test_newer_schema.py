@@ -14,13 +14,13 @@ from moto import mock_aws
 from chalicelib.cli.main import main
 from chalicelib.store import Store
 from chalicelib.store.tables import SCHEMA_ITEM, SCHEMA_PARTITION
-from infra.local.aws import create_table
-from infra.local.controllers import seed
-from infra.local.lambda_events import sqs_event, sqs_record
-from infra.local.world import MINUTE, LocalWorld
-from tests.functional.old_place import store_as_before
+from infra.emulators.aws import create_table
+from infra.emulators.controllers import objects
+from infra.emulators.lambda_events import sqs_event, sqs_record
+from infra.emulators.local_world import MINUTE, LocalWorld
+from tests.functional.legacy_policies import store_as_before
 from tests.scenario.policies import WEBHOOK, document
-from tests.unit.policy.paper import GOOD
+from tests.unit.policy.policy_documents import GOOD
 
 EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "involvedObject": {}}
 REFUSAL = ("the table was written by a newer release (schema 2, release 0.4.0); this code knows schema 1; deploy that "
@@ -35,7 +35,7 @@ TABLE, NAME = "outscaler", "prod-geneva"
 def world() -> Iterator[LocalWorld]:
     with LocalWorld(quick=True) as made:
         made.apply_policy(document(webhook=WEBHOOK))
-        made.seed(seed.machine_deployment("workers", 1, 1, 4), seed.deployment("web", replicas=3, cpu="1"))
+        made.seed(objects.machine_deployment("workers", 1, 1, 4), objects.deployment("web", replicas=3, cpu="1"))
         made.step(2 * MINUTE)
         yield made
 

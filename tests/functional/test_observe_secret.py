@@ -11,19 +11,19 @@ import msgspec
 import pytest
 
 from chalicelib.model.policy import Policy
-from chalicelib.policy.observing import observing
-from infra.local.alicloud.account import AlicloudAccount
-from infra.local.alicloud.joining import Ways as AliWays
-from infra.local.alicloud.keys import Policy as RamPolicy
-from infra.local.alicloud.keys import read_policy
-from infra.local.cherryservers.account import CherryAccount
-from infra.local.controllers import seed
-from infra.local.exoscale.account import ExoscaleAccount
-from infra.local.exoscale.joining import Ways as ExoWays
-from infra.local.huaweicloud.account import HuaweiAccount
-from infra.local.kube.auth import Rule, User
-from infra.local.services import QuickServices
-from infra.local.world import LocalWorld
+from chalicelib.policy.read_credentials import observing
+from infra.emulators.alicloud.attached_account import AlicloudAccount
+from infra.emulators.alicloud.iam import Policy as RamPolicy
+from infra.emulators.alicloud.iam import read_policy
+from infra.emulators.alicloud.node_registration import Ways as AliWays
+from infra.emulators.aws_services import QuickServices
+from infra.emulators.cherryservers.attached_account import CherryAccount
+from infra.emulators.controllers import objects
+from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.exoscale.node_registration import Ways as ExoWays
+from infra.emulators.huaweicloud.attached_account import HuaweiAccount
+from infra.emulators.kube.auth import Rule, User
+from infra.emulators.local_world import LocalWorld
 from tests.scenario.policies import document
 
 INFRA = Path(__file__).resolve().parents[2] / "infra"
@@ -86,7 +86,7 @@ def _clusterapi(world: LocalWorld, _: None) -> Scene:
     """Both kubeconfigs are of the one simulated server, with two users."""
     reads = Rule(verbs=("get", "list"), groups=("*",), resources=("*",))
     world.server.api.authority.admit(User("looks", "token-that-looks"), [reads])
-    world.seed(seed.machine_deployment("web", 0, 0, 5))
+    world.seed(objects.machine_deployment("web", 0, 0, 5))
 
     def mine() -> list[Any]:
         return [call for call in world.server.requests if "cluster.x-k8s.io" in call.path]
@@ -127,7 +127,7 @@ def test_passes_look_with_a_key_that_cannot_write_and_executors_write_with_the_o
         spec: dict[str, Any] = {
             "providers": {provider: scene.settings | {key: changes, "observeSecret": looks}},
             "nodeGroups": [{"provider": provider, "id": scene.group, "min": 0, "max": 5}]}
-        world.seed(seed.node("system", cpu="2"), seed.deployment("web", replicas=2, cpu="3", memory="1Gi"))
+        world.seed(objects.node("system", cpu="2"), objects.deployment("web", replicas=2, cpu="3", memory="1Gi"))
         world.apply_policy(document(mode="shadow", **spec))
         world.step(200)
         assert world.plans()[-1]["scale_ups"]

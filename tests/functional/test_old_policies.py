@@ -7,15 +7,15 @@ import json
 
 import pytest
 
-from chalicelib.handlers import ticking
-from chalicelib.handlers.acting import handle
-from chalicelib.handlers.runtime import install
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Kind, Operation, State
+from chalicelib.operations.runner import handle
 from chalicelib.policy.load import digest
+from chalicelib.reconciler import scan_scheduler
+from chalicelib.runtime.runtime import install
 from chalicelib.store.errors import NotMoved
-from tests.functional.desk import Desk, Premises, sample
-from tests.functional.old_place import store_as_before
+from tests.functional.app_client import Desk, Premises, sample
+from tests.functional.legacy_policies import store_as_before
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
 BODY = sample("core-v1-failed-scheduling")
@@ -44,7 +44,7 @@ def _errors(log: io.StringIO) -> list[dict[str, object]]:
 
 
 def test_the_tick_says_once_what_is_not_used_and_what_to_run(desk: Desk, log: io.StringIO) -> None:
-    report = ticking.run(desk.runtime)
+    report = scan_scheduler.run(desk.runtime)
     assert (report.clusters, report.queued, report.failed) == (0, (), ())
     [line] = _errors(log)
     assert line["message"] == "policies are not used"
@@ -54,14 +54,14 @@ def test_the_tick_says_once_what_is_not_used_and_what_to_run(desk: Desk, log: io
 
 def test_the_tick_is_quiet_once_they_were_copied(desk: Desk, log: io.StringIO) -> None:
     desk.store.moving.copy("shop", lambda _: None)
-    assert ticking.run(desk.runtime).queued == ("shop",)
+    assert scan_scheduler.run(desk.runtime).queued == ("shop",)
     assert _errors(log) == []
 
 
 def test_names_that_somebody_planted_do_not_fill_the_log(desk: Desk, log: io.StringIO) -> None:
     for number in range(30):
         store_as_before(desk.store, f"x{number}-" + "\u00e9\n" * 200, "text")
-    ticking.run(desk.runtime)
+    scan_scheduler.run(desk.runtime)
     [line] = _errors(log)
     assert len(str(line["detail"])) < 3_000
     assert "and 21 more" in str(line["detail"])
@@ -99,7 +99,7 @@ def test_operations_wait_for_the_policy_to_be_moved_and_are_not_called_off(desk:
     assert still.is_open
     desk.store.moving.copy("shop", lambda _: None)
     desk.clock.advance(600)
-    assert ticking.run(desk.runtime).swept == (operation.id,)
+    assert scan_scheduler.run(desk.runtime).swept == (operation.id,)
 
 
 def test_an_operation_of_a_cluster_whose_policy_is_gone_everywhere_is_called_off(desk: Desk) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from infra.aws.check import translate
+from infra.aws.template_check import translate
 from tests.functional.artifact import artifact
 from tests.functional.stack import HANDLERS, QUEUED
 

@@ -11,12 +11,12 @@ import pytest
 
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
-from infra.local.aws import LocalAws
-from infra.local.controllers import seed
-from infra.local.kube.server import ApiServer
-from infra.local.kube.store import ObjectStore
+from infra.emulators.aws import LocalAws
+from infra.emulators.controllers import objects
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
+from tests.functional.app_client import sample
 from tests.functional.artifact import artifact
-from tests.functional.desk import sample
 from tests.functional.stack import Stack
 
 POLICY = """\
@@ -38,10 +38,10 @@ def cluster() -> Iterator[ApiServer]:
     """
     store = ObjectStore(lambda: time.time() - 60.0)
     with ApiServer(store) as server:
-        seed.apply(
+        objects.apply(
             store,
-            seed.node("n1", cpu="1", memory="2Gi"),
-            seed.machine_deployment("workers", replicas=0, min_size=0, max_size=5, cpu="4", memory="16Gi"),
+            objects.node("n1", cpu="1", memory="2Gi"),
+            objects.machine_deployment("workers", replicas=0, min_size=0, max_size=5, cpu="4", memory="16Gi"),
         )
         store.create("pods", {
             "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web-1", "namespace": "default"},

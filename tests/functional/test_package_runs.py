@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 import chalicelib
-from chalicelib.handlers.webhook.verify import sign
+from chalicelib.handlers.webhook.signature import sign
 from chalicelib.policy.load import digest
 from chalicelib.store import Store
 from infra.aws.artifact import rewrite
-from infra.aws.descriptions import SERVICES
-from infra.local.aws import LocalAws
+from infra.aws.botocore_data import SERVICES
+from infra.emulators.aws import LocalAws
+from tests.functional.app_client import HMAC, sample
 from tests.functional.artifact import artifact
-from tests.functional.desk import HMAC, sample
 from tests.functional.stack import HANDLERS, Stack
 
 POLICY = """\

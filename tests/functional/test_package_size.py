@@ -19,16 +19,16 @@ import pytest
 from botocore.exceptions import EndpointVariantError
 from botocore.regions import EndpointResolver
 
-from chalicelib.plan.decide import decide
+from chalicelib.plan.planner import decide
 from chalicelib.policy.load import load
-from chalicelib.policy.overrides import with_options
-from infra.aws.descriptions import SERVICES, without_texts
-from infra.aws.leftovers import is_left_out, twins
+from chalicelib.policy.option_overrides import with_options
+from infra.aws.botocore_data import SERVICES, without_texts
+from infra.aws.unneeded_files import is_left_out, twins
 from tests.functional.artifact import artifact
-from tests.functional.unwanted import NEVER
+from tests.functional.forbidden_modules import NEVER
 from tests.property.clusters import POLICY, make
-from tests.property.pieces import NOW
-from tests.property.reading import read
+from tests.property.objects import NOW
+from tests.property.snapshot_reader import read
 
 MEGABYTE = 10**6
 LIBRARY = b"\x7fELF...\0libc.so.6\0libx.so.1\0..."
@@ -93,7 +93,7 @@ def test_nothing_that_is_left_out_is_in_the_zip() -> None:
     ("aws_lambda_powertools/utilities/__init__.py", False),
     ("aws_lambda_powertools/utilities/jmespath_utils/__init__.py", False),
     ("aws_lambda_powertools/utilities/parser/models/alb.py", True),
-    ("chalicelib/plan/decide.py", False),
+    ("chalicelib/plan/planner.py", False),
     ("chalicelib/handlers/tick.py", False),
     ("certifi/cacert.pem", False),
     ("tzdata/zoneinfo/Europe/Zurich", False),

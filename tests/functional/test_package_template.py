@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from chalicelib.handlers.runtime import BATCH_FAILURES, REPORTED
+from chalicelib.runtime.runtime import BATCH_FAILURES, REPORTED
 from chalicelib.store.tables import definition, policy_table_of, time_to_live
-from infra.aws.check import lint, translate
 from infra.aws.package import ROOT, PackagingFailed, package
-from infra.local.iam import policy_files
+from infra.aws.template_check import lint, translate
+from infra.emulators.iam import policy_files
 from tests.functional.artifact import artifact
-from tests.functional.resolved import resolve
+from tests.functional.resolved_template import resolve
 from tests.functional.stack import ACT, HANDLERS, QUEUED
 
 Template = dict[str, Any]
 
-#: Statements that no policy file has: infra/aws/rights.py.
+#: Statements that no policy file has: infra/aws/permissions.py.
 BESIDE = {"WriteOwnLog", "LeaveFailedTicks", "LeaveFailedPasses"}
 STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])
 

@@ -10,7 +10,7 @@ import pytest
 
 from infra.aws.package import ROOT
 from tests.functional.artifact import artifact
-from tests.functional.resolved import EVERYTHING, resolve
+from tests.functional.resolved_template import EVERYTHING, resolve
 from tests.functional.stack import ACT
 
 SECURITY = ROOT / "docs" / "security.md"

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from chalicelib.dispatch.messages import ReconcileMessage, encode
-from chalicelib.handlers import query
-from chalicelib.handlers.runtime import install
-from chalicelib.model.deployment import STRICT
+from chalicelib.handlers import read_api
 from chalicelib.model.errors import BadInputs, OutscalerError
+from chalicelib.model.policy_permissions import STRICT
 from chalicelib.policy.load import digest, load
-from chalicelib.policy.observing import observing
-from infra.local.controllers.seed import machine_deployment
-from infra.local.http_script import HttpScript, Reply
-from infra.local.lambda_events import sqs_event, sqs_record
-from infra.local.services import QuickServices
-from infra.local.world import LocalWorld
+from chalicelib.policy.read_credentials import observing
+from chalicelib.runtime.runtime import install
+from infra.emulators.aws_services import QuickServices
+from infra.emulators.controllers.objects import machine_deployment
+from infra.emulators.lambda_events import sqs_event, sqs_record
+from infra.emulators.local_world import LocalWorld
+from infra.emulators.scripted_http_server import HttpScript, Reply
 
 ALI = {"region": "cn-hangzhou", "nodes": "0:5:asg-bp18p2yfxow2dloq0001"}
 OIDC = ALI | {"oidcProviderArn": "acs:ram::1234567890123456:oidc-provider/x",
@@ -130,9 +130,9 @@ def test_a_stored_policy_that_steals_is_not_obeyed(
     told = [line for line in log.getvalue().splitlines() if word in line]
     assert told
     assert all("policy evil, version 1" in line for line in told)
-    shown = {line["name"]: line["health"] for line in query.clusters(scene.world.new_runtime()).body["clusters"]}
+    shown = {line["name"]: line["health"] for line in read_api.clusters(scene.world.new_runtime()).body["clusters"]}
     assert shown == {"evil": "unreadable", "shop": "ok"}
-    assert "spec.providers." in query.cluster("evil", scene.world.new_runtime()).body["policy"]["error"]
+    assert "spec.providers." in read_api.cluster("evil", scene.world.new_runtime()).body["policy"]["error"]
     assert scene.world.plan_ids()      # the honest cluster goes on
 
 
@@ -175,6 +175,6 @@ def test_a_policy_of_its_own_secrets_is_obeyed(scene: Scene) -> None:
     text = scene.text(GOOD, webhook={"secret": "outscaler/evil/webhook"})
     scene.world.apply_policy(text)
     scene.passes()
-    shown = {line["name"]: line["health"] for line in query.clusters(scene.world.new_runtime()).body["clusters"]}
+    shown = {line["name"]: line["health"] for line in read_api.clusters(scene.world.new_runtime()).body["clusters"]}
     assert shown == {"evil": "ok", "shop": "ok"}
     assert scene.world.new_runtime().doors.at("evil").keys.hmac

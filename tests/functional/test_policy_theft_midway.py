@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from chalicelib.dispatch.messages import ActMessage, encode
-from chalicelib.handlers.runtime import install
-from chalicelib.model.deployment import STRICT, Deployment
 from chalicelib.model.operation import Kind, Operation, State, Target
+from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.policy.load import digest
-from infra.local.controllers import seed
-from infra.local.exoscale.account import ExoscaleAccount
-from infra.local.exoscale.joining import Ways
-from infra.local.http_script import HttpScript, Reply
-from infra.local.lambda_events import sqs_event, sqs_record
-from infra.local.services import QuickServices
-from infra.local.world import LocalWorld
+from chalicelib.runtime.runtime import install
+from infra.emulators.aws_services import QuickServices
+from infra.emulators.controllers import objects
+from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.exoscale.node_registration import Ways
+from infra.emulators.lambda_events import sqs_event, sqs_record
+from infra.emulators.local_world import LocalWorld
+from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.functional.test_policy_theft import GOOD, THEFTS, Scene
 
 THIEF = "spec.providers."
@@ -43,7 +43,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         world.put_secret("outscaler/evil/exoscale", '{"apiKey": "EXOx", "apiSecret": "x"}')
         world.put_secret("outscaler/evil/huaweicloud", '{"accessKey": "x", "secretKey": "x"}')
         world.put_secret("outscaler/evil/alicloud", '{"accessKeyId": "x", "accessKeySecret": "x"}')
-        world.seed(seed.node("node-1", cpu="2"))
+        world.seed(objects.node("node-1", cpu="2"))
         yield made
     install(None)
 
@@ -128,7 +128,7 @@ def test_what_was_ordered_is_seen_through_with_the_last_permitted_policy(theft: 
         account.zone.add_nodepool(account.zone.add_cluster("prod").id, "web", type="standard.large")
         world.put_secret("outscaler/other/exoscale", '{"apiKey": "EXOx", "apiSecret": "x"}')
         honest = document_of(account.settings())
-        world.seed(seed.node("system", cpu="2"), seed.deployment("web", replicas=1, cpu="3", memory="1Gi"))
+        world.seed(objects.node("system", cpu="2"), objects.deployment("web", replicas=1, cpu="3", memory="1Gi"))
         world.apply_policy(honest)
         world.step_until(lambda: any(each.step == "poll" for each in world.operations()), limit=600.0, every=1.0)
         [operation] = world.operations()

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from infra.aws.check import lint
 from infra.aws.publish import LARGEST, NotPublishable, main, publish, published, zip_name
-from infra.local.aws import LocalAws
+from infra.aws.template_check import lint
+from infra.emulators.aws import LocalAws
 from tests.functional.artifact import artifact
-from tests.functional.resolved import EVERYTHING, Template, resolve
+from tests.functional.resolved_template import EVERYTHING, Template, resolve
 from tests.functional.stack import HANDLERS
 
 STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])

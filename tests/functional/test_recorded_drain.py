@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from infra.local.drains import playing, rough
-from infra.local.drains.__main__ import BEGIN, END, HEAD, TAIL, main, recorded
+from infra.demo.drains import chaos_world, drain_runner
+from infra.demo.drains.__main__ import BEGIN, END, HEAD, TAIL, main, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "recorded-drain.md"
 Said = pytest.CaptureFixture[str]
-AGAIN = "python -m infra.local.drains --record docs/recorded-drain.md"
+AGAIN = "python -m infra.demo.drains --record docs/recorded-drain.md"
 
 
 def _run() -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "infra.local.drains"], cwd=ROOT, capture_output=True, text=True,
+    return subprocess.run([sys.executable, "-m", "infra.demo.drains"], cwd=ROOT, capture_output=True, text=True,
                           timeout=240, check=False)
 
 
@@ -48,11 +48,11 @@ def test_CA_5079_the_recorded_run_of_twenty_drains_is_still_what_happens() -> No
 
 def test_a_run_in_which_nothing_can_be_done_says_no(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every function dies at its first checkpoint, every time."""
-    monkeypatch.setattr(rough, "DEADLY", 1.0)
-    monkeypatch.setattr(playing, "LIMIT", 600.0)
+    monkeypatch.setattr(chaos_world, "DEADLY", 1.0)
+    monkeypatch.setattr(drain_runner, "LIMIT", 600.0)
     lines: list[str] = []
 
-    assert playing.tell(2, 1, lines.append) == 1
+    assert drain_runner.tell(2, 1, lines.append) == 1
 
     expected, figures = _closing("\n".join(["", *lines]))
     refused = [line.split("  ")[2].strip() for line in expected if line.startswith("  NO ")]

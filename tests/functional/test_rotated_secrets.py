@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from chalicelib.handlers.runtime import SECRET_KEPT_FOR
 from chalicelib.model.secret import PARAMETER, parameter_name
-from infra.local.alicloud.account import AlicloudAccount
-from infra.local.cherryservers.account import TOKEN, CherryAccount
-from infra.local.controllers import seed
-from infra.local.exoscale.account import ExoscaleAccount
-from infra.local.huaweicloud.account import HuaweiAccount
-from infra.local.kube.auth import MASTERS, User
-from infra.local.services import QuickServices
-from infra.local.world import LocalWorld
+from chalicelib.runtime.runtime import SECRET_KEPT_FOR
+from infra.emulators.alicloud.attached_account import AlicloudAccount
+from infra.emulators.aws_services import QuickServices
+from infra.emulators.cherryservers.attached_account import TOKEN, CherryAccount
+from infra.emulators.controllers import objects
+from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.huaweicloud.attached_account import HuaweiAccount
+from infra.emulators.kube.auth import MASTERS, User
+from infra.emulators.local_world import LocalWorld
 from tests.functional.test_observe_secret import SCENES
 from tests.scenario.policies import document
 
@@ -73,14 +73,14 @@ def test_the_next_pass_and_the_next_operation_use_the_new_credential(provider: s
         world.apply_policy(document(
             secret=kubeconfig, providers={provider: scene.settings | {key: secret}},
             nodeGroups=[{"provider": provider, "id": scene.group, "min": 0, "max": 5}]))
-        world.seed(seed.node("system", cpu="2"))
+        world.seed(objects.node("system", cpu="2"))
         world.step(180)
         assert _reads(world, secret) == 1, "three passes, one read"
 
         text = ROTATE[provider](account, world)
         for name in {secret} | ({kubeconfig} if provider == "clusterapi" else set()):
             world.put_secret(name, text)
-        world.seed(seed.deployment("web", replicas=2, cpu="3", memory="1Gi"))
+        world.seed(objects.deployment("web", replicas=2, cpu="3", memory="1Gi"))
         world.step(60)
         assert _reads(world, secret) == 1, "one read for what was refused"
         assert not world.plans()[-1].get("gaps")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.memory import Brake, Memory
-from chalicelib.model.times import format_time
-from tests.functional.desk import Desk
+from chalicelib.model.timestamps import format_time
+from tests.functional.app_client import Desk
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
 

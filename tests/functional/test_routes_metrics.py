@@ -12,9 +12,9 @@ from chalicelib.model.outcome import Done
 from chalicelib.model.plan import Health, Plan
 from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.record import left
-from chalicelib.record.record import Recorder, record_failure, record_outcome, record_plan
-from tests.functional.desk import Desk
+from chalicelib.record import carry_over
+from chalicelib.record.recorder import Recorder, record_failure, record_outcome, record_plan
+from tests.functional.app_client import Desk
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
 
@@ -26,7 +26,7 @@ def recorder(desk: Desk) -> Recorder:
 def a_pass(desk: Desk, name: str, *, ready: int = 3, error: Exception | None = None) -> None:
     """One pass as the reconcile function makes it, told under its lease."""
     lease = desk.store.leases.acquire(name, f"pass-{desk.clock()}", 60)
-    before = left.read(lease.left)
+    before = carry_over.read(lease.left)
     if error:
         after, decision = record_failure(name, error, recorder(desk), before, {"main": 0.5}), lease.decision
     else:
@@ -34,7 +34,7 @@ def a_pass(desk: Desk, name: str, *, ready: int = 3, error: Exception | None = N
         told = record_plan(plan, Snapshot(name, desk.clock()), recorder(desk), before, lease.decision,
                            seconds={"main": 0.5})
         after, decision = told.left, told.decision
-    desk.store.leases.release(lease, passed_at=desk.clock(), decision=decision, left=left.write(after))
+    desk.store.leases.release(lease, passed_at=desk.clock(), decision=decision, left=carry_over.write(after))
 
 
 def bought(desk: Desk, name: str, nodes: int) -> None:

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chalicelib.handlers.runtime import install
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory, ScaleUpRequest
 from chalicelib.model.operation import Kind, Operation, Target
-from chalicelib.model.times import format_time
+from chalicelib.model.timestamps import format_time
+from chalicelib.runtime.runtime import install
 from chalicelib.store import JournalEntry, Store
-from infra.local.aws_faults import Faults, busy
-from tests.functional.desk import Desk, line
+from infra.emulators.aws_faults import Faults, busy
+from tests.functional.app_client import Desk, line
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
 

@@ -7,12 +7,12 @@ import json
 import msgspec
 import pytest
 
-from chalicelib.handlers.hiding import without_secrets
+from chalicelib.handlers.redaction import without_secrets
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.snapshot import Gap
 from chalicelib.store import JournalEntry
-from tests.functional.desk import Desk
+from tests.functional.app_client import Desk
 
 pytestmark = pytest.mark.filterwarnings("ignore:IAMAuthorizer is not a supported in local mode")
 

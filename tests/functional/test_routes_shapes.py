@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.functional.desk import Desk, sample
+from tests.functional.app_client import Desk, sample
 
 
 @pytest.mark.parametrize(("name", "accepted", "matched"), [

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from app import app
-from chalicelib.handlers import hook
-from chalicelib.handlers.webhook.verify import sign_body
-from tests.functional.desk import BEARER, HMAC, Desk, line, sample
+from chalicelib.handlers.webhook import handler
+from chalicelib.handlers.webhook.signature import sign_body
+from tests.functional.app_client import BEARER, HMAC, Desk, line, sample
 
 BODY = sample("core-v1-failed-scheduling")
 
@@ -164,12 +164,12 @@ def test_one_unreadable_event_among_many_is_listed_and_the_others_count(desk: De
 @pytest.mark.parametrize("name", ["known", "no-such-cluster"])
 def test_413_for_more_than_256_kib_whoever_asks(desk: Desk, name: str) -> None:
     cluster = desk.cluster() if name == "known" else name
-    assert desk.post(cluster, b"x" * (hook.MAX_BODY + 1), {}).status_code == 413
-    assert desk.post(cluster, b"x", {"Content-Length": str(hook.MAX_BODY + 1)}).status_code == 413
+    assert desk.post(cluster, b"x" * (handler.MAX_BODY + 1), {}).status_code == 413
+    assert desk.post(cluster, b"x", {"Content-Length": str(handler.MAX_BODY + 1)}).status_code == 413
 
 
 def test_exactly_256_kib_is_read(desk: Desk) -> None:
-    body = BODY + b" " * (hook.MAX_BODY - len(BODY))
+    body = BODY + b" " * (handler.MAX_BODY - len(BODY))
     assert desk.post(desk.cluster(), body).status_code == 202
 
 
@@ -197,7 +197,7 @@ def test_a_thousand_events_in_a_second_are_one_reconcile(desk: Desk) -> None:
     batch = b"[" + b",".join([BODY] * 10) + b"]"
     with ThreadPoolExecutor(4) as callers:
         answers = list(callers.map(
-            lambda _: hook.handle(name, {"Authorization": f"Bearer {BEARER}"}, batch, desk.runtime), range(100)))
+            lambda _: handler.handle(name, {"Authorization": f"Bearer {BEARER}"}, batch, desk.runtime), range(100)))
     assert sum(answer.body["matched"] for answer in answers) == 1000
     assert sum(answer.body["woken"] for answer in answers) == 1
     [(message, delay)] = desk.outbox.scans()

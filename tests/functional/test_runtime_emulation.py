@@ -14,11 +14,11 @@ import pytest
 from botocore.exceptions import ClientError
 from botocore.session import get_session
 
-from infra.local.aws import REGION, LocalAws
-from infra.local.iam import literal_statements
-from infra.local.lambda_runtime.door import Door
-from infra.local.lambda_runtime.folders import Folders, without_rights
-from infra.local.lambda_runtime.process import Configuration, Process
+from infra.emulators.aws import REGION, LocalAws
+from infra.emulators.iam import literal_statements
+from infra.emulators.lambda_runtime.file_system import Folders, without_rights
+from infra.emulators.lambda_runtime.permission_proxy import Door
+from infra.emulators.lambda_runtime.process import Configuration, Process
 
 SOURCE = """
 import json, os, sys, time

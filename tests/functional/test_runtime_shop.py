@@ -11,12 +11,12 @@ import pytest
 
 from chalicelib.dispatch.messages import PROVIDERS
 from chalicelib.store import Store
-from infra.local.controllers import seed
-from infra.local.lambda_events import sqs_event, sqs_record
-from infra.local.lambda_runtime.process import INIT, Made
-from tests.functional.desk import sample
-from tests.functional.hosted_shop import HMAC, METAL, PREFIX, SECRETS, TABLE, Shop, pods_for, shops
-from tests.rights import operations_of_every_provider, unfinished_save, unreadable_policy, unused
+from infra.emulators.controllers import objects
+from infra.emulators.lambda_events import sqs_event, sqs_record
+from infra.emulators.lambda_runtime.process import INIT, Made
+from tests.functional.app_client import sample
+from tests.functional.hosted_stage import HMAC, METAL, PREFIX, SECRETS, TABLE, Shop, pods_for, shops
+from tests.permission_use import operations_of_every_provider, unfinished_save, unreadable_policy, unused
 
 FUNCTIONS = ("api_handler", "tick", "reconcile", "reconcile_large", *(f"act_{provider}" for provider in PROVIDERS))
 #: Granted for handing a large cluster over, which no cluster of the day is.
@@ -43,11 +43,11 @@ def _status(made: Made) -> int:
 
 
 def _growth_and_drain(shop: Shop) -> Day:
-    seed.apply(shop.kube, seed.machine_deployment("workers", 1, 1, 4, labels={"pool": "workers"}),
-               seed.deployment("web", replicas=2, cpu="1", nodeSelector={"pool": "workers"}))
+    objects.apply(shop.kube, objects.machine_deployment("workers", 1, 1, 4, labels={"pool": "workers"}),
+               objects.deployment("web", replicas=2, cpu="1", nodeSelector={"pool": "workers"}))
     shop.play(2)
     shop.scale("web", 6)
-    seed.apply(shop.kube, *(pods_for(pool) for pool in POOLS.values()))
+    objects.apply(shop.kube, *(pods_for(pool) for pool in POOLS.values()))
     shop.cluster.step()
     woken = _status(shop.post(sample("core-v1-failed-scheduling")))
     shop.play(6)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from infra.local.controllers import seed
-from infra.local.world import START, LocalWorld
+from infra.emulators.controllers import objects
+from infra.emulators.local_world import START, LocalWorld
 from tests.scenario.policies import document
 
 GROUP = "MachineDeployment/default/workers"
@@ -32,7 +32,7 @@ def test_a_schedule_and_the_providers_own_bounds(
     named: dict[str, Any] = {} if entry is None else {"nodeGroups": [{"provider": "clusterapi", "id": GROUP, **entry}]}
     with LocalWorld(quick=True) as world:
         world.apply_policy(document(schedules=[_evening(**bounds)], options={"scaleDownEnabled": False}, **named))
-        world.seed(seed.machine_deployment("workers", 2, 1, 4), seed.deployment("web", replicas=1, cpu="1"))
+        world.seed(objects.machine_deployment("workers", 2, 1, 4), objects.deployment("web", replicas=1, cpu="1"))
         world.step(400)
         assert world.size("workers") == size
         assert [event["message"] for event in world.kube.list("events") if "Failed" in event["reason"]

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from chalicelib.dispatch.guard import permitted
-from chalicelib.handlers import hook, policies, query, ticking
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.handlers import read_api
+from chalicelib.handlers.webhook import handler
+from chalicelib.reconciler import scan_scheduler
+from chalicelib.runtime import active_policy
 from chalicelib.store.policies import StoredPolicy
-from tests.functional.desk import Desk, Premises, sample
+from tests.functional.app_client import Desk, Premises, sample
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def _soon(desk: Desk, mode: str, minutes: int = 30) -> dict[str, Any]:
 
 def _queued(desk: Desk) -> tuple[str, ...]:
     """What a tick queues; it is picked up at once."""
-    report = ticking.run(desk.runtime)
+    report = scan_scheduler.run(desk.runtime)
     for name in report.queued:
         lease = desk.store.leases.acquire(name, f"pass-{desk.clock()}", 60)
         desk.store.leases.release(lease, passed_at=desk.clock())
@@ -62,9 +65,9 @@ def test_every_function_sees_the_mode_of_the_instant(desk: Desk) -> None:
     found = []
     for step in (179, 1, 1799, 1):
         desk.clock.advance(step)
-        policy = policies.current(name, desk.runtime)
+        policy = active_policy.current(name, desk.runtime)
         assert policy is not None
-        body = query.cluster(name, desk.runtime).body
+        body = read_api.cluster(name, desk.runtime).body
         found.append((permitted(policy).word, body["mode"], body["policy"]["mode"], body["health"] == "off"))
     assert found == [("active",) * 3 + (False,), ("off",) * 3 + (True,), ("off",) * 3 + (True,),
                      ("active",) * 3 + (False,)]
@@ -76,7 +79,7 @@ def test_a_webhook_wakes_nobody_while_a_schedule_has_the_cluster_off(desk: Desk)
     woken, body = [], sample("core-v1-failed-scheduling")
     for step in (0, 15, 1800):      # the door of the first call is still open at the second
         desk.clock.advance(step)
-        woken.append(hook.handle(name, desk.signed(name, body), body, desk.runtime).body["woken"])
+        woken.append(handler.handle(name, desk.signed(name, body), body, desk.runtime).body["woken"])
     assert woken == [True, False, True]
 
 
@@ -85,6 +88,6 @@ def test_a_text_is_read_once_and_asked_at_every_instant(desk: Desk) -> None:
     stored = desk.store.policies.current(name)
     assert isinstance(stored, StoredPolicy)
     now = desk.clock()
-    words = [permitted(policies.in_force(stored, now + after)).word for after in (0, 180, 1980, 180, 0)]
+    words = [permitted(active_policy.in_force(stored, now + after)).word for after in (0, 180, 1980, 180, 0)]
     assert words == ["active", "shadow", "active", "shadow", "active"]
-    assert policies.read(stored.text, name, stored.version) is policies.read(stored.text, name, stored.version)
+    assert active_policy.read(stored.text, name, stored.version) is active_policy.read(stored.text, name, stored.version)

@@ -18,16 +18,16 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.model.times import parse_time
-from chalicelib.plan.build import build
-from chalicelib.plan.decide import decide
-from chalicelib.plan.demand import gather
-from chalicelib.plan.explain import text
-from chalicelib.plan.floor import Floor
-from chalicelib.plan.table import Columns
-from chalicelib.plan.world import observe
-from chalicelib.snapshot import files
-from tests.shared import SHARED, needs_shared
+from chalicelib.model.timestamps import parse_time
+from chalicelib.plan.planner import decide
+from chalicelib.plan.simulation.cluster_builder import build
+from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.state.cluster_state import observe
+from chalicelib.plan.state.pending_pods import gather
+from chalicelib.plan.tables.node_table import Columns
+from chalicelib.reasons.text import text
+from chalicelib.snapshot import saved_cluster
+from tests.reference_data import SHARED, needs_shared
 
 BUSY = SHARED / "data" / "captures" / "shop-busy"
 DECISIONS = Path(__file__).resolve().parents[2] / "docs" / "decisions.md"
@@ -71,7 +71,7 @@ def _counts(said: str) -> Counts:
 def captured() -> Snapshot:
     """The cluster as the planner reads it."""
     at = parse_time((BUSY / "captured-at").read_text().strip())
-    return files.read(BUSY, node_groups=None, cluster="shop-busy", taken_at=at)
+    return saved_cluster.read(BUSY, node_groups=None, cluster="shop-busy", taken_at=at)
 
 
 @cache

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from infra.aws.check import REGIONS, lint, translate
-from infra.aws.merge import FUNCTIONS, function_id
 from infra.aws.resources import QUEUES, logical_id
+from infra.aws.template_check import REGIONS, lint, translate
+from infra.aws.template_overlay import FUNCTIONS, function_id
 from tests.functional.artifact import artifact
-from tests.functional.resolved import EVERYTHING, VPC, Template, resolve
+from tests.functional.resolved_template import EVERYTHING, VPC, Template, resolve
 from tests.functional.stack import ACT, HANDLERS, QUEUED
 
 STAGES = pytest.mark.parametrize("stage", ["dev", "prod"])

@@ -10,15 +10,15 @@ import json
 import pytest
 
 from chalicelib.dispatch.messages import decode_act
-from chalicelib.handlers import ticking
-from chalicelib.handlers.pacing import superseded
-from chalicelib.handlers.runtime import install
 from chalicelib.handlers.tick import tick
 from chalicelib.model.memory import Memory
 from chalicelib.model.operation import Kind, Operation
+from chalicelib.reconciler import scan_scheduler
+from chalicelib.reconciler.scan_slots import superseded
+from chalicelib.runtime.runtime import install
 from chalicelib.store import Store
-from infra.local.aws_faults import Faults, lost_answer
-from tests.functional.desk import Desk, Premises, sample
+from infra.emulators.aws_faults import Faults, lost_answer
+from tests.functional.app_client import Desk, Premises, sample
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def _pass(desk: Desk, name: str) -> None:
 @pytest.mark.parametrize(("interval", "delays"), [("20s", [0, 20, 40]), ("30s", [0, 30]), ("60s", [0]), ("5m", [0])])
 def test_a_scan_interval_below_a_minute_is_delayed_messages(desk: Desk, interval: str, delays: list[int]) -> None:
     name = desk.cluster(spec={"scanInterval": interval})
-    report = ticking.run(desk.runtime)
+    report = scan_scheduler.run(desk.runtime)
     assert (report.clusters, report.queued, report.failed) == (1, (name,), ())
     assert [message.at - desk.clock() for message, _ in desk.outbox.scans()] == delays
     assert _scans(desk, name) == delays
@@ -52,17 +52,17 @@ def test_a_scan_interval_below_a_minute_is_delayed_messages(desk: Desk, interval
 def test_a_cluster_that_is_queued_already_is_not_queued_twice(desk: Desk) -> None:
     name = desk.cluster(spec={"scanInterval": "20s"})
     for _ in range(3):      # nobody picks anything up: the functions are throttled, say
-        ticking.run(desk.runtime)
+        scan_scheduler.run(desk.runtime)
         desk.clock.advance(60)
     assert _scans(desk, name) == [0, 20, 40]
     _pass(desk, name)       # the first of the three is picked up at last
-    ticking.run(desk.runtime)
+    scan_scheduler.run(desk.runtime)
     assert _scans(desk, name) == [20, 40]
 
 
 def test_late_messages_of_a_standstill_are_one_pass(desk: Desk) -> None:
     name = desk.cluster(spec={"scanInterval": "20s"})
-    ticking.run(desk.runtime)
+    scan_scheduler.run(desk.runtime)
     desk.clock.advance(150)
     done = 0
     for message, _ in desk.outbox.scans():
@@ -74,13 +74,13 @@ def test_late_messages_of_a_standstill_are_one_pass(desk: Desk) -> None:
 
 def test_a_lost_message_silences_a_cluster_for_minutes_only(desk: Desk) -> None:
     name = desk.cluster(spec={"scanInterval": "60s"})
-    ticking.run(desk.runtime)
+    scan_scheduler.run(desk.runtime)
     _scans(desk, name)      # and lost
     heard_after = 0
     while not _scans(desk, name):
         desk.clock.advance(60)
         heard_after += 60
-        ticking.run(desk.runtime)
+        scan_scheduler.run(desk.runtime)
     assert heard_after == 240
 
 
@@ -88,7 +88,7 @@ def test_ten_minutes_of_ticks_keep_the_interval(desk: Desk) -> None:
     name = desk.cluster(spec={"scanInterval": "20s"})
     passes = []
     for _ in range(10):
-        ticking.run(desk.runtime)
+        scan_scheduler.run(desk.runtime)
         began = desk.clock()
         for delay in _scans(desk, name):
             desk.clock.advance(began + delay - desk.clock())
@@ -102,7 +102,7 @@ def test_an_interval_of_minutes_waits_for_its_time(desk: Desk) -> None:
     name = desk.cluster(spec={"scanInterval": "3m"})
     sent = []
     for _ in range(7):
-        ticking.run(desk.runtime)
+        scan_scheduler.run(desk.runtime)
         if _scans(desk, name):
             sent.append(desk.clock())
             _pass(desk, name)
@@ -113,13 +113,13 @@ def test_an_interval_of_minutes_waits_for_its_time(desk: Desk) -> None:
 def test_a_cluster_that_is_off_is_left_alone(desk: Desk) -> None:
     desk.cluster(mode="off")
     shadow = desk.cluster(mode="shadow")
-    assert ticking.run(desk.runtime).queued == (shadow,)
+    assert scan_scheduler.run(desk.runtime).queued == (shadow,)
 
 
 def test_one_bad_policy_does_not_stop_the_others(desk: Desk, log: io.StringIO) -> None:
     bad, good = desk.cluster(), desk.cluster()
     desk.store_text(bad, "kind: [")
-    report = ticking.run(desk.runtime)
+    report = scan_scheduler.run(desk.runtime)
     assert (report.queued, report.failed) == ((good,), (bad,))
     assert bad in log.getvalue()
 
@@ -130,7 +130,7 @@ def test_one_failing_call_does_not_stop_the_others(desk: Desk) -> None:
     store = Store(desk.premises.table, clock=desk.clock, sleep=lambda _: None,
                   client=faults.wrap(desk.premises.aws.client("dynamodb")))
     faults.instead("get_item", None, lost_answer())       # the schema; the first cluster's pace
-    report = ticking.run(dataclasses.replace(desk.runtime, store=store))
+    report = scan_scheduler.run(dataclasses.replace(desk.runtime, store=store))
     assert report.failed == (names[0],)
     assert report.queued == tuple(names[1:])
 
@@ -138,10 +138,10 @@ def test_one_failing_call_does_not_stop_the_others(desk: Desk) -> None:
 def test_a_send_that_fails_is_tried_again_by_the_next_tick(desk: Desk) -> None:
     name = desk.cluster(spec={"scanInterval": "60s"})
     desk.outbox.full.add("reconcile")
-    assert ticking.run(desk.runtime).failed == (name,)
+    assert scan_scheduler.run(desk.runtime).failed == (name,)
     desk.outbox.full.clear()
     desk.clock.advance(60)
-    assert ticking.run(desk.runtime).queued == (name,)
+    assert scan_scheduler.run(desk.runtime).queued == (name,)
 
 
 def _planned(desk: Desk, name: str, count: int = 1) -> list[str]:
@@ -158,13 +158,13 @@ def _planned(desk: Desk, name: str, count: int = 1) -> list[str]:
 def test_what_was_saved_but_never_sent_is_sent(desk: Desk) -> None:
     name = desk.cluster()
     planned = _planned(desk, name, 2)
-    assert ticking.run(desk.runtime).swept == ()
+    assert scan_scheduler.run(desk.runtime).swept == ()
     desk.clock.advance(60)
-    assert ticking.run(desk.runtime).swept == tuple(planned)
+    assert scan_scheduler.run(desk.runtime).swept == tuple(planned)
     sent = [(queue, decode_act(body).operation) for queue, body, _ in desk.outbox.sent if queue != "reconcile"]
     assert sent == [("act_clusterapi", operation) for operation in planned]
     desk.clock.advance(60)
-    assert ticking.run(desk.runtime).swept == (), "sent a minute ago: patience"
+    assert scan_scheduler.run(desk.runtime).swept == (), "sent a minute ago: patience"
 
 
 @pytest.mark.parametrize("mode", ["off", "shadow"])
@@ -173,7 +173,7 @@ def test_what_was_begun_before_the_mode_changed_is_swept_so_that_its_executor_ca
     name = desk.cluster(mode=mode)
     planned = _planned(desk, name)
     desk.clock.advance(600)
-    assert ticking.run(desk.runtime).swept == tuple(planned)
+    assert scan_scheduler.run(desk.runtime).swept == tuple(planned)
 
 
 def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_swept_too(desk: Desk) -> None:
@@ -183,7 +183,7 @@ def test_what_was_begun_under_a_policy_that_cannot_be_read_any_more_is_swept_too
     assert current is not None
     desk.store.policies.put(name, "apiVersion: outscaler.dev/v9\n", "digest", current.version)
     desk.clock.advance(600)
-    report = ticking.run(desk.runtime)
+    report = scan_scheduler.run(desk.runtime)
     assert (report.swept, report.failed) == (tuple(planned), (name,))
 
 
@@ -192,7 +192,7 @@ def test_an_act_queue_that_refuses_does_not_stop_the_scan(desk: Desk) -> None:
     _planned(desk, name)
     desk.clock.advance(600)
     desk.outbox.full.add("act_clusterapi")
-    report = ticking.run(desk.runtime)
+    report = scan_scheduler.run(desk.runtime)
     assert (report.queued, report.failed) == ((name,), (name,))
 
 

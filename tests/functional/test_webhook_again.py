@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chalicelib.handlers import hook
-from chalicelib.handlers.answer import Refused
-from chalicelib.handlers.runtime import install
+from chalicelib.handlers.http_response import Refused
+from chalicelib.handlers.webhook import handler
+from chalicelib.runtime.runtime import install
 from chalicelib.store import Store
-from infra.local.aws_faults import Faults, lost_answer
-from tests.functional.desk import Desk, sample
+from infra.emulators.aws_faults import Faults, lost_answer
+from tests.functional.app_client import Desk, sample
 
 BODY = sample("core-v1-failed-scheduling")
 UNINTERESTING = BODY.replace(b"FailedScheduling", b"Pulled")
@@ -77,7 +77,7 @@ def test_the_same_request_many_times_at_once_is_served_once(desk: Desk) -> None:
 
     def status(_: int) -> int:
         try:
-            return hook.handle(name, headers, BODY, desk.runtime).status
+            return handler.handle(name, headers, BODY, desk.runtime).status
         except Refused as refused:
             return refused.status
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from chalicelib.handlers import hook
-from chalicelib.handlers.answer import Refused
-from chalicelib.handlers.policies import read
-from chalicelib.handlers.runtime import Runtime
-from chalicelib.handlers.webhook.doors import Document, Doors
+from chalicelib.handlers.http_response import Refused
+from chalicelib.handlers.webhook import handler
+from chalicelib.runtime.active_policy import read
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.runtime.webhook_credentials import Document, Doors
 from chalicelib.store.policies import StoredWebhook
-from tests.functional.desk import HMAC, Desk, sample
+from tests.functional.app_client import HMAC, Desk, sample
 
 BODY = sample("core-v1-failed-scheduling")
 SECRET = "outscaler/shop/webhook"
@@ -66,7 +66,7 @@ class Counted:
         sys.setprofile(self._count)
         try:
             with pytest.raises(Refused) as caught:
-                hook.handle(name, headers, BODY, self.runtime)
+                handler.handle(name, headers, BODY, self.runtime)
         finally:
             sys.setprofile(None)
         return caught.value.status, self.work

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from chalicelib.handlers.runtime import install
-from chalicelib.handlers.webhook.verify import sign_body
+from chalicelib.handlers.webhook.signature import sign_body
 from chalicelib.policy.load import digest
+from chalicelib.runtime.runtime import install
 from chalicelib.store.tables import SeenRow
-from tests.functional.desk import BEARER, HMAC, Desk, sample
+from tests.functional.app_client import BEARER, HMAC, Desk, sample
 
 BODY = sample("core-v1-failed-scheduling")
 DOCUMENT = """\

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app import app
-from tests.functional.desk import BEARER, Desk, sample
+from tests.functional.app_client import BEARER, Desk, sample
 
 BODY = sample("core-v1-failed-scheduling").decode()
 LONE = "\ud800"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from chalicelib.handlers.runtime import SECRET_KEPT_FOR, install
-from tests.functional.desk import HMAC, Desk
+from chalicelib.runtime.runtime import SECRET_KEPT_FOR, install
+from tests.functional.app_client import HMAC, Desk
 from tests.functional.test_webhook_cost import BODY, _bill, _cluster
 
 OTHER = "another-hmac-value-for-tests"

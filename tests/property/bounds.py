@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from chalicelib.model.plan import ScaleUp
-from tests.property.pieces import STARTING
-from tests.property.stage import Group, Stage, group_of
+from tests.property.objects import STARTING
+from tests.property.scheduler_view import Group, Stage, group_of
 
 _PER_SCALE_UP = "maxNodesPerScaleup"
 

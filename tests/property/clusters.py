@@ -13,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli import saved_memory
+from chalicelib.cli import memory_file
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
-from chalicelib.model.times import format_time
-from tests.property import pieces
-from tests.property.disks import Disks
-from tests.property.pieces import CORDONED, DISK_ZONE, LEAVING, NOW, READY, REGION, STARTING, UNREADY, ZONE, Json
-from tests.property.wishes import Scene, labels, wish
+from chalicelib.model.timestamps import format_time
+from tests.property import objects
+from tests.property.constraints import Scene, labels, wish
+from tests.property.objects import CORDONED, DISK_ZONE, LEAVING, NOW, READY, REGION, STARTING, UNREADY, ZONE, Json
+from tests.property.storage_objects import Disks
 
 MOST_NODES = 8
 _PRIORITIES = ("10: [g0]\n20: [g.]", "10: [.*]\n20: [g1, g2]", "5: [nobody]")
@@ -71,7 +71,7 @@ class _Maker:
         self.disks = Disks(draw, self.zones)
 
     def chance(self, share: float) -> bool:
-        return pieces.chance(self.draw, share)
+        return objects.chance(self.draw, share)
 
     def cluster(self, seed: int) -> Cluster:
         self.make_groups()
@@ -79,10 +79,10 @@ class _Maker:
         apps = [f"app{at}" for at in range(self.draw.randint(1, 3))]
         self.make_running(apps)
         self.make_pending(apps)
-        self.lists["namespaces"] = [pieces.namespace("ns0", {"team": "red"}), pieces.namespace("ns1", {"team": "blue"}),
-                                    pieces.namespace("kube-system", {})]
+        self.lists["namespaces"] = [objects.namespace("ns0", {"team": "red"}), objects.namespace("ns1", {"team": "blue"}),
+                                    objects.namespace("kube-system", {})]
         self.lists.update(self.disks.lists([n["metadata"]["name"] for n in self.lists["nodes"]]))
-        self.lists["configmaps"] = [pieces.priorities(self.draw.choice(_PRIORITIES))] if self.chance(0.5) else []
+        self.lists["configmaps"] = [objects.priorities(self.draw.choice(_PRIORITIES))] if self.chance(0.5) else []
         return Cluster(seed, self.lists, {"nodeGroups": [self.entry(group) for group in self.groups]},
                        self.settings(), self.requested)
 
@@ -135,21 +135,21 @@ class _Maker:
             state = READY
         if state == STARTING:
             self.requested[group["id"]] = self.requested.get(group["id"], 0) + 1
-        node = pieces.node(name, group["id"], group["offer"], group["labels"], group["taints"], state)
+        node = objects.node(name, group["id"], group["offer"], group["labels"], group["taints"], state)
         self.lists["nodes"].append(node)
         offer = node["status"]["allocatable"]
         if state not in (STARTING, LEAVING):
             self.free[name] = [int(offer["cpu"][:-1]), int(offer["memory"][:-2]), int(offer["pods"])]
 
     def entry(self, group: Json) -> Json:
-        template = pieces.node(f"{group['id']}-template", group["id"], group["offer"], group["labels"], group["taints"])
+        template = objects.node(f"{group['id']}-template", group["id"], group["offer"], group["labels"], group["taints"])
         return {"id": group["id"], "min": 0, "max": group["max"], "size": group["size"], "template": template}
 
     # -- pods
 
     def make_daemons(self) -> None:
         for at in range(self.draw.choice((0, 0, 1, 1, 2))):
-            spec: Json = {"containers": [pieces.container(self.draw.choice((50, 100, 200)), self.draw.choice((0, 64)))]}
+            spec: Json = {"containers": [objects.container(self.draw.choice((50, 100, 200)), self.draw.choice((0, 64)))]}
             if not self.chance(0.3):
                 spec["tolerations"] = [{"operator": "Exists"}]
             if self.chance(0.2):
@@ -157,11 +157,11 @@ class _Maker:
             if self.chance(0.15):
                 spec["containers"][0]["ports"] = [{"containerPort": 9100, "hostPort": 9100}]
             name, marks = f"agent{at}", {"app": f"agent{at}"}
-            self.lists["workloads"].append(pieces.workload("DaemonSet", name, "kube-system", None, spec, marks))
+            self.lists["workloads"].append(objects.workload("DaemonSet", name, "kube-system", None, spec, marks))
             for node in self.lists["nodes"]:
                 if _daemon_runs(spec, node):
                     on = node["metadata"]["name"]
-                    self.run(pieces.pod(f"{name}-{on}", "kube-system", spec, marks, ("DaemonSet", name), on))
+                    self.run(objects.pod(f"{name}-{on}", "kube-system", spec, marks, ("DaemonSet", name), on))
 
     def run(self, pod: Json) -> None:
         """A pod on the node it names; its plain containers' cpu and memory are taken there."""
@@ -176,7 +176,7 @@ class _Maker:
         for app in apps:
             scene = self.scene(app, apps)
             cpu, memory = self.draw.choice((100, 250, 500)), self.draw.choice((128, 512))
-            spec: Json = {"containers": [pieces.container(cpu, memory)]}
+            spec: Json = {"containers": [objects.container(cpu, memory)]}
             if self.chance(0.4):
                 rule = wish(scene)
                 kept = {kind: rules for kind, rules in rule.get("affinity", {}).items() if kind != "nodeAffinity"}
@@ -187,21 +187,21 @@ class _Maker:
             marks, space, count = labels(scene, app), self.draw.choice(("ns0", "ns0", "ns1")), 0
             for name in self.free:
                 for _ in range(self.draw.choice((0, 0, 1, 1, 2))):
-                    made = pieces.pod(f"{app}-r{count}", space, spec, marks, ("ReplicaSet", app), name)
+                    made = objects.pod(f"{app}-r{count}", space, spec, marks, ("ReplicaSet", app), name)
                     cpu, memory = _asks(made)
                     if self.free[name][0] >= cpu and self.free[name][1] >= memory and self.free[name][2] > 0:
                         if self.chance(0.05):
-                            made["metadata"]["deletionTimestamp"] = pieces.instant(5)
+                            made["metadata"]["deletionTimestamp"] = objects.instant(5)
                         self.run(made)
                         count += 1
-            self.lists["workloads"].append(pieces.workload("ReplicaSet", app, space, count, spec, marks))
+            self.lists["workloads"].append(objects.workload("ReplicaSet", app, space, count, spec, marks))
         self.disks.run(self)
         for name, free in self.free.items():
             share = self.draw.choice((0.0, 0.6, 1.0))
             cpu, memory = int(free[0] * share), int(free[1] * share)
             if free[2] > 0 and cpu > 0 and memory > 0:
-                spec = {"containers": [pieces.container(cpu, memory)]}
-                self.run(pieces.pod(f"filler-{name}", "ns1", spec, {"app": "filler"}, ("ReplicaSet", "filler"), name))
+                spec = {"containers": [objects.container(cpu, memory)]}
+                self.run(objects.pod(f"filler-{name}", "ns1", spec, {"app": "filler"}, ("ReplicaSet", "filler"), name))
 
     def scene(self, own: str, apps: Sequence[str]) -> Scene:
         rev = self.draw.choice(("1", "2")) if self.chance(0.3) else ""
@@ -217,11 +217,11 @@ class _Maker:
             kind = "StatefulSet" if self.chance(0.2) else "ReplicaSet"
             asks = self.disks.wish()
             count, age = self.draw.randint(1, 8), self.draw.choice((600.0, 60.0, 60.0, 61.0))
-            self.lists["workloads"].append(pieces.workload(kind, name, space, count, spec, marks))
+            self.lists["workloads"].append(objects.workload(kind, name, space, count, spec, marks))
             for number in range(count):
                 own = spec if asks is None else {**spec, "volumes": self.disks.claim(asks, space, name, number)}
                 owner = None if self.chance(0.01) else (kind, name)
-                self.lists["pods"].append(self.odd(pieces.pod(f"{name}-{number}", space, own, marks, owner, age=age)))
+                self.lists["pods"].append(self.odd(objects.pod(f"{name}-{number}", space, own, marks, owner, age=age)))
 
     def odd(self, pod: Json) -> Json:
         """A few pending pods are not simply pending: nominated, gated, going, not yet seen, alone."""
@@ -231,7 +231,7 @@ class _Maker:
         elif chosen < 0.03:
             pod["spec"]["schedulingGates"], said["reason"] = [{"name": "wait"}], "SchedulingGated"
         elif chosen < 0.04:
-            pod["metadata"]["deletionTimestamp"] = pieces.instant(1)
+            pod["metadata"]["deletionTimestamp"] = objects.instant(1)
         elif chosen < 0.05:
             pod["status"]["conditions"] = []
         return pod
@@ -283,7 +283,7 @@ def write(cluster: Cluster, folder: Path) -> list[str]:
     command = ["outscaler", "plan", "--snapshot", str(folder), "--now", format_time(NOW)]
     command += ["--policy", str(folder / "policy.yaml")]
     if cluster.requested:
-        saved_memory.write(folder / "remembered", cluster.memory())
+        memory_file.write(folder / "remembered", cluster.memory())
         command += ["--memory", str(folder / "remembered")]
     return [*command, *(word for setting in cluster.settings for word in ("--option", f"'{setting}'"))]
 

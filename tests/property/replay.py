@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from infra.local.controllers.scheduler.node_local import Nowhere
-from infra.local.controllers.scheduler.predicates import judge
-from infra.local.controllers.scheduler.views import PodView
-from infra.local.controllers.scheduler.world import World
-from tests.property.stage import Newcomer, Stage
+from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.node_local import Nowhere
+from infra.emulators.controllers.scheduler.pod_and_node_info import PodView
+from infra.emulators.controllers.scheduler.predicates import judge
+from tests.property.scheduler_view import Newcomer, Stage
 
 _ORDERS = 20
 

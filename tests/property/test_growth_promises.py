@@ -1,6 +1,6 @@
-"""Whatever the cluster: what a plan promises, the scheduler of infra/local can do, and no node is bought for nothing.
+"""Whatever the cluster: what a plan promises, the scheduler of infra/emulators can do, and no node is bought for nothing.
 
-`python -m tests.property.referee --seeds 0-500 -v` is the same by hand. A failure names its seed.
+`python -m tests.property.checker --seeds 0-500 -v` is the same by hand. A failure names its seed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from tests.property.checker import Failure, judged
 from tests.property.clusters import draw_cluster, make, write
-from tests.property.referee import Failure, judged
-from tests.property.trial import EMPTY, QUEUE, SPARE
+from tests.property.plan_check import EMPTY, QUEUE, SPARE
 
 PARTS, EACH, SHRINKABLE, LARGE = 4, 550, 200, 200
 LONG_RUN, CHUNK = 50_000, 500
@@ -54,7 +54,7 @@ def test_no_pod_is_refused_and_no_node_bought_for_nothing_where_it_once_was() ->
 def test_large_plans_keep_their_promises_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """A large cluster takes another way through settle.py, and small ones can be sent that way. Only small plans try
     everybody once more to find a needless node, or in the queue's order."""
-    monkeypatch.setattr("chalicelib.plan.settle._EXACT", 0)
+    monkeypatch.setattr("chalicelib.plan.scale_up.final_placement._EXACT", 0)
     failures = [failure for seed in range(SEED, SEED + LARGE) for failure in judged(make(seed))]
     assert not [failure for failure in failures if failure.kind not in {EMPTY, SPARE, QUEUE}], told(failures)
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.plan import HeadroomVerdict
-from chalicelib.model.rules import Headroom
+from chalicelib.model.scaling_rules import Headroom
 from tests.builders import ZONE, cluster, even, expected, having, node
-from tests.unit.plan.spares import GIB, gone, plan
+from tests.unit.plan.headroom_builder import GIB, gone, plan
 
 _nodes = st.lists(st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(1, 8), st.booleans()), max_size=8)
 _pods = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30)), max_size=12)

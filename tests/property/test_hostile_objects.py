@@ -10,10 +10,10 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Policy
-from chalicelib.plan.decide import decide
-from chalicelib.snapshot.fold import Folder
-from tests.property import clusters, tenants, wrecks
-from tests.property.pieces import NOW
+from chalicelib.plan.planner import decide
+from chalicelib.snapshot.snapshot_builder import Folder
+from tests.property import clusters, corrupted_objects, hostile_tenants
+from tests.property.objects import NOW
 
 _GOOD = 25      # random clusters among which the seeds choose
 # Kinds of which one object may rightly change what others get: a node is room, a rule object or a ConfigMap is a wish.
@@ -21,14 +21,14 @@ _COUNTS = frozenset({"Node", "DaemonSet", "ConfigMap", "HorizontalNodeAutoscaler
                      "CSINode", "CSIDriver", "CSIStorageCapacity", "Namespace"})
 
 
-def _plan(seed: int, *objects: wrecks.Json) -> Plan:
+def _plan(seed: int, *objects: corrupted_objects.Json) -> Plan:
     """The plan for the cluster of a seed with these objects beside."""
     cluster = clusters.make(seed)
     folder = Folder()
     for name, items in cluster.lists.items():
         folder.feed(msgspec.json.encode({"kind": "List", "items": items}), name)
     folder.feed(msgspec.json.encode({"kind": "List", "items": objects}), "hostile")
-    groups = tuple(tenants.group(at) for at in range(3))
+    groups = tuple(hostile_tenants.group(at) for at in range(3))
     plan, memory = decide(folder.snapshot("c", NOW, groups), Policy(name="c"), Memory(first_seen=NOW - 86_400), NOW, 1)
     msgspec.json.encode((plan, memory))     # what cannot be written cannot be saved
     return plan
@@ -45,25 +45,25 @@ def _others(plan: Plan) -> dict[str, object]:
 def _try(kind: str, seed: int) -> None:
     draw = random.Random(f"{kind} {seed}")
     cluster = draw.randrange(_GOOD)
-    object_ = wrecks.spoilt(kind, draw)
+    object_ = corrupted_objects.spoilt(kind, draw)
     plan = _plan(cluster, object_)
     if any(gap.place.startswith("hostile") for gap in plan.gaps) and kind not in _COUNTS:
         assert _others(plan) == _others(_plan(cluster)), object_
 
 
-@pytest.mark.parametrize("kind", sorted(wrecks.GOOD))
+@pytest.mark.parametrize("kind", sorted(corrupted_objects.GOOD))
 def test_no_object_of_any_kind_fails_a_pass_or_changes_others_verdicts(kind: str) -> None:
     for seed in range(25):
         _try(kind, seed)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", sorted(wrecks.GOOD))
+@pytest.mark.parametrize("kind", sorted(corrupted_objects.GOOD))
 def test_no_object_of_two_thousand_seeds_fails_a_pass(kind: str) -> None:
     for seed in range(25, 2_000):
         _try(kind, seed)
 
 
-@pytest.mark.parametrize("kind", sorted(wrecks.GOOD))
+@pytest.mark.parametrize("kind", sorted(corrupted_objects.GOOD))
 def test_the_object_that_is_spoilt_can_be_read_when_it_is_not(kind: str) -> None:
-    assert not [gap for gap in _plan(0, wrecks.good(kind)).gaps if gap.place.startswith("hostile")]
+    assert not [gap for gap in _plan(0, corrupted_objects.good(kind)).gaps if gap.place.startswith("hostile")]

@@ -12,7 +12,7 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Brake, Memory
 from chalicelib.model.policy import MaxDisruption
 from tests.builders import NOW
-from tests.unit.plan.picks import Pool, goes
+from tests.unit.plan.selection_builder import Pool, goes
 
 GROUPS = st.lists(st.fixed_dictionaries({
     "empty": st.integers(0, 6), "drain": st.integers(0, 4), "others": st.integers(0, 3), "pods": st.integers(1, 9),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from chalicelib.model.errors import BadInput, BadInputs
 from chalicelib.model.policy import Policy
 from chalicelib.policy.load import digest, load
-from chalicelib.policy.overrides import with_options
-from tests.unit.policy.paper import ARCHITECTURE, GOOD
+from chalicelib.policy.option_overrides import with_options
+from tests.unit.policy.policy_documents import ARCHITECTURE, GOOD
 
 yamlish = st.text(alphabet="abc:-?&*!|>'\"[]{},#%@`~ \n\t0123456789\\<=\u2028é\ud800\x00", max_size=200)
 snippets = st.sampled_from([

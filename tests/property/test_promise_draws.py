@@ -1,6 +1,6 @@
 """Whatever the scheduler's queue and ties: who is promised a place gets one, and few new nodes stay empty.
 
-`python -m tests.property.referee --seeds 0-500 --draws 6 [--settled]` counts the same for any seeds.
+`python -m tests.property.checker --seeds 0-500 --draws 6 [--settled]` counts the same for any seeds.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
+from tests.property.checker import plan_for
 from tests.property.clusters import make
-from tests.property.draws import Tally
-from tests.property.referee import plan_for
-from tests.property.settled import settled
-from tests.property.trial import Trial
+from tests.property.plan_check import Trial
+from tests.property.scheduled_cluster import settled
+from tests.property.scheduler_draws import Tally
 
 SEED, EACH, DRAWS = 20_271_121, 200, 4
 LONG_RUN, CHUNK = 10_000, 250

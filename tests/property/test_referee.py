@@ -8,10 +8,10 @@ import msgspec
 
 from chalicelib.model.plan import Plan, PodVerdict, Promise, ScaleUp
 from chalicelib.model.reason import Code, Reason
-from tests.property import pieces
+from tests.property import objects
 from tests.property.clusters import Cluster
-from tests.property.pieces import HOST, ZONE
-from tests.property.trial import BARE, BOOKS, EMPTY, LEFT, LIMIT, NO, PLACE, QUEUE, SPARE, UNSURE, WORDS, Trial
+from tests.property.objects import HOST, ZONE
+from tests.property.plan_check import BARE, BOOKS, EMPTY, LEFT, LIMIT, NO, PLACE, QUEUE, SPARE, UNSURE, WORDS, Trial
 
 OFFER = {"cpu": "2", "memory": "8Gi", "pods": "110"}
 LABELS = {ZONE: "z-a"}
@@ -19,14 +19,14 @@ LABELS = {ZONE: "z-a"}
 
 def cluster(*settings: str, cpu: int = 900) -> Cluster:
     """One node that is full up to one pod of three; the group may have three nodes; the last pod is too big for any."""
-    spec: dict[str, Any] = {"containers": [pieces.container(cpu)]}
+    spec: dict[str, Any] = {"containers": [objects.container(cpu)]}
     owner = ("ReplicaSet", "web")
-    full = pieces.pod("old", "ns0", {"containers": [pieces.container(1000)]}, {"app": "old"}, owner, "g0-n0")
-    pods = [pieces.pod(f"web-{at}", "ns0", spec, {"app": "web"}, owner) for at in range(3)]
-    big = pieces.pod("big", "ns0", {"containers": [pieces.container(5000)]}, {"app": "big"}, None)
-    lists = {"nodes": [pieces.node("g0-n0", "g0", OFFER, LABELS, ())], "pods": [full, *pods, big], "workloads": [],
-             "namespaces": [pieces.namespace("ns0", {})]}
-    template = pieces.node("t", "g0", OFFER, {**LABELS, HOST: "t"}, ())
+    full = objects.pod("old", "ns0", {"containers": [objects.container(1000)]}, {"app": "old"}, owner, "g0-n0")
+    pods = [objects.pod(f"web-{at}", "ns0", spec, {"app": "web"}, owner) for at in range(3)]
+    big = objects.pod("big", "ns0", {"containers": [objects.container(5000)]}, {"app": "big"}, None)
+    lists = {"nodes": [objects.node("g0-n0", "g0", OFFER, LABELS, ())], "pods": [full, *pods, big], "workloads": [],
+             "namespaces": [objects.namespace("ns0", {})]}
+    template = objects.node("t", "g0", OFFER, {**LABELS, HOST: "t"}, ())
     group = {"id": "g0", "min": 0, "max": 3, "size": 1, "template": template}
     return Cluster(0, lists, {"nodeGroups": [group]}, settings, {})
 
@@ -34,7 +34,7 @@ def cluster(*settings: str, cpu: int = 900) -> Cluster:
 def plan(**changes: Any) -> Plan:
     """One pod beside the old one, two on a new node."""
     right = Plan(
-        id="p", cluster="c", at=pieces.NOW, fits_existing=("ns0/web-0",),
+        id="p", cluster="c", at=objects.NOW, fits_existing=("ns0/web-0",),
         scale_ups=(ScaleUp("g0", "file", 1, 2, 3, ("ns0/web-1", "ns0/web-2")),),
         unschedulable=(PodVerdict(("ns0/big",), {"g0": (Reason.of(Code.INSUFFICIENT, resource="cpu"),)}),),
         promises=(Promise(("ns0/web-0",), node="g0-n0"),

@@ -21,7 +21,7 @@ from chalicelib.model.operation import Kind, Operation, State, Target
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.decide import decide
+from chalicelib.plan.planner import decide
 from tests.builders import NOW, node
 
 GROUPS = ("a", "b", "c")

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 
 from chalicelib.model.memory import Memory
-from chalicelib.model.times import parse_time
-from chalicelib.plan.decide import decide
+from chalicelib.model.timestamps import parse_time
+from chalicelib.plan.planner import decide
 from chalicelib.policy.load import load
 from tests.property.clusters import POLICY, Cluster
-from tests.property.draws import Drawing
-from tests.property.reading import read
+from tests.property.plan_check import Trial
 from tests.property.replay import look
-from tests.property.stage import Stage
-from tests.property.trial import Trial
-from tests.shared import SHARED, needs_shared
+from tests.property.scheduler_draws import Drawing
+from tests.property.scheduler_view import Stage
+from tests.property.snapshot_reader import read
+from tests.reference_data import SHARED, needs_shared
 
 CAPTURES = SHARED / "data" / "captures" / "settled"
 NAMES = ("15", "2040", "2049", "2055", "21", "26", "5", "9")

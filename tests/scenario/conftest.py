@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.local.aws import LocalAws
-from tests.scenario.stage import MODES, Stage
+from infra.emulators.aws import LocalAws
+from tests.scenario.runner import MODES, Stage
 
 
 @pytest.fixture(scope="session")

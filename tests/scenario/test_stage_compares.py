@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from infra.local.aws import LocalAws
-from infra.local.controllers import seed
+from infra.emulators.aws import LocalAws
+from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.stage import Stage
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import Stage
+from tests.scenario.scenario_world import StoryWorld
 
 
 def _told(pods: int, world: StoryWorld) -> None:
     world.apply_policy(document())
-    world.seed(seed.machine_deployment("workers", 1, 1, 5))
+    world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=pods, cpu="1"))
+    world.seed(objects.deployment("web", replicas=pods, cpu="1"))
     world.minutes(1)
 
 

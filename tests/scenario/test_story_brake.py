@@ -3,10 +3,10 @@ looked (demands.md 25)."""
 
 from __future__ import annotations
 
-from infra.local.controllers import seed
+from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}
 
@@ -16,9 +16,9 @@ def test_CA_5117_a_mass_removal_waits_for_a_person_survives_restarts_and_goes_on
         world: StoryWorld) -> None:
     """Somebody deletes the Deployment that fills the cluster."""
     world.apply_policy(document(options=OPTIONS, maxDisruption={"share": 0.25}))
-    world.seed(seed.machine_deployment("workers", 8, 1, 9))
+    world.seed(objects.machine_deployment("workers", 8, 1, 9))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=8, cpu="2500m"))
+    world.seed(objects.deployment("web", replicas=8, cpu="2500m"))
     world.minutes(3)
     assert world.last_known_nodes() == {}
 
@@ -50,9 +50,9 @@ def test_CA_5117_a_mass_removal_waits_for_a_person_survives_restarts_and_goes_on
 @story(quick=True, grain=20.0)
 def test_a_share_that_is_not_exceeded_lets_nodes_go_a_few_at_a_time(world: StoryWorld) -> None:
     world.apply_policy(document(options=OPTIONS, maxDisruption={"share": 0.25}))
-    world.seed(seed.machine_deployment("workers", 8, 1, 9))
+    world.seed(objects.machine_deployment("workers", 8, 1, 9))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=8, cpu="2500m"))
+    world.seed(objects.deployment("web", replicas=8, cpu="2500m"))
     world.minutes(3)
 
     world.scale("web", 6)

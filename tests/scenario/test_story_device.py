@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from infra.local.controllers import seed
-from infra.local.controllers.capi.controller import Settings
-from infra.local.controllers.capi.nodes import MachineClass
-from infra.local.controllers.manager import Pace
-from infra.local.kube.objects import KubeObject, clone
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.capi.controller import Settings
+from infra.emulators.controllers.capi.nodes import MachineClass
+from infra.emulators.controllers.manager import Pace
+from infra.emulators.kube.objects import KubeObject, clone
 from tests.scenario.policies import document
-from tests.scenario.stage import Stage, story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import Stage, story
+from tests.scenario.scenario_world import StoryWorld
 
 GPU, LABEL = "nvidia.com/gpu", {"cluster-api/accelerator": "t4"}
 PLAIN = {"cpu": "8", "memory": "32Gi", "pods": "110"}
@@ -23,7 +23,7 @@ STARTUP = "startup-taint.cluster-autoscaler.kubernetes.io/driver"
 
 
 def _gpu_pods(count: int) -> KubeObject:
-    made = seed.deployment("train", replicas=count, cpu="2")
+    made = objects.deployment("train", replicas=count, cpu="2")
     resources = made["spec"]["template"]["spec"]["containers"][0]["resources"]
     resources["requests"][GPU] = "1"
     resources["limits"] = {GPU: "1"}
@@ -31,8 +31,8 @@ def _gpu_pods(count: int) -> KubeObject:
 
 
 def _groups(world: StoryWorld, **more: Any) -> None:
-    world.seed(seed.machine_deployment("base", 1, 1, 1),
-               seed.machine_deployment("gpu", 0, 0, 5, cpu="8", memory="32Gi", labels=LABEL, **more,
+    world.seed(objects.machine_deployment("base", 1, 1, 1),
+               objects.machine_deployment("gpu", 0, 0, 5, cpu="8", memory="32Gi", labels=LABEL, **more,
                                        capacity={"gpu-type": GPU, "gpu-count": "1"}))
     world.minutes(2)
 

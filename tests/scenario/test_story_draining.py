@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from infra.local.controllers import seed
+from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 OPTIONS = {"scaleDownUnneededTime": "1m"}
 
@@ -13,10 +13,10 @@ OPTIONS = {"scaleDownUnneededTime": "1m"}
 def _one_node_to_be_drained(world: StoryWorld) -> str:
     """Two nodes; `web` may move from the one that is left to the one that stays; the name of the first."""
     world.apply_policy(document(options=OPTIONS))
-    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=2, cpu="500m"),
-               {**seed.pdb("web", max_unavailable=1), "metadata": {"name": "web-budget", "namespace": "default"}})
+    world.seed(objects.deployment("web", replicas=2, cpu="500m"),
+               {**objects.pdb("web", max_unavailable=1), "metadata": {"name": "web-budget", "namespace": "default"}})
     world.step_until(lambda: bool(world.pods_ready("web") == 2), limit=60)
     world.step_until(lambda: bool(world.last_known_nodes()), limit=300)
     (name,) = world.last_known_nodes()
@@ -57,9 +57,9 @@ def test_KP_1776_a_drain_that_a_budget_blocks_is_rolled_back_at_its_deadline(wor
 @story(grain=20.0)
 def test_CA_5790_a_pod_bound_between_taint_and_recheck_keeps_its_node(world: StoryWorld) -> None:
     world.apply_policy(document(options=OPTIONS))
-    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=1, cpu="500m"))
+    world.seed(objects.deployment("web", replicas=1, cpu="500m"))
     world.step_until(lambda: bool(world.last_known_nodes()), limit=300)
     (idle,) = world.last_known_nodes()
     world.at("taint:called", lambda: world.bind_pod("web-late", idle))

@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from chalicelib.cli.main import main
-from chalicelib.model.times import format_time
-from infra.local.aws import LocalAws
-from infra.local.controllers import seed
-from infra.local.controllers.kubelet import KubeletTimes
-from infra.local.controllers.manager import Pace
-from infra.local.kube.objects import clone
+from chalicelib.model.timestamps import format_time
+from infra.emulators.aws import LocalAws
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.kubelet import KubeletTimes
+from infra.emulators.controllers.manager import Pace
+from infra.emulators.kube.objects import clone
 from tests.scenario.policies import document
-from tests.scenario.world import StoryWorld
+from tests.scenario.scenario_world import StoryWorld
 
 Said = pytest.CaptureFixture[str]
 OPTIONS = {"scaleDownUnneededTime": "5m", "scaleDownDelayAfterAdd": "1m"}
@@ -55,13 +55,13 @@ def test_CA_1358_the_running_cluster_is_explained_as_the_functions_see_it(
     text = document(options=OPTIONS)
     with StoryWorld(aws, grain=20.0, pace=SLOW) as world:
         world.apply_policy(text)
-        world.seed(seed.machine_deployment("workers", 4, 1, 6), seed.node("stranger", cpu="1"))
+        world.seed(objects.machine_deployment("workers", 4, 1, 6), objects.node("stranger", cpu="1"))
         world.minutes(1.5)
-        world.seed(seed.deployment("full", replicas=1, cpu="3500m"))
-        held = seed.deployment("held", replicas=1, cpu="1200m")
+        world.seed(objects.deployment("full", replicas=1, cpu="3500m"))
+        held = objects.deployment("held", replicas=1, cpu="1200m")
         held["spec"]["template"]["metadata"]["annotations"] = {EVICT: "false"}
         world.seed(held)
-        world.seed(seed.deployment("web", replicas=1, cpu="1500m", terminationGracePeriodSeconds=120))
+        world.seed(objects.deployment("web", replicas=1, cpu="1500m", terminationGracePeriodSeconds=120))
         world.minutes(2)
         desk = Desk(world, tmp_path, text, capsys)
         on = {pod["metadata"]["labels"]["app"]: pod["spec"]["nodeName"] for pod in world.kube.list("pods")}
@@ -95,7 +95,7 @@ def test_CA_4647_a_node_that_is_to_stay_says_how_to_let_it_go(aws: LocalAws, tmp
     text = document(options={**OPTIONS, "scaleDownUnneededTime": "1m"})
     with StoryWorld(aws, grain=20.0) as world:
         world.apply_policy(text)
-        world.seed(seed.machine_deployment("workers", 2, 1, 5))
+        world.seed(objects.machine_deployment("workers", 2, 1, 5))
         world.step(100)
         stays = world.nodes()[0]
         node = clone(world.node(stays))

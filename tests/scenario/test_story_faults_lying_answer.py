@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from infra.local.controllers import seed
-from infra.local.controllers.capi import fields
-from infra.local.kube.faults import Fault
-from infra.local.kube.objects import clone
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.capi import fields
+from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.objects import clone
 from tests.scenario.policies import document
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 PAGE = Fault(method="PATCH", path="/machines/", status=200, body=b"<html>a proxy's page</html>")
 
@@ -18,7 +18,7 @@ def test_a_mark_that_a_proxy_swallowed_costs_no_other_machine_its_life(world: St
     """The mark was never set, but 200 was the answer. A size lowered on its strength takes whichever machine it likes:
     here one whose node a person has protected."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
-    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
     protected, _ = sorted(world.nodes())
     node = clone(world.node(protected))

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from infra.local.controllers import seed
-from infra.local.controllers.capi.fields import GROUP
-from infra.local.kube.objects import KubeObject
-from infra.local.kube.store import ObjectStore
-from infra.local.world import LocalWorld
+from infra.emulators.controllers import objects as cluster_objects
+from infra.emulators.controllers.capi.fields import GROUP
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.store import ObjectStore
+from infra.emulators.local_world import LocalWorld
 from tests.contract.clusterapi import objects
 from tests.scenario.policies import document
 from tests.scenario.test_story_management import PROVIDER, SECRET, Management
@@ -29,8 +29,8 @@ def in_namespace(obj: KubeObject, namespace: str) -> KubeObject:
 
 
 def cluster_of(store: ObjectStore, name: str, namespace: str, group: str, size: int) -> None:
-    seed.apply(store, in_namespace(seed.cluster(name), namespace),
-               in_namespace(seed.machine_deployment(group, size, 0, 6, cluster=name), namespace))
+    cluster_objects.apply(store, in_namespace(cluster_objects.cluster(name), namespace),
+               in_namespace(cluster_objects.machine_deployment(group, size, 0, 6, cluster=name), namespace))
 
 
 def size(store: ObjectStore, name: str, namespace: str) -> tuple[int, int]:
@@ -59,7 +59,7 @@ class LyingWorld(LocalWorld):
 def add_victim(store: ObjectStore, name: str) -> None:
     """Three Machines whose Nodes are in a cluster of their own."""
     more: dict[str, Any] = {"namespace": "victim", "cluster": name}
-    seed.apply(store, in_namespace(seed.cluster(name), "victim"))
+    cluster_objects.apply(store, in_namespace(cluster_objects.cluster(name), "victim"))
     store.load("machinedeployments", [objects.deployment("victims", replicas=3, **more)], GROUP)
     store.load("machinesets", [objects.machine_set("victims-set", of="victims", replicas=3, **more)], GROUP)
     for at in range(3):
@@ -85,14 +85,14 @@ def test_a_shared_management_cluster_loses_no_machine_of_another_cluster(
     with LyingWorld(quick=True, grain=20.0, clouds=(management,)) as world:
         cluster_of(management.store, "prod", "prod", "workers", 2)
         world.apply_policy(document(providers={"clusterapi": APART}, options=OPTIONS))
-        world.seed(seed.deployment("web", replicas=2, cpu="3"))
+        world.seed(cluster_objects.deployment("web", replicas=2, cpu="3"))
         world.step_until(lambda: not world.pending(), limit=600)
         add_victim(management.store, name)
         world.lie = lie
         world.step(1800)
         assert size(management.store, "victims", "victim") == (3, 3)
         assert size(management.store, "workers", "prod") == (2, 2)
-        world.seed(seed.deployment("more", replicas=2, cpu="3"))
+        world.seed(cluster_objects.deployment("more", replicas=2, cpu="3"))
         world.step_until(lambda: not world.pending(), limit=1800)
         assert size(management.store, "workers", "prod") == (4, 4), "the annotations stop nothing"
         assert size(management.store, "victims", "victim") == (3, 3)
@@ -106,7 +106,7 @@ def test_a_stored_policy_without_the_name_of_the_cluster_changes_nothing() -> No
         add_victim(management.store, "victim")
         world.lie = LIES["the victim's name"]
         world.apply_policy(document(providers={"clusterapi": {"kubeconfigSecret": SECRET}}, options=OPTIONS))
-        world.seed(seed.deployment("web", replicas=2, cpu="3"))
+        world.seed(cluster_objects.deployment("web", replicas=2, cpu="3"))
         world.step(2400)
         assert size(management.store, "victims", "victim") == (3, 3)
         assert size(management.store, "workers", "prod") == (2, 2)
@@ -120,9 +120,9 @@ def test_a_stored_policy_without_the_name_of_the_cluster_changes_nothing() -> No
 def test_an_idle_node_that_takes_a_busy_ones_id_takes_no_machine_away() -> None:
     with LocalWorld(quick=True, grain=20.0) as world:
         world.apply_policy(document(options={**OPTIONS, "scaleDownUnneededTime": "10m"}))
-        world.seed(seed.machine_deployment("workers", 2, 0, 4))
+        world.seed(cluster_objects.machine_deployment("workers", 2, 0, 4))
         world.step(180)
-        world.seed(seed.deployment("web", replicas=1, cpu="3"), seed.pdb("web", max_unavailable=0))
+        world.seed(cluster_objects.deployment("web", replicas=1, cpu="3"), cluster_objects.pdb("web", max_unavailable=0))
         world.step_until(lambda: not world.pending(), limit=600)
         [pod] = world.kube.list("pods", "default")
         busy = world.kube.get("nodes", pod["spec"]["nodeName"])

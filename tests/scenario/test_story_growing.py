@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from infra.local.controllers import seed
+from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 WORKERS = "MachineDeployment/default/workers"
 
@@ -13,9 +13,9 @@ WORKERS = "MachineDeployment/default/workers"
 @story()
 def test_CA_5769_a_backlog_gets_its_nodes_in_one_pass_and_nothing_is_bought_twice(world: StoryWorld) -> None:
     world.apply_policy(document())
-    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2)
-    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+    world.seed(objects.deployment("web", replicas=12, cpu="1"))
 
     world.minutes(1)
 

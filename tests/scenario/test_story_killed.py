@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from infra.local.controllers import seed
+from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.stage import Stage, story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import Stage, story
+from tests.scenario.scenario_world import StoryWorld
 
 TOLD = ("/events", "/configmaps")       # what is told to people
 WORKERS = "MachineDeployment/default/workers"
@@ -15,9 +15,9 @@ WORKERS = "MachineDeployment/default/workers"
 
 def _pods_wait_for_three_nodes(world: StoryWorld) -> None:
     world.apply_policy(document())
-    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2.5)
-    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+    world.seed(objects.deployment("web", replicas=12, cpu="1"))
 
 
 def _exactly_four_nodes_came(world: StoryWorld) -> None:
@@ -61,7 +61,7 @@ def test_CA_3753_reconcile_dies_and_the_next_process_goes_on_without_planning_tw
 def test_CA_2943_act_dies_in_a_removal_and_the_node_goes_once(stage: Stage, place: str) -> None:
     def tell(world: StoryWorld) -> None:
         world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
-        world.seed(seed.machine_deployment("workers", 2, 1, 5))
+        world.seed(objects.machine_deployment("workers", 2, 1, 5))
         world.kill_at(place, function="act_clusterapi")
 
         world.minutes(10)

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from infra.local.controllers import seed
-from infra.local.controllers.clock import ManualClock
-from infra.local.controllers.kubelet import KubeletTimes
-from infra.local.controllers.manager import Pace
-from infra.local.queues import twice
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.controllers.kubelet import KubeletTimes
+from infra.emulators.controllers.manager import Pace
+from infra.emulators.virtual_sqs import twice
 from tests.scenario.policies import document
-from tests.scenario.stage import Stage
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import Stage
+from tests.scenario.scenario_world import StoryWorld
 
 GRACE = 600
 PODS = 50
@@ -36,13 +36,13 @@ class Watched:
         self.durations: list[float] = []
         self._watch()
         world.apply_policy(document(options=OPTIONS))
-        world.seed(seed.machine_deployment("workers", 1, 1, 5))
+        world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.minutes(1.5)
-        world.seed(seed.deployment("web", replicas=PODS, cpu="5m", memory="16Mi",
+        world.seed(objects.deployment("web", replicas=PODS, cpu="5m", memory="16Mi",
                                    terminationGracePeriodSeconds=GRACE))
         # The first node is full for a while, so a second one is bought, where all of them have room in the end.
-        world.seed(seed.deployment("filler", replicas=1, cpu="3500m"))
-        world.seed(seed.deployment("big", replicas=1, cpu="2500m"))
+        world.seed(objects.deployment("filler", replicas=1, cpu="3500m"))
+        world.seed(objects.deployment("big", replicas=1, cpu="2500m"))
         world.step_until(lambda: len(world.nodes()) == 2 and not world.pending(), limit=600, every=GRAIN)
         world.scale("filler", 0)
         world.step_until(lambda: not world.operations(), limit=600, every=GRAIN)
@@ -109,7 +109,7 @@ def test_fifty_pods_that_take_ten_minutes_take_few_short_invocations(stage: Stag
     stage.play(tell, grain=GRAIN, pace=SLOW)
 
 
-# Every place at which the world has changed and the table does not know it; tests/unit/execute/test_killed_steps.py has
+# Every place at which the world has changed and the table does not know it; tests/unit/operations/test_killed_steps.py has
 # all instants of each.
 @pytest.mark.parametrize("place", ["taint:called", "evict:called", "delete:called", "act:stepped", "act:recorded",
                                    "act:sent"])

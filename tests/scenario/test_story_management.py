@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.local.controllers import seed
-from infra.local.controllers.capi.controller import ClusterApi
-from infra.local.controllers.capi.fields import DELETE_MACHINE, GROUP, marks
-from infra.local.controllers.manager import Controller
-from infra.local.kube.server import ApiServer
-from infra.local.kube.store import ObjectStore
-from infra.local.world import LocalWorld
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.capi.controller import ClusterApi
+from infra.emulators.controllers.capi.fields import DELETE_MACHINE, GROUP, marks
+from infra.emulators.controllers.manager import Controller
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
+from infra.emulators.local_world import LocalWorld
 from tests.scenario.policies import document
 
 SECRET = "outscaler/shop/clusterapi"
@@ -24,7 +24,7 @@ OPTIONS = {"scaleDownUnneededTime": "2m", "scaleDownDelayAfterAdd": "1m"}
 
 
 class Management:
-    """The management cluster as something beside the world's own (infra/local/beside.py)."""
+    """The management cluster as something beside the world's own (infra/emulators/cloud_account.py)."""
 
     def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
         """Its controllers, whose Machines become Nodes of that cluster."""
@@ -51,14 +51,14 @@ class Management:
 def test_CAPI_1_a_separate_management_cluster_grows_and_drains(forgetful: bool) -> None:
     management = Management()
     with LocalWorld(quick=True, forgetful=forgetful, clouds=(management,)) as world:
-        seed.apply(management.store, seed.cluster("ours"), seed.cluster("theirs"),
-                   seed.machine_deployment("workers", 1, 1, 4, cluster="ours"),
-                   seed.machine_deployment("workers-of-others", 0, 0, 4, cluster="theirs"))
+        objects.apply(management.store, objects.cluster("ours"), objects.cluster("theirs"),
+                   objects.machine_deployment("workers", 1, 1, 4, cluster="ours"),
+                   objects.machine_deployment("workers-of-others", 0, 0, 4, cluster="theirs"))
         world.apply_policy(document(providers={"clusterapi": PROVIDER}, options=OPTIONS,
                                     scan="20s"))
         world.step(180)
         assert len(world.nodes()) == 1
-        world.seed(seed.deployment("web", replicas=3, cpu="3"))
+        world.seed(objects.deployment("web", replicas=3, cpu="3"))
         world.step_until(lambda: len(world.nodes()) == 3 and not world.pending(), limit=900)
         assert management.size("workers") == 3
         web = world.kube.get("deployments", "web", "default", "apps")

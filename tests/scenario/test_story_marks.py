@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.local.controllers import seed
-from infra.local.kube.objects import clone
+from infra.emulators.controllers import objects
+from infra.emulators.kube.objects import clone
 from tests.scenario.policies import document
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 HARD = "ToBeDeletedByClusterAutoscaler"
 SOFT = "DeletionCandidateOfClusterAutoscaler"
@@ -20,7 +20,7 @@ LATER = {"scaleDownUnneededTime": "2h"}
 def _two_nodes(world: StoryWorld, **options: Any) -> list[str]:
     """Two nodes; the names."""
     world.apply_policy(document(options={**LATER, **options}))
-    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(2.5)
     return sorted(world.nodes())
 
@@ -82,7 +82,7 @@ def test_unneeded_nodes_carry_the_soft_taint_until_they_are_needed(world: StoryW
     assert _writes_to_nodes(world) == asked                         # a quiet pass asks nobody
 
     # More than one node can hold: it is needed now, soft taint or not.
-    world.seed(seed.deployment("web", replicas=6, cpu="1"))
+    world.seed(objects.deployment("web", replicas=6, cpu="1"))
     world.minutes(2)
     assert world.pods_ready("web") == 6
     assert _soft(world) == set()

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.local.controllers import seed
-from infra.local.kube.faults import Fault
-from infra.local.kube.objects import KubeObject
+from infra.emulators.controllers import objects
+from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.objects import KubeObject
 from tests.scenario.policies import document, refusal
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 OPTIONS = {"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}
 SELECTED = "volume.kubernetes.io/selected-node"
@@ -19,9 +19,9 @@ SELECTED = "volume.kubernetes.io/selected-node"
 def _idle_node(world: StoryWorld, **options: Any) -> str:
     """Two nodes, one of them empty; its name."""
     world.apply_policy(document(options={**OPTIONS, **options}))
-    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=1, cpu="500m"))
+    world.seed(objects.deployment("web", replicas=1, cpu="500m"))
     world.step_until(lambda: bool(world.last_known_nodes()), limit=300)
     return next(name for name in world.last_known_nodes() if not world.pods_on(name))
 
@@ -75,15 +75,15 @@ def test_CA_5790_a_pod_that_is_nominated_to_a_node_keeps_it(world: StoryWorld) -
 def _drainable(world: StoryWorld, *budgets: KubeObject) -> str:
     """Two nodes with a pod of `web` each and these budgets over it; the name of the node that would go."""
     world.apply_policy(document(options=OPTIONS))
-    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=2, cpu="500m"), *budgets)
+    world.seed(objects.deployment("web", replicas=2, cpu="500m"), *budgets)
     world.step(30)
     return world.nodes()[0]
 
 
 def _budget(name: str, **bound: Any) -> KubeObject:
-    made = seed.pdb("web", **bound)
+    made = objects.pdb("web", **bound)
     return {**made, "metadata": {**made["metadata"], "name": name}}
 
 
@@ -138,9 +138,9 @@ def test_KP_2219_a_drain_that_is_refused_every_time_is_given_up_each_time_and_no
 @story(quick=True, grain=20.0)
 def test_KP_2219_a_node_that_cannot_be_drained_holds_up_no_other(world: StoryWorld) -> None:
     world.apply_policy(document(options=OPTIONS))
-    world.seed(seed.machine_deployment("workers", 4, 1, 5))
+    world.seed(objects.machine_deployment("workers", 4, 1, 5))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=8, cpu="300m"))
+    world.seed(objects.deployment("web", replicas=8, cpu="300m"))
     full = Fault(**refusal(429, "Cannot evict pod as it would violate the pod's disruption budget."))
     held: list[str] = []
 

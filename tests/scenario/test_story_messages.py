@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from chalicelib.dispatch.messages import ActMessage, Cause, ReconcileMessage, encode
-from infra.local.controllers import seed
-from infra.local.controllers.capi.controller import Settings
-from infra.local.controllers.capi.machines import MachineTimes
-from infra.local.controllers.manager import Pace
-from infra.local.queues import Message, last, late, lost, twice, untouched
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.capi.controller import Settings
+from infra.emulators.controllers.capi.machines import MachineTimes
+from infra.emulators.controllers.manager import Pace
+from infra.emulators.virtual_sqs import Message, last, late, lost, twice, untouched
 from tests.scenario.policies import WEBHOOK, document
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 
 def _pods_arrive(world: StoryWorld) -> None:
     world.apply_policy(document(webhook=WEBHOOK))
-    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2.5)
-    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+    world.seed(objects.deployment("web", replicas=12, cpu="1"))
 
 
 def _wake(world: StoryWorld) -> None:
@@ -51,9 +51,9 @@ def test_messages_come_in_the_wrong_order(world: StoryWorld) -> None:
     world.queues.pick = last
     world.queues.tamper = _backwards
     world.apply_policy(document(scan="20s"))
-    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2.5)
-    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+    world.seed(objects.deployment("web", replicas=12, cpu="1"))
 
     world.minutes(4)
 
@@ -85,7 +85,7 @@ def test_messages_of_operations_come_five_minutes_late(world: StoryWorld) -> Non
 @story(grain=30.0)
 def test_lost_messages_are_made_up_for_when_the_marker_runs_out(world: StoryWorld) -> None:
     world.apply_policy(document())
-    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2.5)
     before = len(world.passes)
     world.queues.tamper = lost
@@ -139,13 +139,13 @@ def test_growth_that_ends_while_a_pass_looks_is_not_forgotten(world: StoryWorld)
     """The snapshot still has the old size. What the executor wrote since must not be taken for fulfilled."""
     world.queues.tamper = lambda message: late(300.0)(message) if message.queue.startswith("act") else (message,)
     world.apply_policy(document())
-    world.seed(seed.machine_deployment("workers", 1, 1, 12))
+    world.seed(objects.machine_deployment("workers", 1, 1, 12))
     world.minutes(6.5)
-    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+    world.seed(objects.deployment("web", replicas=12, cpu="1"))
     world.minutes(1)
     [planned] = world.operations()
     world.queues.tamper = untouched
-    world.seed(seed.deployment("more", replicas=6, cpu="1"))
+    world.seed(objects.deployment("more", replicas=6, cpu="1"))
     body = encode(ActMessage("shop", planned.id)).decode()
     world.at("reconcile:observed", lambda: world.redeliver("act_clusterapi", body))
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from chalicelib.model.deployment import Deployment
-from infra.local.controllers import seed
-from infra.local.kube.faults import Fault
+from chalicelib.model.policy_permissions import Deployment
+from infra.emulators.controllers import objects
+from infra.emulators.kube.faults import Fault
 from tests.scenario.policies import document, refusal
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 OPTIONS = {"scaleDownUnneededTime": "1m"}
 SHARED = "outscaler/shared/kubeconfig"
@@ -19,8 +19,8 @@ def test_CA_5510_a_cluster_that_cannot_be_read_loses_no_node_and_disturbs_no_oth
     other = world.add_neighbour("garage")
     for name in ("shop", "garage"):
         world.apply_policy(document(name, options=OPTIONS))
-    world.seed(seed.machine_deployment("workers", 3, 1, 5))
-    other.seed(seed.machine_deployment("workers", 3, 1, 5))
+    world.seed(objects.machine_deployment("workers", 3, 1, 5))
+    other.seed(objects.machine_deployment("workers", 3, 1, 5))
     world.minutes(2.5)
     before = world.writes()
     world.server.faults.add(Fault(path="/api/v1/(pods|nodes)", times=-1, **refusal(503, "etcd is away")))
@@ -49,9 +49,9 @@ def test_CA_5544_a_group_that_two_clusters_claim_is_scaled_by_the_first_and_the_
     """A second policy under another name points at the same cluster: two deployments of one team's mistake."""
     world.put_secret(SHARED, world.server.kubeconfig())
     world.apply_policy(document("shop", secret=SHARED))
-    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=5, cpu="1"))
+    world.seed(objects.deployment("web", replicas=5, cpu="1"))
     world.minutes(3)
     assert world.size("workers") == 2
     world.apply_policy(document("shopping", secret=SHARED))
@@ -75,9 +75,9 @@ def test_two_policies_with_secrets_of_their_own_for_one_cluster_share_its_claims
     """The second team has a kubeconfig of its own, as in any management cluster of several teams."""
     world.put_secret("outscaler/shopping/kubeconfig", f"# of another team\n{world.server.kubeconfig()}")
     world.apply_policy(document("shop"))
-    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=5, cpu="1"))
+    world.seed(objects.deployment("web", replicas=5, cpu="1"))
     world.minutes(3)
     assert world.size("workers") == 2
     world.apply_policy(document("shopping"))
@@ -91,9 +91,9 @@ def test_a_claim_under_the_name_of_a_secret_is_still_obeyed(world: StoryWorld) -
     former = ("clusterapi", f"outscaler/shop/kubeconfig#{WORKERS}")
     assert world.store.claims.claim_groups("garage", [former]) == {}
     world.apply_policy(document("shop"))
-    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=5, cpu="1"))
+    world.seed(objects.deployment("web", replicas=5, cpu="1"))
     world.minutes(2)
 
     assert world.size("workers") == 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.local.controllers import seed
+from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 HOUR = 3600.0
 OPTIONS = {"scaleDownUnneededTime": "2m", "scaleDownDelayAfterAdd": "1m", "unremovableNodeRecheckTimeout": "1m"}
@@ -16,13 +16,13 @@ OLD = "old"
 
 def _nodes_with_a_pod_each(world: StoryWorld, count: int, **spec: Any) -> None:
     """So many hardly used nodes with one small pod each, and bigger ones that will hold all of these pods."""
-    world.seed(seed.machine_deployment(OLD, count, 0, count))
+    world.seed(objects.machine_deployment(OLD, count, 0, count))
     world.minutes(2)
-    world.seed(seed.deployment("web", replicas=count, cpu="300m", terminationGracePeriodSeconds=20),
-               seed.pdb("web", max_unavailable=10))
+    world.seed(objects.deployment("web", replicas=count, cpu="300m", terminationGracePeriodSeconds=20),
+               objects.pdb("web", max_unavailable=10))
     world.step(20)
     assert all(len(world.pods_on(name)) == 1 for name in world.nodes())
-    world.seed(seed.machine_deployment("new", 3, 3, 3, cpu="16", memory="64Gi"))
+    world.seed(objects.machine_deployment("new", 3, 3, 3, cpu="16", memory="64Gi"))
     world.minutes(2)
     world.apply_policy(document(options={**OPTIONS, "maxDrainParallelism": 10}, **spec))
 

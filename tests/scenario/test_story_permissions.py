@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from infra.local.controllers import seed
-from infra.local.kube.faults import Fault
+from infra.emulators.controllers import objects
+from infra.emulators.kube.faults import Fault
 from tests.scenario.policies import document, refusal
-from tests.scenario.stage import Stage, story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import Stage, story
+from tests.scenario.scenario_world import StoryWorld
 
 
 @pytest.mark.parametrize("plural", ["poddisruptionbudgets", "replicasets"])
 def test_CA_7663_a_forbidden_resource_is_a_gap_and_the_pass_goes_on(stage: Stage, plural: str) -> None:
     def tell(world: StoryWorld) -> None:
         world.apply_policy(document(options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
-        world.seed(seed.machine_deployment("workers", 1, 1, 5))
+        world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.minutes(1.5)
         world.server.faults.add(Fault(path=f"/{plural}[?]", times=-1, **refusal(403, f"{plural} is forbidden")))
-        world.seed(seed.deployment("web", replicas=5, cpu="1"))
+        world.seed(objects.deployment("web", replicas=5, cpu="1"))
 
         world.minutes(3)
 
@@ -39,11 +39,11 @@ def test_CA_7663_a_forbidden_resource_is_a_gap_and_the_pass_goes_on(stage: Stage
 @story(grain=20.0)
 def test_CA_4784_credentials_that_are_rotated_between_two_calls_are_read_again(world: StoryWorld) -> None:
     world.apply_policy(document())
-    world.seed(seed.machine_deployment("workers", 1, 1, 5))
+    world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
     passes = len(world.passes)
     world.at("reconcile:observed", world.rotate_credentials)    # planned with the old ones, executed with the new
-    world.seed(seed.deployment("web", replicas=5, cpu="1"))
+    world.seed(objects.deployment("web", replicas=5, cpu="1"))
 
     world.minutes(1)
 
@@ -56,7 +56,7 @@ def test_CA_4784_credentials_that_are_rotated_between_two_calls_are_read_again(w
 @story(grain=20.0)
 def test_CA_5951_one_refused_credential_costs_nothing(world: StoryWorld) -> None:
     world.apply_policy(document())
-    world.seed(seed.machine_deployment("workers", 1, 1, 5))
+    world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
     before = len(world.passes)
     world.server.faults.add(Fault(path="/api/v1/pods", **refusal(401, "Unauthorized")))

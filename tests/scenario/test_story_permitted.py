@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from chalicelib.model.pass_memory import Reading
+from chalicelib.model.pass_footprint import Reading
 from chalicelib.model.secret import PARAMETER
 from chalicelib.store import Store
-from infra.local.alicloud.account import AlicloudAccount
-from infra.local.cherryservers.account import CherryAccount
-from infra.local.controllers import seed
-from infra.local.exoscale.account import ExoscaleAccount
-from infra.local.huaweicloud.account import HuaweiAccount
-from infra.local.iam import SUFFIX, Judge, policy_files
-from infra.local.lambda_events import sqs_event, sqs_record
-from infra.local.world import WEBHOOK_KEY, LocalWorld
-from tests.rights import operations_of_every_provider, unfinished_save, unreadable_policy, unused
+from infra.emulators.alicloud.attached_account import AlicloudAccount
+from infra.emulators.cherryservers.attached_account import CherryAccount
+from infra.emulators.controllers import objects
+from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.huaweicloud.attached_account import HuaweiAccount
+from infra.emulators.iam import SUFFIX, Judge, policy_files
+from infra.emulators.lambda_events import sqs_event, sqs_record
+from infra.emulators.local_world import WEBHOOK_KEY, LocalWorld
+from tests.permission_use import operations_of_every_provider, unfinished_save, unreadable_policy, unused
 from tests.scenario.policies import WEBHOOK, document
 
 VENDORS = {"alicloud": AlicloudAccount, "exoscale": ExoscaleAccount, "cherryservers": CherryAccount,
@@ -57,7 +57,7 @@ def _world(kind: str) -> Iterator[LocalWorld]:
             secret=kubeconfig, providers=sections, webhook={"secret": webhook},
             nodeGroups=[{"provider": "alicloud", "id": bursts.id, "max": 5}],
             options={"scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
-        made.seed(seed.machine_deployment("workers", 1, 1, 4), seed.deployment("web", replicas=3, cpu="1"))
+        made.seed(objects.machine_deployment("workers", 1, 1, 4), objects.deployment("web", replicas=3, cpu="1"))
         made.step(120)
         yield made
 
@@ -93,7 +93,7 @@ def _everything(world: LocalWorld, webhook: str = WEBHOOK["secret"]) -> None:
         found["spec"]["replicas"] = replicas
         world.kube.update("deployments", found, "apps")
         world.step(600)
-    world.seed(seed.deployment("reports", replicas=1, cpu="3", nodeSelector={"tier": "burst"}, tolerations=BURST))
+    world.seed(objects.deployment("reports", replicas=1, cpu="3", nodeSelector={"tier": "burst"}, tolerations=BURST))
     world.step(300)
     assert not world.pending()
     world.queues.refusing.add("reconcile")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.errors import BadInputs
-from infra.local.controllers import seed
+from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 OPTIONS = {"scaleDownUnneededTime": "2m"}
 WORKERS = "MachineDeployment/default/workers"
@@ -17,11 +17,11 @@ WORKERS = "MachineDeployment/default/workers"
 @story(grain=20.0)
 def test_CA_1377_shadow_plans_and_explains_and_touches_nothing(world: StoryWorld) -> None:
     world.apply_policy(document(mode="shadow", options=OPTIONS))
-    world.seed(seed.machine_deployment("workers", 3, 1, 5), seed.machine_deployment("big", 0, 0, 3, "16"))
+    world.seed(objects.machine_deployment("workers", 3, 1, 5), objects.machine_deployment("big", 0, 0, 3, "16"))
     world.minutes(2.5)
     assert len(world.last_known_nodes()) == 3
     world.minutes(3)
-    world.seed(seed.deployment("web", replicas=2, cpu="12"))
+    world.seed(objects.deployment("web", replicas=2, cpu="12"))
     world.minutes(1)
 
     assert {removal["node"] for plan in world.plans_with("removals") for removal in plan["removals"]}
@@ -41,7 +41,7 @@ def test_CA_1377_shadow_plans_and_explains_and_touches_nothing(world: StoryWorld
 @story(grain=20.0)
 def test_CA_1443_a_new_policy_is_in_force_at_the_next_tick(world: StoryWorld) -> None:
     world.apply_policy(document(options={"scaleDownUnneededTime": "1h"}))
-    world.seed(seed.machine_deployment("workers", 3, 1, 5))
+    world.seed(objects.machine_deployment("workers", 3, 1, 5))
     world.minutes(5.5)
     assert len(world.nodes()) == 3
     known = world.last_known_nodes()
@@ -71,7 +71,7 @@ def test_CA_3890_a_bad_document_is_refused_whole_and_the_last_good_one_stays(wor
     stored = world.store.policies.current("shop")
     assert stored is not None
     assert stored.version == first
-    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(6)
     assert len(world.nodes()) == 1
 
@@ -82,7 +82,7 @@ def test_a_stored_document_that_this_program_cannot_read_stops_its_cluster_only(
     other = world.add_neighbour("garage")
     world.apply_policy(document("garage", options=OPTIONS))
     world.store.policies.put("shop", document("shop", newOption=1), "0" * 16, None)
-    other.seed(seed.machine_deployment("workers", 2, 1, 5))
+    other.seed(objects.machine_deployment("workers", 2, 1, 5))
 
     world.minutes(6)
 

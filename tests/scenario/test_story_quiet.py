@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from infra.local.controllers import seed
+from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.stage import story
-from tests.scenario.world import Requests, StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import Requests, StoryWorld
 
 
 @story(grain=60.0)
 def test_a_quiet_tick_of_200_nodes_writes_a_handful_of_items(world: StoryWorld) -> None:
     """Of 200 nodes 20 belong to a group and are unneeded, so that their timers are confirmed in every pass."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1h"}))
-    world.seed(*(seed.node(f"fixed-{n:03d}") for n in range(180)), seed.machine_deployment("workers", 20, 0, 50),
-               seed.deployment("web", replicas=180, cpu="1"))
+    world.seed(*(objects.node(f"fixed-{n:03d}") for n in range(180)), objects.machine_deployment("workers", 20, 0, 50),
+               objects.deployment("web", replicas=180, cpu="1"))
     world.minutes(4)
     assert len(world.nodes()) == 200
     asked = len(world.server.requests)

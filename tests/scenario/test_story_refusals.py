@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from chalicelib.model.memory import Backoff
 from chalicelib.providers.errors import OutOfStock
-from infra.local.controllers import seed
-from infra.local.fake_provider import InMemoryProvider
-from infra.local.kube.faults import Fault
+from infra.emulators.controllers import objects
+from infra.emulators.fake_provider import InMemoryProvider
+from infra.emulators.kube.faults import Fault
 from tests.builders import node as template
 from tests.scenario.policies import document, refusal
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 CHEAP, SPARE = "MachineDeployment/default/cheap", "MachineDeployment/default/spare"
 
@@ -39,7 +39,7 @@ def test_CA_4992_a_group_out_of_stock_is_backed_off_and_the_next_one_bought(worl
     cloud.fail_next("grow", OutOfStock("no machine of this type is left", code="Stockout"))
     cloud.let_pass("grow")
     cloud.fail_next("grow", OutOfStock("no machine of this type is left", code="Stockout"), times=4)
-    world.seed(seed.deployment("web", replicas=2, cpu="900m"))      # one of them on `base`
+    world.seed(objects.deployment("web", replicas=2, cpu="900m"))      # one of them on `base`
 
     world.minutes(1.5)
 
@@ -75,12 +75,12 @@ def test_CA_4992_a_group_out_of_stock_is_backed_off_and_the_next_one_bought(worl
 @story(grain=10.0)
 def test_CA_8817_a_refused_resize_names_its_reason_and_the_next_group_is_bought(world: StoryWorld) -> None:
     world.apply_policy(document())
-    world.seed(seed.machine_deployment("base", 1, 1, 1, "1"), seed.machine_deployment("cheap", 0, 0, 5, "2"),
-               seed.machine_deployment("spare", 0, 0, 5, "8"))
+    world.seed(objects.machine_deployment("base", 1, 1, 1, "1"), objects.machine_deployment("cheap", 0, 0, 5, "2"),
+               objects.machine_deployment("spare", 0, 0, 5, "8"))
     world.minutes(2)
     world.server.faults.add(Fault(method="PATCH", path="machinedeployments/cheap/scale", times=-1,
                                   **refusal(403, "exceeded quota: machines, requested: 1, used: 10, limited: 10")))
-    world.seed(seed.deployment("web", replicas=1, cpu="1500m"))
+    world.seed(objects.deployment("web", replicas=1, cpu="1500m"))
 
     world.minutes(5)
 
@@ -96,11 +96,11 @@ def test_CA_8817_a_refused_resize_names_its_reason_and_the_next_group_is_bought(
 @story(grain=20.0)
 def test_CA_369_a_machine_that_never_joins_is_waited_for_and_then_another_group_used(world: StoryWorld) -> None:
     world.apply_policy(document(options={"maxNodeProvisionTime": "6m"}))
-    world.seed(seed.machine_deployment("base", 1, 1, 1, "1"), seed.machine_deployment("cheap", 0, 0, 5, "2"),
-               seed.machine_deployment("spare", 0, 0, 5, "8"))
+    world.seed(objects.machine_deployment("base", 1, 1, 1, "1"), objects.machine_deployment("cheap", 0, 0, 5, "2"),
+               objects.machine_deployment("spare", 0, 0, 5, "8"))
     world.minutes(2)
     world.cluster.capi.fail_next("default/cheap", "never-joins")
-    world.seed(seed.deployment("web", replicas=1, cpu="1500m"))
+    world.seed(objects.deployment("web", replicas=1, cpu="1500m"))
     world.minutes(1.5)
     request = world.group_memory(CHEAP).request
     assert request is not None
@@ -125,11 +125,11 @@ def test_CA_369_a_machine_that_never_joins_is_waited_for_and_then_another_group_
 @story(grain=20.0)
 def test_CA_6333_a_throttled_call_is_made_again_when_the_server_says_and_is_no_failure(world: StoryWorld) -> None:
     world.apply_policy(document())
-    world.seed(seed.machine_deployment("workers", 1, 1, 5))
+    world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
     world.server.faults.add(Fault(method="PATCH", path="/scale", times=2, headers={"Retry-After": "20"},
                                   **refusal(429, "too many requests")))
-    world.seed(seed.deployment("web", replicas=5, cpu="1"))
+    world.seed(objects.deployment("web", replicas=5, cpu="1"))
 
     world.minutes(3)
 

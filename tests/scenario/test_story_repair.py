@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from infra.local.controllers import seed
-from infra.local.controllers.capi import fields
-from infra.local.kube.objects import clone
-from infra.local.queues import twice
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.capi import fields
+from infra.emulators.kube.objects import clone
+from infra.emulators.virtual_sqs import twice
 from tests.scenario.policies import document
-from tests.scenario.stage import Stage, story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import Stage, story
+from tests.scenario.scenario_world import StoryWorld
 
 GROUP = "MachineDeployment/default/{}"
 QUICK = {"maxNodeProvisionTime": "4m"}
@@ -36,7 +36,7 @@ def _joined_and_not(world: StoryWorld, size: int, least: int, dead: int = 1) -> 
     """The group's machines that are nodes, and those that never will be."""
     world.apply_policy(document(options={**QUICK, "enforceNodeGroupMinSize": True, "scaleDownUnneededTime": "10h"}))
     world.cluster.capi.fail_next("default/workers", "never-joins", dead)
-    world.seed(seed.machine_deployment("workers", size, least, size + 3))
+    world.seed(objects.machine_deployment("workers", size, least, size + 3))
     world.minutes(2)
     joined = set(world.nodes())
     assert len(joined) == size - dead
@@ -90,12 +90,12 @@ def test_CA_6240_two_of_three_groups_have_nothing_and_the_third_is_bought_by_the
             scan="20s", options={"expander": ["priority"], **QUICK}, providers={"clusterapi": {"version": version}},
             nodeGroups=[{"provider": "clusterapi", "id": GROUP.format(name), "min": 0, "max": 4,
                          "priority": 30 - 10 * at} for at, name in enumerate(names)]))
-        world.seed(seed.machine_deployment("base", 1, 1, 1, "1", version=version),
-                   *(seed.machine_deployment(name, 0, 0, 4, version=version) for name in names))
+        world.seed(objects.machine_deployment("base", 1, 1, 1, "1", version=version),
+                   *(objects.machine_deployment(name, 0, 0, 4, version=version) for name in names))
         world.minutes(2)
         for name in names[:2]:
             world.cluster.capi.fail_next(f"default/{name}", "provisioning-failure", 2)
-        world.seed(seed.deployment("web", replicas=2, cpu="3"))
+        world.seed(objects.deployment("web", replicas=2, cpu="3"))
 
         world.step_until(lambda: world.pending() == (), limit=limit)
 
@@ -116,11 +116,11 @@ def test_CA_6240_two_of_three_groups_have_nothing_and_the_third_is_bought_by_the
 def test_CA_7928_a_group_that_cannot_be_read_stops_nobody(world: StoryWorld) -> None:
     """A typing error in one group's bounds; other groups grow and shrink on."""
     world.apply_policy(document(options={**QUICK, "scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"}))
-    odd = clone(seed.machine_deployment("odd", 2, 1, 5))
+    odd = clone(objects.machine_deployment("odd", 2, 1, 5))
     odd["metadata"]["annotations"][fields.MIN_SIZE] = "many"
-    world.seed(odd, seed.machine_deployment("workers", 1, 1, 5))
+    world.seed(odd, objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(2)
-    world.seed(seed.deployment("web", replicas=6, cpu="2500m"))
+    world.seed(objects.deployment("web", replicas=6, cpu="2500m"))
     world.minutes(5)
     assert world.pods_ready("web") == 6
     assert world.size("workers") > 1

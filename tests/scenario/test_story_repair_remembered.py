@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from infra.local.controllers import seed
-from infra.local.kube.faults import Fault
+from infra.emulators.controllers import objects
+from infra.emulators.kube.faults import Fault
 from tests.scenario.policies import document, refusal
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 GROUP = "MachineDeployment/default/{}"
 OPTIONS = {"maxNodeProvisionTime": "8m", "scaleDownUnneededTime": "10m", "scaleDownDelayAfterAdd": "1m"}
@@ -31,13 +31,13 @@ def _over_time(world: StoryWorld, what: Any) -> set[float]:
 @story(quick=True, grain=20.0)
 def test_CA_7873_timers_back_off_requests_and_first_sights_survive_any_restart(world: StoryWorld) -> None:
     world.apply_policy(document(options=OPTIONS))
-    world.seed(seed.machine_deployment("base", 2, 1, 2),
-               *(seed.machine_deployment(name, 0, 0, 5, labels={"pool": name}) for name in ("full", "lame")))
+    world.seed(objects.machine_deployment("base", 2, 1, 2),
+               *(objects.machine_deployment(name, 0, 0, 5, labels={"pool": name}) for name in ("full", "lame")))
     world.minutes(2)
     world.cluster.capi.fail_next("default/lame", "never-joins", 5)
     full = Fault(**refusal(403, "exceeded quota: machines"))
     world.line.ask = lambda method, path: full if method == "PATCH" and "/full/scale" in path else None
-    world.seed(*(seed.deployment(name, replicas=1, cpu="3", nodeSelector={"pool": name}) for name in ("full", "lame")))
+    world.seed(*(objects.deployment(name, replicas=1, cpu="3", nodeSelector={"pool": name}) for name in ("full", "lame")))
     world.minutes(4)
 
     memory = world.memory()

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from chalicelib.model.group import InstanceError
 from chalicelib.providers.errors import InvalidRequest
-from infra.local.controllers import seed
-from infra.local.fake_provider import InMemoryProvider
+from infra.emulators.controllers import objects
+from infra.emulators.fake_provider import InMemoryProvider
 from tests.builders import node as template
 from tests.scenario.policies import document
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 STOCK = InstanceError("OutOfStock", "Stockout", "no machine of this type is left")
 
@@ -31,7 +31,7 @@ def test_CA_6128_a_machine_that_cannot_be_created_is_given_back_while_the_next_g
     world.apply_policy(document())
     cloud = _cloud(world)
     cloud.spoil("cheap", STOCK)
-    world.seed(seed.deployment("web", replicas=2, cpu="900m"))
+    world.seed(objects.deployment("web", replicas=2, cpu="900m"))
 
     world.minutes(3)
 
@@ -48,7 +48,7 @@ def test_CA_6974_a_scale_up_of_which_nothing_comes_is_taken_back(world: StoryWor
     world.apply_policy(document(options={"maxNodeProvisionTime": "4m"}))
     cloud = _cloud(world)
     cloud.spoil("cheap", "phantom")
-    world.seed(seed.deployment("web", replicas=2, cpu="900m"))
+    world.seed(objects.deployment("web", replicas=2, cpu="900m"))
 
     world.minutes(7)
 
@@ -65,7 +65,7 @@ def test_a_machine_that_cannot_be_given_back_is_tried_again_later_and_holds_up_n
     cloud = _cloud(world)
     cloud.spoil("cheap", "dead")
     cloud.fail_next("remove", InvalidRequest("deletion protection is on"))
-    world.seed(seed.deployment("web", replicas=2, cpu="900m"))
+    world.seed(objects.deployment("web", replicas=2, cpu="900m"))
 
     world.minutes(4)
 

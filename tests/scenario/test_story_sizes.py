@@ -8,10 +8,10 @@ from itertools import pairwise
 
 import pytest
 
-from chalicelib.model.pass_memory import KEPT, Reading
-from infra.local.controllers import seed
-from infra.local.queues import Message, twice
-from infra.local.world import MINUTE, LocalWorld
+from chalicelib.model.pass_footprint import KEPT, Reading
+from infra.emulators.controllers import objects
+from infra.emulators.local_world import MINUTE, LocalWorld
+from infra.emulators.virtual_sqs import Message, twice
 from tests.scenario.policies import WEBHOOK, document
 
 SMALL, LARGE = "reconcile", "reconcile_large"
@@ -23,7 +23,7 @@ EVENT = {"kind": "Event", "apiVersion": "v1", "reason": "FailedScheduling", "inv
 def world() -> Iterator[LocalWorld]:
     with LocalWorld(quick=True) as made:
         made.apply_policy(document(webhook=WEBHOOK))
-        made.seed(seed.machine_deployment("workers", 1, 1, 4), seed.deployment("web", replicas=3, cpu="1"))
+        made.seed(objects.machine_deployment("workers", 1, 1, 4), objects.deployment("web", replicas=3, cpu="1"))
         made.step(2 * MINUTE)
         yield made
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from infra.local.alicloud.account import AlicloudAccount
-from infra.local.alicloud.objects import Group
-from infra.local.controllers import seed
-from infra.local.world import LocalWorld
-from tests.property import wrecks
+from infra.emulators.alicloud.attached_account import AlicloudAccount
+from infra.emulators.alicloud.models import Group
+from infra.emulators.controllers import objects
+from infra.emulators.local_world import LocalWorld
+from tests.property import corrupted_objects
 from tests.scenario.policies import document
 
 _BEFORE = 180.0
@@ -23,7 +23,7 @@ _TOLERATION = {"key": "dedicated", "operator": "Equal", "value": "burst", "effec
 
 @dataclass
 class Intruder:
-    """An edit of answers (infra/local/kube/direct.py): each list of the API server has one spoilt object more. met: the
+    """An edit of answers (infra/emulators/kube/in_process_transport.py): each list of the API server has one spoilt object more. met: the
     kinds whose lists were asked for."""
 
     met: set[str] = field(default_factory=set)
@@ -31,12 +31,12 @@ class Intruder:
     def __call__(self, body: bytes) -> bytes:
         found = json.loads(body) if body.startswith(b"{") else {}
         kind = str(found.get("kind", "")).removesuffix("List")
-        if "items" not in found or kind not in wrecks.GOOD:
+        if "items" not in found or kind not in corrupted_objects.GOOD:
             return body
         self.met.add(kind)
-        made = wrecks.good(kind)
+        made = corrupted_objects.good(kind)
         for part in sorted(made.keys() - {"kind", "apiVersion", "metadata"}):
-            made[part] = random.Random(kind).choice(wrecks.HOSTILE[:4])
+            made[part] = random.Random(kind).choice(corrupted_objects.HOSTILE[:4])
         made["metadata"] |= {"labels": 7, "annotations": ["a"], "ownerReferences": -1}
         return json.dumps({**found, "items": [made, *(found["items"] or ())]}).encode()
 
@@ -52,8 +52,8 @@ class Shop:
 
     def served(self) -> tuple[int, int]:
         """Pods that ask for a worker and for a machine of the account come; machines that both groups have then."""
-        self.world.seed(seed.deployment("web", replicas=4, cpu="2"))
-        self.world.seed(seed.deployment("reports", replicas=2, cpu="3", nodeSelector={"tier": "burst"},
+        self.world.seed(objects.deployment("web", replicas=4, cpu="2"))
+        self.world.seed(objects.deployment("reports", replicas=2, cpu="3", nodeSelector={"tier": "burst"},
                                         tolerations=[_TOLERATION]))
         self.world.step(600.0)
         return self.first.total, self.second.total
@@ -70,7 +70,7 @@ def shop() -> Iterator[Shop]:
                   for group, priority in ((first, 20), (second, 10))]
         world.apply_policy(document(providers={"clusterapi": {}, "alicloud": account.settings()}, nodeGroups=groups,
                                     options={"expander": ["priority"]}, scan="20s"))
-        world.seed(seed.machine_deployment("workers", 1, 1, 5))
+        world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.step(_BEFORE)
         yield Shop(world, account, first, second)
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import yaml
 
-from infra.local.controllers import seed
+from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 GROUP = "MachineDeployment/default/workers"
 
@@ -33,9 +33,9 @@ def events(world: StoryWorld, kind: str) -> list[tuple[str, str, bool]]:
 def grows(world: StoryWorld) -> None:
     """Twelve pods arrive at one node; three nodes more are bought."""
     world.apply_policy(document())
-    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(2)
-    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+    world.seed(objects.deployment("web", replicas=12, cpu="1"))
     world.minutes(1)
 
 
@@ -74,7 +74,7 @@ def test_a_pass_that_dies_while_it_tells_is_followed_by_one_that_tells(world: St
 @story()
 def test_a_cluster_in_shadow_is_not_written_to_and_has_metrics(world: StoryWorld) -> None:
     world.apply_policy(document(mode="shadow", metrics="full"))
-    world.seed(seed.machine_deployment("workers", 1, 1, 8), seed.deployment("web", replicas=12, cpu="1"))
+    world.seed(objects.machine_deployment("workers", 1, 1, 8), objects.deployment("web", replicas=12, cpu="1"))
     world.minutes(3)
 
     assert world.writes() == []
@@ -85,9 +85,9 @@ def test_a_cluster_in_shadow_is_not_written_to_and_has_metrics(world: StoryWorld
 @story()
 def test_the_status_is_not_written_where_nobody_wants_it(world: StoryWorld) -> None:
     world.apply_policy(document(options={"writeStatusConfigmap": False}))
-    world.seed(seed.machine_deployment("workers", 1, 1, 8))
+    world.seed(objects.machine_deployment("workers", 1, 1, 8))
     world.minutes(3)
-    world.seed(seed.deployment("web", replicas=12, cpu="1"))
+    world.seed(objects.deployment("web", replicas=12, cpu="1"))
     world.minutes(2)
 
     assert status(world) is None

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from infra.local.controllers import seed
+from infra.emulators.controllers import objects
 from tests.scenario.policies import document
-from tests.scenario.stage import story
-from tests.scenario.world import StoryWorld
+from tests.scenario.runner import story
+from tests.scenario.scenario_world import StoryWorld
 
 
 @story(grain=20.0)
 def test_CA_7873_timers_survive_restart(world: StoryWorld) -> None:
     """Unneeded for more than ten minutes, over eleven passes: the node goes in the twelfth, and not before."""
     world.apply_policy(document())
-    world.seed(seed.machine_deployment("workers", 2, 1, 5))
+    world.seed(objects.machine_deployment("workers", 2, 1, 5))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=1, cpu="500m"))
+    world.seed(objects.deployment("web", replicas=1, cpu="500m"))
     world.step_until(lambda: bool(world.last_known_nodes()), limit=300, every=60)
     (idle,) = world.last_known_nodes()
     since = world.last_known_nodes()[idle].unneeded_since
@@ -36,9 +36,9 @@ def test_CA_7873_timers_survive_restart(world: StoryWorld) -> None:
 def test_CA_5048_the_cooldown_after_an_added_node_survives_restart(world: StoryWorld) -> None:
     """Nodes unneeded for long stay until ten minutes after the last scale-up, to the pass."""
     world.apply_policy(document(options={"scaleDownUnneededTime": "1m"}))
-    world.seed(seed.machine_deployment("workers", 1, 1, 5))
+    world.seed(objects.machine_deployment("workers", 1, 1, 5))
     world.minutes(1.5)
-    world.seed(seed.deployment("web", replicas=4, cpu="1500m"))
+    world.seed(objects.deployment("web", replicas=4, cpu="1500m"))
     world.minutes(4)
     grown_at = world.memory().last_scale_up
     assert grown_at > 0.0

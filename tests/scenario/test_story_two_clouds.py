@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from infra.local.alicloud.account import AlicloudAccount
-from infra.local.alicloud.objects import NO_STOCK, Group
-from infra.local.controllers import seed
-from infra.local.vendor.faults import Fault
-from infra.local.world import LocalWorld
+from infra.emulators.alicloud.attached_account import AlicloudAccount
+from infra.emulators.alicloud.models import NO_STOCK, Group
+from infra.emulators.controllers import objects
+from infra.emulators.local_world import LocalWorld
+from infra.emulators.vendor_common.fault_injection import Fault
 from tests.scenario.policies import document
 
 TAGS = "k8s.io/cluster-autoscaler/node-template/"
@@ -31,7 +31,7 @@ class Shop:
 
     def reports(self, replicas: int) -> None:
         """Pods that only a burst machine can run, one each."""
-        self.world.seed(seed.deployment("reports", replicas=replicas, cpu="3", nodeSelector={"tier": "burst"},
+        self.world.seed(objects.deployment("reports", replicas=replicas, cpu="3", nodeSelector={"tier": "burst"},
                                         tolerations=TAINT))
 
     def bought(self, group: Group) -> int:
@@ -53,7 +53,7 @@ def shop(request: pytest.FixtureRequest) -> Iterator[Shop]:
                   for group, priority in ((first, 20), (second, 10))]
         world.apply_policy(document(providers={"clusterapi": {}, "alicloud": account.settings()}, nodeGroups=groups,
                                     options=OPTIONS, scan="20s"))
-        world.seed(seed.machine_deployment("workers", 1, 1, 5))
+        world.seed(objects.machine_deployment("workers", 1, 1, 5))
         world.step(180)
         yield Shop(world, account, first, second)
 
@@ -88,7 +88,7 @@ def test_a_death_around_the_purchase_buys_nothing_twice(shop: Shop, place: str) 
 def test_one_cloud_that_is_down_does_not_stop_the_other(shop: Shop) -> None:
     shop.account.server.faults.next(Fault.SERVER_ERROR, times=-1)
     shop.reports(1)
-    shop.world.seed(seed.deployment("web", replicas=3, cpu="2"))
+    shop.world.seed(objects.deployment("web", replicas=3, cpu="2"))
 
     shop.world.step(300)
 

@@ -18,26 +18,29 @@ from shutil import which
 import pytest
 
 from chalicelib.cli.main import COMMANDS
-from chalicelib.dispatch.guard import permitted
-from chalicelib.handlers.acting import CLAIM
-from chalicelib.handlers.hook import MAX_BODY, MAX_GAPS
-from chalicelib.handlers.reconciling import DECIDED_WITHIN, LEASE_FOR
-from chalicelib.handlers.sweeping import RULES as SWEEPING
-from chalicelib.handlers.ticking import LOST_AFTER
-from chalicelib.handlers.webhook.keys import Keys
-from chalicelib.handlers.webhook.matter import DEFAULT_REASONS, matters
-from chalicelib.handlers.webhook.parse import parse
-from chalicelib.handlers.webhook.verify import Verdict, verify
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, matters
+from chalicelib.handlers.webhook.event_parser import parse
+from chalicelib.handlers.webhook.handler import MAX_BODY, MAX_GAPS
+from chalicelib.handlers.webhook.signature import Verdict, verify
 from chalicelib.model.memory import Backoff
 from chalicelib.model.policy import Mode, Options, Policy
 from chalicelib.model.reason import Code, Reason
-from chalicelib.plan import backoff, drain, fit, settle
-from chalicelib.plan.choose import EXPANDERS, LEAST_COST, RANDOM, price
-from chalicelib.plan.explain import text
-from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS, Status
+from chalicelib.operations.runner import CLAIM
+from chalicelib.operations.stuck import RULES as SWEEPING
+from chalicelib.plan import predicates
+from chalicelib.plan.scale_down import drain_rules
+from chalicelib.plan.scale_up import final_placement
+from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM, price
+from chalicelib.plan.state import backoff
+from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS, Status
 from chalicelib.policy.options import ROWS
 from chalicelib.providers import errors
-from chalicelib.snapshot.live import RESOURCES
+from chalicelib.reasons.text import text
+from chalicelib.reconciler.reconciler import DECIDED_WITHIN, LEASE_FOR
+from chalicelib.reconciler.scan_scheduler import LOST_AFTER
+from chalicelib.runtime.webhook_secret import Keys
+from chalicelib.snapshot.live_cluster import RESOURCES
 from tests.builders import cluster
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,7 +162,7 @@ DECISIONS, RUNBOOK, EVENTS = (ROOT / "docs" / name for name in ("decisions.md", 
 
 
 def test_the_drain_rules_are_listed_in_their_order() -> None:
-    assert [row[1].strip("`") for row in rows(DECISIONS, "Drain rules")] == [name for name, _ in drain.RULES]
+    assert [row[1].strip("`") for row in rows(DECISIONS, "Drain rules")] == [name for name, _ in drain_rules.RULES]
 
 
 # The predicates that look at volumes and at other pods have no table in the code: they come after fit.TABLE, in the
@@ -173,7 +176,7 @@ _TOLD = re.compile(r"`(\w+)`: ([^;…]+)")
 
 def test_the_predicates_are_listed_in_their_order() -> None:
     names = [row[1].strip("`") for row in rows(DECISIONS, "Predicates")]
-    assert names == [*(name for name, _, _ in fit.TABLE), *_AFTER]
+    assert names == [*(name for name, _, _ in predicates.TABLE), *_AFTER]
 
 
 def test_the_predicates_say_what_the_documents_say() -> None:
@@ -253,8 +256,8 @@ def test_every_time_limit_of_growing_is_listed() -> None:
     ("decisions.md", f"for more {DECIDED_WITHIN:.0f} seconds after its beginning"),
     ("limits.md", f"of which {DECIDED_WITHIN:.0f} s until it stops looking"),
     ("architecture.md", f"{DECIDED_WITHIN:.0f} seconds after its beginning a pass stops looking for more"),
-    ("decisions.md", f"(runs + 1) ≤ {settle._EXACT:,}"),
-    ("limits.md", f"(runs + 1) ≤ {settle._EXACT:,}"),
+    ("decisions.md", f"(runs + 1) ≤ {final_placement._EXACT:,}"),
+    ("limits.md", f"(runs + 1) ≤ {final_placement._EXACT:,}"),
     ("architecture.md", f"{_IN_WORDS[len(RESOURCES)]} lists and one ConfigMap are read from the cluster"),
     ("limits.md", f"{_IN_WORDS[len(RESOURCES)]} lists from the API server"),
     ("performance.md", f"{len(RESOURCES)} lists, 1 ConfigMap and"),

@@ -16,7 +16,7 @@ from chalicelib.model.policy import Options, Policy, Prices
 from chalicelib.model.reason import Code
 from chalicelib.model.selector import NodeTerm, Requirement
 from chalicelib.model.storage import Claim, PersistentVolume, Storage
-from chalicelib.plan.decide import decide
+from chalicelib.plan.planner import decide
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, growth, having, near, node, verdict
 
 DECISIONS = Path(__file__).resolve().parents[2] / "docs" / "decisions.md"

@@ -12,14 +12,23 @@ from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.model.policy import Policy
 from chalicelib.model.resources import CPU, MEMORY, PODS
 from chalicelib.policy.huaweicloud import HUAWEICLOUD
-from chalicelib.policy.imported.addon import read_addon
+from chalicelib.policy.importers.cce_addon import read_addon
 from chalicelib.policy.load import load
 from chalicelib.providers import errors
 from chalicelib.providers.http import Answer
-from chalicelib.providers.huaweicloud import addons, api, codes, credentials, follow, grow, settings, states
+from chalicelib.providers.huaweicloud import (
+    api,
+    autoscaler_addon,
+    credentials,
+    error_mapping,
+    instance_states,
+    operation_polling,
+    scale_up,
+    settings,
+)
 from chalicelib.providers.huaweicloud.allocatable import allocatable
-from chalicelib.providers.huaweicloud.templates import UNPROMISED
-from chalicelib.providers.huaweicloud.wire import Flavor
+from chalicelib.providers.huaweicloud.models import Flavor
+from chalicelib.providers.huaweicloud.node_template import UNPROMISED
 from tests.unit.test_docs import ROOT, rows
 from tests.unit.test_docs_providers import _IN_WORDS, DEFECTS, PAGES, classes, policy, spans
 
@@ -66,9 +75,9 @@ def test_the_files_of_permissions_are_all_named_and_hold_what_can_be_done_withou
     f"({settings.USUAL} s, from {settings.SHORTEST} to {settings.LONGEST})",
     f"per key, region and service ({settings.CALLS_PER_SECOND:g})",
     f"less than {_IN_WORDS[credentials.EARLY / 60]} minutes of them are left",
-    f"from {follow.FIRST:g} s to a minute apart",
-    f"is looked at {_IN_WORDS[follow.ENOUGH_LOOKS]} times",
-    f"listed for about {_IN_WORDS[grow.UNSEEN / 60]} minutes the growth",
+    f"from {operation_polling.FIRST:g} s to a minute apart",
+    f"is looked at {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times",
+    f"listed for about {_IN_WORDS[scale_up.UNSEEN / 60]} minutes the growth",
     f"beyond {api.NODES:,} nodes one more per {api.NODES:,}",
     f"`{SCALE_DOWN_DISABLED}=true`",
 ])
@@ -88,25 +97,25 @@ def test_the_worked_template_is_the_codes() -> None:
 
 def test_the_phases_of_nodes_are_all_listed() -> None:
     listed = {word for row in rows(PAGE, "States") for word in spans(row[0])}
-    assert listed == set(states.NODE_STATES)
+    assert listed == set(instance_states.NODE_STATES)
 
 
 def test_the_conditions_of_a_scale_group_are_all_listed() -> None:
     listed = {word: row[1] for row in table("Condition of a scale group | Means, where nodes are missing")
               for word in spans(row[0])}
-    assert {kind: listed[kind].split(":")[0] for kind, _, _ in states._CAUSES} == {
-        kind: cls.__name__ for kind, cls, _ in states._CAUSES}
-    assert set(listed) == {kind for kind, _, _ in states._CAUSES} | {states.SCALABLE}
+    assert {kind: listed[kind].split(":")[0] for kind, _, _ in instance_states._CAUSES} == {
+        kind: cls.__name__ for kind, cls, _ in instance_states._CAUSES}
+    assert set(listed) == {kind for kind, _, _ in instance_states._CAUSES} | {instance_states.SCALABLE}
 
 
 def test_the_phases_of_the_cluster_are_all_listed() -> None:
     told = TEXT.partition("The cluster takes changes in the phases")[2].partition("\n\n")[0]
-    assert set(spans(told)) == states._READY | states._OVER
+    assert set(spans(told)) == instance_states._READY | instance_states._OVER
 
 
 def test_the_switches_of_the_vendors_own_autoscaler_are_all_listed() -> None:
     told = TEXT.partition("## The vendor's own autoscaler")[2].partition("\n\n**")[0]
-    assert set(addons.SWITCHES) <= set(spans(told))
+    assert set(autoscaler_addon.SWITCHES) <= set(spans(told))
 
 
 # -- errors
@@ -118,7 +127,7 @@ def test_every_class_of_error_is_there() -> None:
 
 def _answer(method: str, status: int, code: str = "") -> str:
     body = json.dumps({"errorCode": code, "errorMessage": "no"}).encode() if code else b"{}"
-    return codes.error_for(Answer(f"{method} h/p", status, {}, body)).cls
+    return error_mapping.error_for(Answer(f"{method} h/p", status, {}, body)).cls
 
 
 def test_every_status_becomes_what_the_page_says() -> None:
@@ -131,11 +140,11 @@ def test_every_status_becomes_what_the_page_says() -> None:
 def test_every_code_becomes_what_the_page_says() -> None:
     told = {(cls, code) for cls, answers in classes(PAGE).items() for answer in answers for code in spans(answer)
             if re.match(r"(CCE|APIGW|Ecs)\.", code)}
-    meant = {(cls.__name__, code) for cls, listed in codes._TABLE for code in listed.split()}
+    meant = {(cls.__name__, code) for cls, listed in error_mapping._TABLE for code in listed.split()}
     within = {("Unauthorized", f"APIGW.030{number}") for number in range(2, 7)}     # `APIGW.0301` to `APIGW.0307`
-    locked = {("Throttled", codes.LOCKED)}
+    locked = {("Throttled", error_mapping.LOCKED)}
     assert told == meant - within | locked
-    assert [_answer(method, 429, codes.LOCKED) for method in ("GET", "POST")] == ["Throttled", "Conflict"]
+    assert [_answer(method, 429, error_mapping.LOCKED) for method in ("GET", "POST")] == ["Throttled", "Conflict"]
 
 
 def test_what_upstream_does_is_numbered() -> None:

@@ -11,22 +11,29 @@ import pytest
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import Policy, Prices
-from chalicelib.plan.choose.prices import node_price
+from chalicelib.plan.scale_up.expanders.node_prices import node_price
 from chalicelib.policy.cherryservers import CHERRYSERVERS
 from chalicelib.policy.exoscale import EXOSCALE
 from chalicelib.policy.load import load
 from chalicelib.policy.schema import Section
 from chalicelib.providers import errors
-from chalicelib.providers.cherryservers import account, cloudinit, gone, grow, remove, token_slots
-from chalicelib.providers.cherryservers import codes as cherry_codes
+from chalicelib.providers.cherryservers import (
+    client_factory,
+    cloud_init,
+    delete_nodes,
+    deleted_servers,
+    managed_tokens,
+    scale_up,
+)
+from chalicelib.providers.cherryservers import error_mapping as cherry_codes
+from chalicelib.providers.cherryservers import instance_states as cherry_states
 from chalicelib.providers.cherryservers import settings as cherry
-from chalicelib.providers.cherryservers import states as cherry_states
-from chalicelib.providers.cherryservers.definitions import Definitions, read_definitions
+from chalicelib.providers.cherryservers.config_sections import CLOUD_INIT, KEYS, from_gcfg
 from chalicelib.providers.cherryservers.hostnames import DEFAULT_PATTERN
-from chalicelib.providers.cherryservers.sections import CLOUD_INIT, KEYS, from_gcfg
+from chalicelib.providers.cherryservers.pool_definitions import Definitions, read_definitions
 from chalicelib.providers.errors import ProviderError
-from chalicelib.providers.exoscale import codes as exo_codes
-from chalicelib.providers.exoscale import follow, reading, states
+from chalicelib.providers.exoscale import error_mapping as exo_codes
+from chalicelib.providers.exoscale import instance_states, operation_polling, zone_state
 from chalicelib.providers.exoscale import settings as exo
 from chalicelib.providers.http import Answer
 from tests.unit.test_docs import DECISIONS, ROOT, rows
@@ -82,7 +89,7 @@ def test_the_example_of_cherry_servers_is_right() -> None:
     assert (first.plan, second.plan, second.region, second.os_partition_size, second.spot) == (
         "amd-ryzen-9950x", "e3_1240v3", "LT-Siauliai", 60, True)
     assert first.cloudinit == second.cloudinit
-    assert cloudinit.needs_token(first)
+    assert cloud_init.needs_token(first)
 
 
 def test_the_definitions_as_upstreams_file_are_right() -> None:
@@ -101,8 +108,8 @@ def test_the_keys_of_a_definition_are_all_listed() -> None:
 def test_the_fields_of_the_templates_are_all_listed() -> None:
     text = CHERRY.read_text("utf-8")
     assert f"`{DEFAULT_PATTERN}`" in text
-    assert f"{cloudinit.MOST_BYTES // 1024} KiB filled in" in text
-    assert [field for field in cloudinit._FIELDS if f"`{field}`" not in text] == []
+    assert f"{cloud_init.MOST_BYTES // 1024} KiB filled in" in text
+    assert [field for field in cloud_init._FIELDS if f"`{field}`" not in text] == []
 
 
 def test_what_a_key_with_upstreams_list_lacks_is_told() -> None:
@@ -127,19 +134,19 @@ _IN_WORDS: dict[float, str] = {3: "three", 5: "five", 10: "ten"}
 @pytest.mark.parametrize(("page", "words"), [
     (EXO, f"where the account has no quota ({exo.UNLIMITED})"),
     (EXO, f"per key and zone ({exo.CALLS_PER_SECOND:g})"),
-    (EXO, f"from {follow.FIRST:g} s to a minute apart"),
-    (EXO, f"After about {_IN_WORDS[follow.PATIENCE / 60]} minutes of looking"),
-    (EXO, f"is looked at {_IN_WORDS[follow.ENOUGH_LOOKS]} times"),
-    (EXO, f"one by one, {reading._MOST_ASKED} in a pass at most"),
+    (EXO, f"from {operation_polling.FIRST:g} s to a minute apart"),
+    (EXO, f"After about {_IN_WORDS[operation_polling.PATIENCE / 60]} minutes of looking"),
+    (EXO, f"is looked at {_IN_WORDS[operation_polling.ENOUGH_LOOKS]} times"),
+    (EXO, f"one by one, {zone_state._MOST_ASKED} in a pass at most"),
     (CHERRY, f"per token ({cherry.CALLS_PER_SECOND:g})"),
-    (CHERRY, f"orders up to {grow.LOT} machines"),
-    (CHERRY, f"Up to {remove.LOT} are deleted in a step"),
-    (CHERRY, f"One growth is of {grow.MOST:,} machines at most"),
-    (CHERRY, "after {:g}, {:g}, {:g} and {:g} s".format(*grow.WAITS)),
-    (CHERRY, f"ordered again, under the same name, {_IN_WORDS[grow.SENT_AGAIN]} times at most"),
-    (CHERRY, f"waits up to {account.PATIENCE:g} seconds in all"),
-    (CHERRY, f"`bootstrap-token-{token_slots.IDS[0]}` to `bootstrap-token-{token_slots.IDS[-1]}`"),
-    (CHERRY, f"with the label `{token_slots.LABEL}`"),
+    (CHERRY, f"orders up to {scale_up.LOT} machines"),
+    (CHERRY, f"Up to {delete_nodes.LOT} are deleted in a step"),
+    (CHERRY, f"One growth is of {scale_up.MOST:,} machines at most"),
+    (CHERRY, "after {:g}, {:g}, {:g} and {:g} s".format(*scale_up.WAITS)),
+    (CHERRY, f"ordered again, under the same name, {_IN_WORDS[scale_up.SENT_AGAIN]} times at most"),
+    (CHERRY, f"waits up to {client_factory.PATIENCE:g} seconds in all"),
+    (CHERRY, f"`bootstrap-token-{managed_tokens.IDS[0]}` to `bootstrap-token-{managed_tokens.IDS[-1]}`"),
+    (CHERRY, f"with the label `{managed_tokens.LABEL}`"),
     (CHERRY, f"from {cherry.SHORTEST_LIFETIME / 60:g} minutes to {cherry.LONGEST_LIFETIME / 86400:g} days (`2h`)"),
     (CHERRY, f"(`{cherry.CONTROLLER_LABELS[0]}`, `…/master`)"),
 ])
@@ -148,7 +155,7 @@ def test_numbers_are_the_codes(page: Path, words: str) -> None:
 
 
 def test_what_is_deleted_does_not_count_for_an_hour() -> None:
-    assert gone.KEPT == 3600
+    assert deleted_servers.KEPT == 3600
     assert "What we deleted within the hour does not count" in CHERRY.read_text("utf-8")
 
 
@@ -159,9 +166,9 @@ def test_the_states_of_exoscale_are_all_listed() -> None:
     text = EXO.read_text("utf-8").partition("### States\n")[2].partition("\n### ")[0]
     machines, _, pools = text.partition("| Pool or Nodepool |")
     listed = {word for line in re.findall(r"^\| (.*?) \|", machines, re.MULTILINE) for word in spans(line)}
-    assert listed == set(states.INSTANCE_STATES)
+    assert listed == set(instance_states.INSTANCE_STATES)
     told = {word for line in re.findall(r"^\| (.*?) \|", pools, re.MULTILINE) for word in spans(line)}
-    assert told == states.POOL_BUSY | states.NODEPOOL_BUSY | {states.SUSPENDED}
+    assert told == instance_states.POOL_BUSY | instance_states.NODEPOOL_BUSY | {instance_states.SUSPENDED}
 
 
 def test_the_states_of_cherry_servers_are_all_listed() -> None:

@@ -11,12 +11,12 @@ import pytest
 from chalicelib.model.memory import Brake, Memory, NodeMemory
 from chalicelib.model.policy import MaxDisruption, Options
 from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.explain import sentence
-from chalicelib.plan.patience import retry
-from chalicelib.plan.removal.timers import paused, unneeded
+from chalicelib.model.timeouts import retry
+from chalicelib.plan.scale_down.unneeded_timers import paused, unneeded
+from chalicelib.reasons.text import sentence
 from tests.builders import NOW, cluster
-from tests.unit.plan.machines import world_of
-from tests.unit.plan.picks import Pool, goes, why
+from tests.unit.plan.instances_builder import world_of
+from tests.unit.plan.selection_builder import Pool, goes, why
 from tests.unit.test_docs import DECISIONS, rows
 
 TEXT = DECISIONS.read_text("utf-8")

@@ -9,17 +9,18 @@ from chalicelib.model.errors import BadInputs
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.resources import CPU, MEMORY
-from chalicelib.model.rules import Headroom, Schedule
-from chalicelib.plan import overlap, warnings
-from chalicelib.plan.decide import decide
-from chalicelib.plan.headroom import wanted
-from chalicelib.plan.rules import sources, timed
-from chalicelib.plan.world import observe
-from chalicelib.policy import horizontal
+from chalicelib.model.scaling_rules import Headroom, Schedule
+from chalicelib.plan import cluster_warnings
+from chalicelib.plan.planner import decide
+from chalicelib.plan.scale_up.headroom import wanted
+from chalicelib.plan.scale_up.scaling_rules import cron_rules, sources
+from chalicelib.plan.state.cluster_state import observe
+from chalicelib.policy import horizontal_node_autoscaler
 from chalicelib.policy.load import load
-from chalicelib.providers.huaweicloud import changes
+from chalicelib.providers.huaweicloud import write_requests
+from chalicelib.schedules import overlap
 from tests.builders import NOW, cluster, growth
-from tests.unit.plan.spares import GIB, SPARE, busy, gone, plan, said
+from tests.unit.plan.headroom_builder import GIB, SPARE, busy, gone, plan, said
 from tests.unit.test_docs import DECISIONS, ROOT
 
 LIMITS = (ROOT / "docs" / "limits.md").read_text("utf-8")
@@ -79,12 +80,12 @@ def test_a_maximum_of_two_at_night_lets_a_group_with_a_minimum_of_three_come_dow
 
 @pytest.mark.parametrize("words", [
     f"| rules of one pool | {sources.MOST_RULES}, of which one",
-    f"| targets and rules of a HorizontalNodeAutoscaler | {horizontal.MOST_TARGETS} and {horizontal.MOST_RULES};",
-    f"kept for {timed.LATE / 60:.0f} minutes, or",
+    f"| targets and rules of a HorizontalNodeAutoscaler | {horizontal_node_autoscaler.MOST_TARGETS} and {horizontal_node_autoscaler.MOST_RULES};",
+    f"kept for {cron_rules.LATE / 60:.0f} minutes, or",
     f"and {overlap._STEPS:,} openings**",
-    f"name the first {'ten' if warnings.MOST == 10 else warnings.MOST} nodes or pods each",
+    f"name the first {'ten' if cluster_warnings.MOST == 10 else cluster_warnings.MOST} nodes or pods each",
     f"| targets of rules that do not exist and are told | {sources.MOST_UNKNOWN} in a pass",
-    f"| total of a pool of Huawei Cloud CCE | {changes.MOST:,};",
+    f"| total of a pool of Huawei Cloud CCE | {write_requests.MOST:,};",
 ])
 def test_limits_are_the_codes(words: str) -> None:
     assert words in LIMITS

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 from chalicelib.model.operation import Kind
-from chalicelib.record.counts import ERRORS
-from chalicelib.record.endings import ENDS, STEPS
+from chalicelib.record.counters import ERRORS
+from chalicelib.record.event_dedup import APART
 from chalicelib.record.events import PODS_TOLD
-from chalicelib.record.happenings import FACTS
 from chalicelib.record.metrics import BUCKETS, METRICS, PREFIX
-from chalicelib.record.repeats import APART
+from chalicelib.record.operation_events import ENDS, STEPS
+from chalicelib.record.pass_events import FACTS
 from tests.unit.test_docs import EVENTS, rows
 
 METRICS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"

@@ -53,8 +53,8 @@ def test_modules_are_short(folder: str) -> None:
 # -- the mode
 
 #: The word Mode: where it is declared, where the document's text becomes one, and who reads it.
-_MAY_SAY_MODE = ("chalicelib/model/policy.py", "chalicelib/policy/", "chalicelib/dispatch/guard.py")
-_READS_THE_MODE = "chalicelib/dispatch/guard.py"
+_MAY_SAY_MODE = ("chalicelib/model/policy.py", "chalicelib/policy/", "chalicelib/dispatch/mode_guard.py")
+_READS_THE_MODE = "chalicelib/dispatch/mode_guard.py"
 
 
 def reads_of_mode(tree: ast.Module) -> list[str]:
@@ -116,7 +116,7 @@ def test_what_is_deployed_knows_neither_the_emulation_nor_the_tests() -> None:
 # -- state
 
 #: The one place of a process where something is put (its docstring says why).
-_THE_CELL = ("chalicelib/handlers/runtime.py", "_Cell.runtime")
+_THE_CELL = ("chalicelib/runtime/runtime.py", "_Cell.runtime")
 
 
 def module_state(tree: ast.Module) -> list[str]:

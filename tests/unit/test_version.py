@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import chalicelib
-from chalicelib.net.exchange import Bounds, Request, exchange
-from chalicelib.net.session import BoundedAdapter, BoundedSession, public_context
-from infra.local.http_script import HttpScript, Reply
+from chalicelib.net.http_exchange import Bounds, Request, exchange
+from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
+from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.unit.kube.support import client
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,17 @@ from typing import TypeVar
 
 import msgspec
 
-from chalicelib.providers.alicloud.answers import (
+from chalicelib.providers.alicloud.models import (
+    Accepted,
+    InstanceType,
+    LaunchTemplateData,
+    ScalingActivity,
+    ScalingConfiguration,
+    ScalingGroup,
+    ScalingInstance,
+)
+from chalicelib.providers.alicloud.pagination import SIZE, pages_of, read_all, read_named
+from chalicelib.providers.alicloud.responses import (
     ActivitiesPage,
     ConfigurationsPage,
     GroupsPage,
@@ -18,20 +28,10 @@ from chalicelib.providers.alicloud.answers import (
     read_each,
     read_groups,
 )
-from chalicelib.providers.alicloud.line import Line
-from chalicelib.providers.alicloud.pages import SIZE, pages_of, read_all, read_named
-from chalicelib.providers.alicloud.wire import (
-    Accepted,
-    InstanceType,
-    LaunchTemplateData,
-    ScalingActivity,
-    ScalingConfiguration,
-    ScalingGroup,
-    ScalingInstance,
-)
+from chalicelib.providers.alicloud.rpc_client import Line
+from chalicelib.providers.cached import Kept
 from chalicelib.providers.errors import InvalidRequest, NotFound
-from chalicelib.providers.kept import Kept
-from chalicelib.providers.means import Shelf
+from chalicelib.providers.services import Shelf
 
 T = TypeVar("T")
 

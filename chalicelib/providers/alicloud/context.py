@@ -8,12 +8,12 @@ from collections.abc import Callable
 import msgspec
 
 from chalicelib.model.operation import Operation
-from chalicelib.providers.alicloud.activities import running
 from chalicelib.providers.alicloud.api import Api
+from chalicelib.providers.alicloud.models import ScalingGroup
+from chalicelib.providers.alicloud.scaling_activities import running
 from chalicelib.providers.alicloud.settings import Bounds, Settings
-from chalicelib.providers.alicloud.wire import ScalingGroup
+from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unknown
-from chalicelib.providers.workload import Seen
 
 _TOKEN = 48     # digits; ESS takes 64 characters
 

@@ -16,8 +16,8 @@ from typing import Protocol
 import msgspec
 
 from chalicelib.model.secret import Secret
+from chalicelib.providers.credential_source import digest
 from chalicelib.providers.errors import ProviderError, Throttled, Transient
-from chalicelib.providers.secret_source import digest
 
 LIFETIME = 3600.0           # seconds asked of STS; every role allows an hour
 _EARLY = 900.0              # renewed so long before the end, as the vendor's own client does …

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from chalicelib.model.group import Instance, InstanceError, InstanceState
-from chalicelib.model.times import instant
-from chalicelib.providers.alicloud.naming import Names, placeholder_handle, placeholder_id
-from chalicelib.providers.alicloud.sizes import STOPPED
-from chalicelib.providers.alicloud.wire import ScalingInstance
+from chalicelib.model.timestamps import instant
+from chalicelib.providers.alicloud.models import ScalingInstance
+from chalicelib.providers.alicloud.provider_ids import Names, placeholder_handle, placeholder_id
+from chalicelib.providers.alicloud.size_bounds import STOPPED
 
 _STATES: Mapping[str, InstanceState] = MappingProxyType({
     "InService": InstanceState.RUNNING,

@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from typing import cast
 
 from chalicelib.model.node import Node
-from chalicelib.providers.alicloud import groups
-from chalicelib.providers.alicloud.account import open_api
+from chalicelib.providers.alicloud import node_groups
 from chalicelib.providers.alicloud.api import Api
+from chalicelib.providers.alicloud.client_factory import open_api
 from chalicelib.providers.alicloud.context import Context
-from chalicelib.providers.alicloud.discard import Joined
-from chalicelib.providers.alicloud.remove import release, remove
-from chalicelib.providers.alicloud.resize import grow, poll_growth, shrink
+from chalicelib.providers.alicloud.delete_failed import Joined
+from chalicelib.providers.alicloud.delete_nodes import release, remove
+from chalicelib.providers.alicloud.scale_up import grow, poll_growth, shrink
 from chalicelib.providers.alicloud.settings import PROVIDER, Settings, read_settings
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.kube_api import KubeLists
-from chalicelib.providers.stepwise import Steps, Stepwise
-from chalicelib.providers.workload import nodes as cluster_nodes
+from chalicelib.providers.base_provider import Steps, Stepwise
+from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
+from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = Steps(grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=Joined)
 
@@ -33,7 +33,7 @@ class AliCloud(Stepwise[Context]):
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """All groups: one call per twenty of them, and one per fifty instances of each."""
-        return groups.observe(self._context.api, self._settings, nodes)
+        return node_groups.observe(self._context.api, self._settings, nodes)
 
 
 def build(connection: Connection) -> AliCloud:

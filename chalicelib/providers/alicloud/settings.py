@@ -13,9 +13,9 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.alicloud.access import PLACE, Access, check_access
+from chalicelib.providers.alicloud.credential_mode import PLACE, Access, check_access
 from chalicelib.providers.alicloud.endpoints import Endpoints, Network, Service
-from chalicelib.providers.setting_texts import (
+from chalicelib.providers.settings_readers import (
     RESERVE,
     address,
     calls_per_second,

@@ -13,16 +13,16 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
-from chalicelib.model.times import parse_time
-from chalicelib.providers.alicloud.codes import error_for
+from chalicelib.model.timestamps import parse_time
 from chalicelib.providers.alicloud.credentials import LIFETIME, Credential, Source, refused_for_good
+from chalicelib.providers.alicloud.decoding import decode
 from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
-from chalicelib.providers.alicloud.line import LIMITS, VENDOR, Line, new_nonce
-from chalicelib.providers.alicloud.shapes import decode
-from chalicelib.providers.alicloud.sign import canonical_query, timestamp
+from chalicelib.providers.alicloud.error_mapping import error_for
+from chalicelib.providers.alicloud.rpc_client import LIMITS, VENDOR, Line, new_nonce
+from chalicelib.providers.alicloud.signing import canonical_query, timestamp
 from chalicelib.providers.errors import ProviderError, Unauthorized
 from chalicelib.providers.http import Answer, Call, Http
-from chalicelib.providers.means import Means
+from chalicelib.providers.services import Means
 
 
 class Granted(msgspec.Struct, frozen=True, rename="pascal"):

@@ -8,9 +8,9 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.providers.alicloud.context import Context
-from chalicelib.providers.alicloud.naming import handle_of, is_placeholder, placeholder_group
-from chalicelib.providers.alicloud.sizes import LEAVING
-from chalicelib.providers.alicloud.wire import ScalingInstance
+from chalicelib.providers.alicloud.models import ScalingInstance
+from chalicelib.providers.alicloud.provider_ids import handle_of, is_placeholder, placeholder_group
+from chalicelib.providers.alicloud.size_bounds import LEAVING
 from chalicelib.providers.errors import InvalidRequest, NotFound
 
 

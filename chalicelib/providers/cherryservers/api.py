@@ -11,15 +11,15 @@ from urllib.parse import quote
 import msgspec
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.cherryservers.codes import denied
-from chalicelib.providers.cherryservers.lenient import read_one
-from chalicelib.providers.cherryservers.pages import TOTAL, read_all, total_of
-from chalicelib.providers.cherryservers.rows import Odd, read_rows
-from chalicelib.providers.cherryservers.wire import CreateServer, Plan, Server
+from chalicelib.providers.cached import Kept
+from chalicelib.providers.cherryservers.decoding import read_one
+from chalicelib.providers.cherryservers.error_mapping import denied
+from chalicelib.providers.cherryservers.models import CreateServer, Plan, Server
+from chalicelib.providers.cherryservers.pagination import TOTAL, read_all, total_of
+from chalicelib.providers.cherryservers.server_list import Odd, read_rows
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized, Unknown
 from chalicelib.providers.http import Answer, Call
-from chalicelib.providers.kept import Kept
-from chalicelib.providers.rest import Rest
+from chalicelib.providers.rest_client import Rest
 
 THREADS = 4             # orders on their way at once: as many as the vendor takes in a second (§3)
 _HOUR = 3600.0

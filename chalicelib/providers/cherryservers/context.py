@@ -11,12 +11,12 @@ from functools import cached_property
 
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.providers.cherryservers.api import Api
-from chalicelib.providers.cherryservers.bootstrap import Tokens
-from chalicelib.providers.cherryservers.definitions import Definition, Definitions
-from chalicelib.providers.cherryservers.gone import Gone
+from chalicelib.providers.cherryservers.bootstrap_tokens import Tokens
+from chalicelib.providers.cherryservers.deleted_servers import Gone
+from chalicelib.providers.cherryservers.instances import Roll
 from chalicelib.providers.cherryservers.joined import Lister
-from chalicelib.providers.cherryservers.members import Roll
-from chalicelib.providers.cherryservers.rows import Odd
+from chalicelib.providers.cherryservers.pool_definitions import Definition, Definitions
+from chalicelib.providers.cherryservers.server_list import Odd
 from chalicelib.providers.cherryservers.settings import PROVIDER, Bounds, Settings
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Transient, Unknown
 

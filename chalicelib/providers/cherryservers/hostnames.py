@@ -10,8 +10,8 @@ import hashlib
 import re
 
 from chalicelib.model.errors import BadInput
-from chalicelib.providers.cherryservers.definition import Definition
-from chalicelib.providers.cherryservers.gotemplate import parse
+from chalicelib.providers.cherryservers.go_template import parse
+from chalicelib.providers.cherryservers.pool_definition import Definition
 
 DEFAULT_PATTERN = "k8s-{{.ClusterName}}-{{.NodeGroup}}-{{.RandString8}}"
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from chalicelib.model.operation import Operation
-from chalicelib.providers.cherryservers.final import Final
-from chalicelib.providers.cherryservers.matching import identify
-from chalicelib.providers.cherryservers.members import Roll
-from chalicelib.providers.cherryservers.naming import alike, id_of, likely, parse
-from chalicelib.providers.cherryservers.wire import Server
-from chalicelib.providers.identity import changed
-from chalicelib.providers.kube_api import KubeLists
-from chalicelib.providers.workload import Seen, nodes
+from chalicelib.providers.cherryservers.instances import Roll
+from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.node_matching import identify
+from chalicelib.providers.cherryservers.permanent_conflict import Final
+from chalicelib.providers.cherryservers.provider_ids import alike, id_of, likely, parse
+from chalicelib.providers.cluster_nodes import Seen, nodes
+from chalicelib.providers.kube_protocol import KubeLists
+from chalicelib.providers.node_identity import changed
 
 Lister = Callable[[str], tuple[Seen, ...]]
 

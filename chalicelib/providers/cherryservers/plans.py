@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from chalicelib.providers.cherryservers.wire import AvailableRegion, Plan, Pricing
+from chalicelib.providers.cherryservers.models import AvailableRegion, Plan, Pricing
 from chalicelib.providers.errors import OutOfStock
 
 _UNITS = {False: "hourly", True: "spot hourly"}

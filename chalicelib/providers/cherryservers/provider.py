@@ -8,19 +8,19 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.cherryservers import groups
-from chalicelib.providers.cherryservers.account import open_api
-from chalicelib.providers.cherryservers.bootstrap import open_tokens
+from chalicelib.providers.base_provider import Steps, Stepwise
+from chalicelib.providers.cherryservers import node_groups
+from chalicelib.providers.cherryservers.bootstrap_tokens import open_tokens
+from chalicelib.providers.cherryservers.client_factory import open_api
 from chalicelib.providers.cherryservers.context import Context
-from chalicelib.providers.cherryservers.definitions import read_definitions
-from chalicelib.providers.cherryservers.final import Final
-from chalicelib.providers.cherryservers.gone import Gone
-from chalicelib.providers.cherryservers.grow import grow
+from chalicelib.providers.cherryservers.delete_nodes import release, remove, shrink
+from chalicelib.providers.cherryservers.deleted_servers import Gone
 from chalicelib.providers.cherryservers.joined import lister
-from chalicelib.providers.cherryservers.remove import release, remove, shrink
+from chalicelib.providers.cherryservers.permanent_conflict import Final
+from chalicelib.providers.cherryservers.pool_definitions import read_definitions
+from chalicelib.providers.cherryservers.scale_up import grow
 from chalicelib.providers.cherryservers.settings import PROVIDER, read_settings
-from chalicelib.providers.kube_api import KubeLists
-from chalicelib.providers.stepwise import Steps, Stepwise
+from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = Steps(grow=grow, follow=grow, remove=remove, shrink=shrink, release=release, final=Final)
 
@@ -33,7 +33,7 @@ class CherryServers(Stepwise[Context]):
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """All pools: one list of servers, and one plan for each kind of machine an hour."""
-        return groups.observe(self._context, nodes)
+        return node_groups.observe(self._context, nodes)
 
 
 def build(connection: Connection) -> CherryServers:

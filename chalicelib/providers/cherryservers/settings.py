@@ -15,7 +15,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.model.quantity import format_duration, parse_duration
-from chalicelib.providers.setting_texts import (
+from chalicelib.providers.settings_readers import (
     RESERVE,
     address,
     calls_per_second,

@@ -16,11 +16,11 @@ import msgspec
 
 from chalicelib.model.operation import Operation, Target
 from chalicelib.providers.cherryservers.context import Context
-from chalicelib.providers.cherryservers.definition import Definition
-from chalicelib.providers.cherryservers.members import Roll, belongs
-from chalicelib.providers.cherryservers.naming import alike, id_of
-from chalicelib.providers.cherryservers.states import is_leaving
-from chalicelib.providers.cherryservers.wire import Server
+from chalicelib.providers.cherryservers.instance_states import is_leaving
+from chalicelib.providers.cherryservers.instances import Roll, belongs
+from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.pool_definition import Definition
+from chalicelib.providers.cherryservers.provider_ids import alike, id_of
 from chalicelib.providers.errors import InvalidRequest, NotFound, Unauthorized
 
 NAMES = "names"

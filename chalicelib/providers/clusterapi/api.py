@@ -12,12 +12,12 @@ from typing import TypeVar
 import msgspec
 
 from chalicelib.model.errors import MALFORMED, OutscalerError
-from chalicelib.providers.clusterapi.clusters import Cluster
-from chalicelib.providers.clusterapi.keys import Keys
-from chalicelib.providers.clusterapi.wire import Machine, Resource, Scale
+from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.providers.clusterapi.cluster_object import Cluster
+from chalicelib.providers.clusterapi.models import Machine, Resource, Scale
 from chalicelib.providers.errors import NotFound, ProviderError, Transient, Unauthorized
-from chalicelib.providers.kube_api import KubeApi
-from chalicelib.providers.statuses import class_for
+from chalicelib.providers.http_statuses import class_for
+from chalicelib.providers.kube_protocol import KubeApi
 
 MERGE_PATCH = "application/merge-patch+json"
 DEPLOYMENT, SET, POOL, MACHINE = "MachineDeployment", "MachineSet", "MachinePool", "Machine"

@@ -13,7 +13,7 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.keys import Keys
+from chalicelib.providers.clusterapi.annotations import Keys
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _LONGEST, _SHOWN = 19, 40       # digits of what Go's parser takes; characters of a wrong text that are repeated

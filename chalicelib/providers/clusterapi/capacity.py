@@ -14,7 +14,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.quantity import parse_quantity
 from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
-from chalicelib.providers.clusterapi.keys import CAPACITY
+from chalicelib.providers.clusterapi.annotations import CAPACITY
 
 DEFAULT_PODS = 110
 _QUANTITIES = {"cpu": CPU, "memory": MEMORY, "ephemeral-disk": EPHEMERAL}

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from chalicelib.model.errors import BadInput
-from chalicelib.providers.clusterapi.keys import is_label_value, is_qualified_name
+from chalicelib.providers.clusterapi.annotations import is_label_value, is_qualified_name
 
 _DISCOVERER = "clusterapi"
 _REMEDY = "write clusterapi:namespace=NAME,clusterName=NAME,label=value with any of the parts left out"

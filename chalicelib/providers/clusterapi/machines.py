@@ -19,10 +19,10 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.node import Node
-from chalicelib.model.times import parse_time
-from chalicelib.providers.clusterapi.failures import failure_class
-from chalicelib.providers.clusterapi.identity import DELETING, FAILED, PENDING, Match, placeholder
-from chalicelib.providers.clusterapi.wire import Machine, Resource, StatusCondition
+from chalicelib.model.timestamps import parse_time
+from chalicelib.providers.clusterapi.failure_reasons import failure_class
+from chalicelib.providers.clusterapi.models import Machine, Resource, StatusCondition
+from chalicelib.providers.clusterapi.provider_ids import DELETING, FAILED, PENDING, Match, placeholder
 from chalicelib.providers.errors import OutOfStock, QuotaExceeded
 
 _OTHER = "Unknown"   # the error class of a failure that nobody has sorted

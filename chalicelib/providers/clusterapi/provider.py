@@ -16,20 +16,20 @@ from chalicelib.model.outcome import Failed, Outcome
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.base import Connection, Observation
 from chalicelib.providers.clusterapi.api import Api
-from chalicelib.providers.clusterapi.change import Context
+from chalicelib.providers.clusterapi.api_discovery import Served, discover
+from chalicelib.providers.clusterapi.capi_state import read_world
+from chalicelib.providers.clusterapi.context import Context
+from chalicelib.providers.clusterapi.delete_nodes import release, remove
 from chalicelib.providers.clusterapi.discovery import scope
-from chalicelib.providers.clusterapi.groups import PROVIDER, make_groups
-from chalicelib.providers.clusterapi.infra import InfrastructureReader
-from chalicelib.providers.clusterapi.reach import Reach
-from chalicelib.providers.clusterapi.remove import release, remove
-from chalicelib.providers.clusterapi.resize import grow, shrink
-from chalicelib.providers.clusterapi.served import Served, discover
+from chalicelib.providers.clusterapi.infrastructure import InfrastructureReader
+from chalicelib.providers.clusterapi.management_client import Reach
+from chalicelib.providers.clusterapi.management_cluster import to_management
+from chalicelib.providers.clusterapi.node_groups import PROVIDER, make_groups
+from chalicelib.providers.clusterapi.scalable_resource import Held
+from chalicelib.providers.clusterapi.scale_up import grow, shrink
 from chalicelib.providers.clusterapi.settings import PLACE, Settings, read_names, read_settings, unnamed
-from chalicelib.providers.clusterapi.subject import Held
-from chalicelib.providers.clusterapi.topology import to_management
-from chalicelib.providers.clusterapi.world import read_world
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
-from chalicelib.providers.kube_api import KubeApi
+from chalicelib.providers.kube_protocol import KubeApi
 
 Step = Callable[[Context, Operation], Outcome]
 

@@ -21,9 +21,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from chalicelib.providers.clusterapi.annotations import REVISION
 from chalicelib.providers.clusterapi.api import DEPLOYMENT
-from chalicelib.providers.clusterapi.keys import REVISION
-from chalicelib.providers.clusterapi.wire import Resource
+from chalicelib.providers.clusterapi.models import Resource
 
 ON_DELETE = "OnDelete"
 

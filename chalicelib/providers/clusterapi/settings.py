@@ -14,11 +14,11 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.quantity import parse_duration
-from chalicelib.plan.choose.regex import pattern
+from chalicelib.plan.scale_up.expanders.regex import pattern
+from chalicelib.providers.clusterapi.annotations import DEFAULT_GROUP, Keys, is_domain
 from chalicelib.providers.clusterapi.discovery import EVERYTHING, Spec, cluster_names, parse_labels, parse_spec
-from chalicelib.providers.clusterapi.keys import DEFAULT_GROUP, Keys, is_domain
-from chalicelib.providers.clusterapi.topology import Management
-from chalicelib.providers.setting_texts import RESERVE, flag, read_all, reserve
+from chalicelib.providers.clusterapi.management_cluster import Management
+from chalicelib.providers.settings_readers import RESERVE, flag, read_all, reserve
 
 PLACE = "providers.clusterapi"
 _MOST_PATTERNS = 100

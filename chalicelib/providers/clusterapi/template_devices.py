@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from chalicelib.providers.clusterapi.keys import CAPACITY, is_domain
+from chalicelib.providers.clusterapi.annotations import CAPACITY, is_domain
 
 _LIMIT = re.compile(r"\+?[0-9]{1,10}\Z")
 _LARGEST = 2**31 - 1

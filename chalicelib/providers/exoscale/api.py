@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from chalicelib.providers.cached import Kept
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
-from chalicelib.providers.exoscale.answers import (
+from chalicelib.providers.exoscale.decoding import (
     read_change,
     read_clusters,
     read_instances,
@@ -20,12 +21,11 @@ from chalicelib.providers.exoscale.answers import (
     read_quota,
 )
 from chalicelib.providers.exoscale.ids import checked, is_id
-from chalicelib.providers.exoscale.sign import Credential
-from chalicelib.providers.exoscale.wire import Instance, InstancePool, InstanceType, Quota, SksCluster, Work
+from chalicelib.providers.exoscale.models import Instance, InstancePool, InstanceType, Quota, SksCluster, Work
+from chalicelib.providers.exoscale.signing import Credential
 from chalicelib.providers.http import Answer, Call
-from chalicelib.providers.kept import Kept
-from chalicelib.providers.means import Shelf
-from chalicelib.providers.rest import Rest
+from chalicelib.providers.rest_client import Rest
+from chalicelib.providers.services import Shelf
 
 DAY = 86400.0
 FRESH = 300.0           # seconds for which a quota is not asked for again (§2)

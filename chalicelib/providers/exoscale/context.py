@@ -8,12 +8,12 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed
+from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unknown
 from chalicelib.providers.exoscale.api import Api
+from chalicelib.providers.exoscale.models import Work
+from chalicelib.providers.exoscale.pools import Site, make_sites
 from chalicelib.providers.exoscale.settings import Bounds, Settings
-from chalicelib.providers.exoscale.sites import Site, make_sites
-from chalicelib.providers.exoscale.wire import Work
-from chalicelib.providers.workload import Seen
 
 
 class Context(msgspec.Struct, frozen=True):

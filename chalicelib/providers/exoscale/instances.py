@@ -7,12 +7,12 @@ sees the failure in the same pass, backs the group off, and takes the missing on
 from __future__ import annotations
 
 from chalicelib.model.group import Instance, InstanceError, InstanceState
-from chalicelib.model.times import instant
-from chalicelib.providers.exoscale import wire
-from chalicelib.providers.exoscale.naming import Names, placeholder, placeholder_id
-from chalicelib.providers.exoscale.reading import Zone
-from chalicelib.providers.exoscale.sites import Site
-from chalicelib.providers.exoscale.states import ERROR, INSTANCE_STATES
+from chalicelib.model.timestamps import instant
+from chalicelib.providers.exoscale import models
+from chalicelib.providers.exoscale.instance_states import ERROR, INSTANCE_STATES
+from chalicelib.providers.exoscale.pools import Site
+from chalicelib.providers.exoscale.provider_ids import Names, placeholder, placeholder_id
+from chalicelib.providers.exoscale.zone_state import Zone
 
 MOST_PLACEHOLDERS = 1000
 _BROKEN = InstanceError("Unknown", "instance-error", "the machine is in the state error at Exoscale")
@@ -26,7 +26,7 @@ def classify(site: Site, zone: Zone, names: Names, held: str = "") -> tuple[Inst
         listed = zone.instances.get(name)
         if listed is None or listed.manager is None:
             states[name] = "" if listed is None else listed.state
-    known = {name: zone.instances.get(name, wire.Instance(name)) for name in states}
+    known = {name: zone.instances.get(name, models.Instance(name)) for name in states}
     return tuple(_one(known[name], name, state, names, _nameless(known[name].name, names)
                       or (held if state != ERROR else "")) for name, state in sorted(states.items()))
 
@@ -38,7 +38,7 @@ def _nameless(name: str, names: Names) -> str:
             "let the vendor's cloud controller write it")
 
 
-def _one(machine: wire.Instance, name: str, said: str, names: Names, held: str) -> Instance:
+def _one(machine: models.Instance, name: str, said: str, names: Names, held: str) -> Instance:
     """A state nobody has heard of is running if it is a node, else on its way. What is a node has been created, however
     the vendor calls it: its unreadiness is the core's affair."""
     node = names.node_of(name)

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable
 from chalicelib.model.operation import Operation
 from chalicelib.providers.errors import Conflict
 from chalicelib.providers.exoscale.context import Context
-from chalicelib.providers.exoscale.naming import handle_of, identify
-from chalicelib.providers.identity import changed
+from chalicelib.providers.exoscale.provider_ids import handle_of, identify
+from chalicelib.providers.node_identity import changed
 
 
 class Joined(Conflict):

@@ -8,18 +8,18 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.exoscale import groups
-from chalicelib.providers.exoscale.account import open_api
+from chalicelib.providers.base_provider import Steps, Stepwise
+from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
+from chalicelib.providers.exoscale import node_groups
 from chalicelib.providers.exoscale.api import Api
+from chalicelib.providers.exoscale.client_factory import open_api
 from chalicelib.providers.exoscale.context import Context
+from chalicelib.providers.exoscale.decrease_target import shrink
+from chalicelib.providers.exoscale.delete_nodes import release, remove
 from chalicelib.providers.exoscale.joined import Joined
-from chalicelib.providers.exoscale.lower import shrink
-from chalicelib.providers.exoscale.remove import release, remove
-from chalicelib.providers.exoscale.resize import grow, poll_growth
+from chalicelib.providers.exoscale.scale_up import grow, poll_growth
 from chalicelib.providers.exoscale.settings import PROVIDER, Settings, read_settings
-from chalicelib.providers.kube_api import KubeLists
-from chalicelib.providers.stepwise import Steps, Stepwise
-from chalicelib.providers.workload import nodes as cluster_nodes
+from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = Steps(grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=Joined)
 
@@ -33,7 +33,7 @@ class Exoscale(Stepwise[Context]):
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """All groups: at most four calls, and one per instance type that the shelf does not have."""
-        return groups.observe(self._context.api, self._context.settings, nodes)
+        return node_groups.observe(self._context.api, self._context.settings, nodes)
 
 
 def build(connection: Connection) -> Exoscale:

@@ -14,7 +14,7 @@ import msgspec
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.exoscale.ids import is_id
-from chalicelib.providers.setting_texts import (
+from chalicelib.providers.settings_readers import (
     RESERVE,
     Texts,
     address,

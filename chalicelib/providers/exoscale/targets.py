@@ -11,13 +11,13 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
-from chalicelib.providers.exoscale.codes import is_forbidden
 from chalicelib.providers.exoscale.context import Context
+from chalicelib.providers.exoscale.error_mapping import is_forbidden
 from chalicelib.providers.exoscale.ids import is_id
-from chalicelib.providers.exoscale.naming import handle_of, is_placeholder, placeholder_pool
-from chalicelib.providers.exoscale.sites import Site
-from chalicelib.providers.exoscale.states import is_leaving
-from chalicelib.providers.exoscale.wire import Instance
+from chalicelib.providers.exoscale.instance_states import is_leaving
+from chalicelib.providers.exoscale.models import Instance
+from chalicelib.providers.exoscale.pools import Site
+from chalicelib.providers.exoscale.provider_ids import handle_of, is_placeholder, placeholder_pool
 
 _FEW = 3        # machines asked for one by one rather than by the whole list
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from chalicelib.model.resources import CPU, MEMORY, PODS
-from chalicelib.providers.huaweicloud.wire import Flavor
+from chalicelib.providers.huaweicloud.models import Flavor
 
 _MIB = 2**20
 _EVICTION = 100                                             # MiB

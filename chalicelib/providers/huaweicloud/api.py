@@ -9,17 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import count
 
+from chalicelib.providers.cached import Kept
+from chalicelib.providers.credential_source import digest
 from chalicelib.providers.errors import InvalidRequest, NotFound, Unknown
 from chalicelib.providers.http import Answer, Call
-from chalicelib.providers.huaweicloud import decode
-from chalicelib.providers.huaweicloud.changes import delete_call, scale_call, update_call
+from chalicelib.providers.huaweicloud import decoding
 from chalicelib.providers.huaweicloud.ids import checked
-from chalicelib.providers.huaweicloud.sign import Credential
-from chalicelib.providers.huaweicloud.wire import Addon, CceNode, Flavor, Job, NodePool
-from chalicelib.providers.kept import Kept
-from chalicelib.providers.means import Shelf
-from chalicelib.providers.rest import Rest
-from chalicelib.providers.secret_source import digest
+from chalicelib.providers.huaweicloud.models import Addon, CceNode, Flavor, Job, NodePool
+from chalicelib.providers.huaweicloud.signing import Credential
+from chalicelib.providers.huaweicloud.write_requests import delete_call, scale_call, update_call
+from chalicelib.providers.rest_client import Rest
+from chalicelib.providers.services import Shelf
 
 HOUR = 3600.0
 NODES = 1000            # nodes in one page (1 to 2000)
@@ -54,12 +54,12 @@ class Api:
     def pools(self) -> tuple[NodePool, ...]:
         """All pools but the default one, in one call; one that cannot be understood has an `error`. The conditions are
         the whole pool's (advanceStatus)."""
-        return decode.pools_of(self._list(f"{self._base()}/nodepools", {"advanceStatus": "true"}))
+        return decoding.pools_of(self._list(f"{self._base()}/nodepools", {"advanceStatus": "true"}))
 
     def pool(self, id: str) -> NodePool:  # noqa: A002 - the vendor's word
         """One pool; raises NotFound, and Unknown for one that cannot be understood."""
         wanted = checked(id, "node pool")
-        return decode.pool_of(self._get(f"{self._base()}/nodepools/{wanted}", {"advanceStatus": "true"}), wanted)
+        return decoding.pool_of(self._get(f"{self._base()}/nodepools/{wanted}", {"advanceStatus": "true"}), wanted)
 
     def nodes(self) -> tuple[CceNode, ...]:
         """All nodes of the cluster, page by page and never in part; also where a region knows no pages. One that cannot
@@ -69,7 +69,7 @@ class Api:
         marker, seen = "", set[str]()
         for page in count(1):
             params = {"limit": str(NODES)} | ({"marker": marker} if marker else {})
-            nodes, marker = decode.nodes_of(self._list(f"{self._base()}/nodes", params))
+            nodes, marker = decoding.nodes_of(self._list(f"{self._base()}/nodes", params))
             times = Counter(node.id for node in nodes)
             odd += [CceNode("", pool=node.pool, error=node.error or "its uid is another's, too")
                     for node in nodes if node.error or times[node.id] > 1]
@@ -84,20 +84,20 @@ class Api:
     def node(self, id: str) -> CceNode:  # noqa: A002 - the vendor's word
         """One node; raises NotFound."""
         wanted = checked(id, "node")
-        return decode.node_of(self._get(f"{self._base()}/nodes/{wanted}"), wanted)
+        return decoding.node_of(self._get(f"{self._base()}/nodes/{wanted}"), wanted)
 
     def job(self, id: str) -> Job:  # noqa: A002 - the vendor's word
         """How far a job is; raises NotFound for one that has been over for long."""
         wanted = checked(id, "job")
-        return decode.job_of(self._get(f"{self._projects()}/jobs/{wanted}"), wanted)
+        return decoding.job_of(self._get(f"{self._projects()}/jobs/{wanted}"), wanted)
 
     def cluster_phase(self) -> str:
         """Available, ScalingUp, Hibernation … (B10)."""
-        return decode.phase_of(self._list(self._base(), {}))
+        return decoding.phase_of(self._list(self._base(), {}))
 
     def addons(self) -> tuple[Addon, ...]:
         """The add-ons of the cluster (A7)."""
-        return decode.addons_of(self._list(f"{self._cce_root}/api/v3/addons", {"cluster_id": self._cluster}))
+        return decoding.addons_of(self._list(f"{self._cce_root}/api/v3/addons", {"cluster_id": self._cluster}))
 
     def flavors(self, az: str) -> Mapping[str, Flavor]:
         """Flavours by name that an AZ has (az "": the region), kept on the shelf for an hour."""
@@ -120,7 +120,7 @@ class Api:
     def delete_node(self, id: str) -> str:  # noqa: A002 - the vendor's word
         """Delete a node and lower its pool's total by one; the job's id, or "". An answer of 200 is a success whatever
         it says (B8). Raises NotFound where it is gone."""
-        return decode.job_id_of(self._cce.send(delete_call(self._base(), self._headers(), id)))
+        return decoding.job_id_of(self._cce.send(delete_call(self._base(), self._headers(), id)))
 
     def update_pool(self, id: str, name: str, autoscaling: Mapping[str, object]) -> None:  # noqa: A002
         """Change a pool's autoscaling settings and nothing else (changes.update_call)."""
@@ -136,7 +136,7 @@ class Api:
         while True:
             params = {"limit": str(FLAVORS)} | ({"availability_zone": az} if az else {})
             call = Call("GET", url, self._headers(), params | ({"marker": marker} if marker else {}), safe=True)
-            flavors, size, marker = decode.flavors_of(self._listed(self._ecs, call))
+            flavors, size, marker = decoding.flavors_of(self._listed(self._ecs, call))
             doubtful |= {each.name for each in flavors if found.setdefault(each.name, each) != each}
             if size < FLAVORS or not marker or marker in seen or len(seen) == _PAGES:
                 return {name: each for name, each in found.items() if name not in doubtful}

@@ -8,14 +8,14 @@ import msgspec
 
 from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Failed
+from chalicelib.providers.cluster_nodes import Seen
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Unauthorized, Unknown
 from chalicelib.providers.huaweicloud.api import Api
-from chalicelib.providers.huaweicloud.naming import split
+from chalicelib.providers.huaweicloud.instance_states import cluster_off
+from chalicelib.providers.huaweicloud.models import NodePool, ScaleGroup
+from chalicelib.providers.huaweicloud.provider_ids import split
 from chalicelib.providers.huaweicloud.settings import Settings
-from chalicelib.providers.huaweicloud.sizes import Range, group_range, pool_range
-from chalicelib.providers.huaweicloud.states import cluster_off
-from chalicelib.providers.huaweicloud.wire import NodePool, ScaleGroup
-from chalicelib.providers.workload import Seen
+from chalicelib.providers.huaweicloud.size_bounds import Range, group_range, pool_range
 
 
 class Site(msgspec.Struct, frozen=True):

@@ -11,10 +11,10 @@ import threading
 from collections.abc import Callable
 from functools import lru_cache
 
+from chalicelib.providers.credential_source import SecretSource, digest
 from chalicelib.providers.errors import ProviderError, Throttled, Transient
 from chalicelib.providers.huaweicloud.settings import Agency
-from chalicelib.providers.huaweicloud.sign import Credential
-from chalicelib.providers.secret_source import SecretSource, digest
+from chalicelib.providers.huaweicloud.signing import Credential
 
 EARLY = 600.0           # seconds before their end from which on keys are made anew before anything is signed
 _LEAST = 60.0           # seconds for which keys are used at least, whatever end the vendor (or our clock) names

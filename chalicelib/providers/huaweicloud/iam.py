@@ -13,17 +13,17 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
-from chalicelib.model.times import parse_time
+from chalicelib.model.timestamps import parse_time
+from chalicelib.providers.cached import Kept
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Unauthorized
 from chalicelib.providers.http import Call
 from chalicelib.providers.huaweicloud.credentials import for_good
-from chalicelib.providers.huaweicloud.decode import body_of
+from chalicelib.providers.huaweicloud.decoding import body_of
 from chalicelib.providers.huaweicloud.ids import is_project
 from chalicelib.providers.huaweicloud.settings import PLACE, Agency
-from chalicelib.providers.huaweicloud.sign import Credential
-from chalicelib.providers.kept import Kept
-from chalicelib.providers.means import Shelf
-from chalicelib.providers.rest import Rest
+from chalicelib.providers.huaweicloud.signing import Credential
+from chalicelib.providers.rest_client import Rest
+from chalicelib.providers.services import Shelf
 
 _JSON = {"Content-Type": "application/json"}
 _DAY = 86400.0

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from chalicelib.model.operation import Operation
 from chalicelib.providers.errors import Conflict
 from chalicelib.providers.huaweicloud.context import Context
-from chalicelib.providers.huaweicloud.naming import Names, handle_of
-from chalicelib.providers.huaweicloud.wire import CceNode
-from chalicelib.providers.identity import changed
+from chalicelib.providers.huaweicloud.models import CceNode
+from chalicelib.providers.huaweicloud.provider_ids import Names, handle_of
+from chalicelib.providers.node_identity import changed
 
 
 class Joined(Conflict):

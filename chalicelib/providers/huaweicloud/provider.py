@@ -8,20 +8,20 @@ from typing import cast
 
 from chalicelib.model.node import Node
 from chalicelib.providers.base import Connection, Observation
-from chalicelib.providers.huaweicloud import groups
-from chalicelib.providers.huaweicloud.account import open_api
-from chalicelib.providers.huaweicloud.addons import Switches
+from chalicelib.providers.base_provider import Steps, Stepwise
+from chalicelib.providers.cached import Kept
+from chalicelib.providers.cluster_nodes import nodes as cluster_nodes
+from chalicelib.providers.huaweicloud import node_groups
 from chalicelib.providers.huaweicloud.api import Api
+from chalicelib.providers.huaweicloud.autoscaler_addon import Switches
+from chalicelib.providers.huaweicloud.client_factory import open_api
 from chalicelib.providers.huaweicloud.context import Context
-from chalicelib.providers.huaweicloud.grow import grow, poll_growth
+from chalicelib.providers.huaweicloud.decrease_target import shrink
+from chalicelib.providers.huaweicloud.delete_nodes import release, remove
 from chalicelib.providers.huaweicloud.joined import Joined
-from chalicelib.providers.huaweicloud.remove import release, remove
+from chalicelib.providers.huaweicloud.scale_up import grow, poll_growth
 from chalicelib.providers.huaweicloud.settings import PROVIDER, Settings, read_settings
-from chalicelib.providers.huaweicloud.shrink import shrink
-from chalicelib.providers.kept import Kept
-from chalicelib.providers.kube_api import KubeLists
-from chalicelib.providers.stepwise import Steps, Stepwise
-from chalicelib.providers.workload import nodes as cluster_nodes
+from chalicelib.providers.kube_protocol import KubeLists
 
 _STEPS = Steps(grow=grow, follow=poll_growth, remove=remove, shrink=shrink, release=release, final=Joined)
 
@@ -38,7 +38,7 @@ class HuaweiCloud(Stepwise[Context]):
 
     def observe(self, nodes: Sequence[Node]) -> Observation:
         """All groups: one list of pools, one of nodes, and what the shelf does not have."""
-        return groups.observe(self._context.api, self._context.settings, nodes, self._kept)
+        return node_groups.observe(self._context.api, self._context.settings, nodes, self._kept)
 
 
 def build(connection: Connection) -> HuaweiCloud:

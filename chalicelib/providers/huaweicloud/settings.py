@@ -13,9 +13,9 @@ import msgspec
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.huaweicloud.endpoints import REGIONS, Service, url_of
 from chalicelib.providers.huaweicloud.ids import is_id, is_project
-from chalicelib.providers.huaweicloud.regions import REGIONS, Service, url_of
-from chalicelib.providers.setting_texts import (
+from chalicelib.providers.settings_readers import (
     Texts,
     address,
     calls_per_second,

@@ -9,9 +9,9 @@ import msgspec
 from chalicelib.model.operation import Operation
 from chalicelib.providers.errors import InvalidRequest, NotFound
 from chalicelib.providers.huaweicloud.context import Context, Site
-from chalicelib.providers.huaweicloud.naming import group_of, handle_of, is_placeholder, placeholder_group
-from chalicelib.providers.huaweicloud.states import is_leaving
-from chalicelib.providers.huaweicloud.wire import CceNode
+from chalicelib.providers.huaweicloud.instance_states import is_leaving
+from chalicelib.providers.huaweicloud.models import CceNode
+from chalicelib.providers.huaweicloud.provider_ids import group_of, handle_of, is_placeholder, placeholder_group
 
 _FEW = 3        # nodes asked for one by one rather than by the whole list
 

@@ -10,10 +10,10 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 from botocore.parsers import ResponseParserError
 
-from chalicelib.model.deployed_names import state_table_of
 from chalicelib.model.errors import OutscalerError
+from chalicelib.model.resource_names import state_table_of
 from infra.aws.deploy import undeploy
-from infra.aws.deploy.finish import shown
+from infra.aws.deploy.account_settings import shown
 from infra.aws.deploy.gateway import readers_key
 from infra.aws.deploy.stage import Stage, load, locate
 from infra.aws.deploy.steps import Deployment, graph_only

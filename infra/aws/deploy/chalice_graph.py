@@ -1,4 +1,4 @@
-"""Run by infra/aws/deploy/graph.py in a process of its own: what Chalice would make of a project, as JSON.
+"""Run by infra/aws/deploy/chalice_resources.py in a process of its own: what Chalice would make of a project, as JSON.
 
 It runs apart because it imports the project's app.py and chalicelib, which must not be mixed with those of the caller.
 Nothing is asked of AWS here.

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from chalicelib.model.deployed_names import state_table_of
 from chalicelib.model.errors import BadInput
+from chalicelib.model.resource_names import state_table_of
 from chalicelib.store.tables import definition, policy_table_of
 from infra.aws.deploy.errors import DeployFailed
 from infra.aws.deploy.stage import Stage

@@ -12,8 +12,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from infra.aws.deploy.graph import Function, Graph, Role, Source
-from infra.aws.deploy.patience import Sleep, patiently
+from infra.aws.deploy.chalice_resources import Function, Graph, Role, Source
+from infra.aws.deploy.retries import Sleep, patiently
 from infra.aws.deploy.stage import Stage
 from infra.aws.deploy.state import mappings_of
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from infra.aws.deploy.finish import Setting
+from infra.aws.deploy.account_settings import Setting
 from infra.aws.deploy.stage import Stage
-from infra.aws.merge import merge_template
+from infra.aws.template_overlay import merge_template
 
 Json = dict[str, Any]
 

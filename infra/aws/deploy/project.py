@@ -12,8 +12,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from infra.aws.deploy.graph import Graph, graph_of
-from infra.aws.deploy.literal import documents
+from infra.aws.deploy.chalice_resources import Graph, graph_of
+from infra.aws.deploy.literal_policies import documents
 from infra.aws.deploy.stage import CONFIG, ROOT, Stage
 from infra.aws.package import copy_sources
 

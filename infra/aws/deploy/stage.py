@@ -15,8 +15,8 @@ import boto3
 import msgspec
 from botocore.exceptions import BotoCoreError, ClientError
 
-from chalicelib.model.deployed_names import prefix_for
 from chalicelib.model.errors import BadInput
+from chalicelib.model.resource_names import prefix_for
 
 ROOT = Path(__file__).resolve().parents[3]
 CONFIG = Path(".chalice") / "config.json"

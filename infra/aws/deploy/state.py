@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from infra.aws.deploy.graph import Graph
+from infra.aws.deploy.chalice_resources import Graph
 from infra.aws.deploy.stage import Stage
 
 Json = dict[str, Any]

@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.dispatch.messages import PROVIDERS
-from chalicelib.model.deployed_names import state_table_of
+from chalicelib.model.resource_names import state_table_of
 from chalicelib.store import Store
-from infra.aws.deploy import finish, foundation, functions, gateway, project, state
+from infra.aws.deploy import account_settings, foundation, functions, gateway, project, state
+from infra.aws.deploy.account_settings import Setting
+from infra.aws.deploy.chalice_resources import Graph
 from infra.aws.deploy.errors import DeployFailed
-from infra.aws.deploy.finish import Setting
-from infra.aws.deploy.graph import Graph
-from infra.aws.deploy.in_use import providers_in_use
 from infra.aws.deploy.stage import ROOT, Stage
+from infra.aws.deploy.used_providers import providers_in_use
 from infra.aws.package import package
 
 Say = Callable[[str], None]
@@ -85,10 +85,10 @@ class Deployment:
     def finish(self, graph: Graph) -> None:
         """Set what Chalice cannot."""
         self._say("finish")
-        for line in finish.apply(self._functions(graph), self._sleep):
+        for line in account_settings.apply(self._functions(graph), self._sleep):
             self._say(f"  {line}")
         try:
-            for line in finish.apply(self._gateway(), self._sleep):
+            for line in account_settings.apply(self._gateway(), self._sleep):
                 self._say(f"  {line}")
         except gateway.NoAccessLog as error:
             self._say(f"  no access log: {error}")
@@ -126,7 +126,7 @@ class Deployment:
         self._say("functions")
         for line in functions.prepare(self.stage, graph, zipped, self._session, self._sleep):
             self._say(f"  {line}")
-        for line in finish.apply(finish.before_chalice(self.stage, graph, self._in_use(), self._session),
+        for line in account_settings.apply(account_settings.before_chalice(self.stage, graph, self._in_use(), self._session),
                                  self._sleep):
             self._say(f"  {line}")
         self._say("state")
@@ -155,7 +155,7 @@ class Deployment:
             raise DeployFailed("chalice made a package of its own; make clean, then deploy again")
 
     def _functions(self, graph: Graph) -> Iterator[Setting]:
-        return finish.settings(self.stage, graph, self._in_use(), self._session)
+        return account_settings.settings(self.stage, graph, self._in_use(), self._session)
 
     def _gateway(self) -> Iterator[Setting]:
         return gateway.settings(self.stage, self.api, self._session.client("apigateway"), self._session.client("logs"))

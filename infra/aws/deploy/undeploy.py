@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from chalicelib.model.deployed_names import state_table_of
+from chalicelib.model.resource_names import state_table_of
 from chalicelib.store.tables import policy_table_of
 from infra.aws.deploy import foundation, gateway
+from infra.aws.deploy.chalice_resources import Graph
 from infra.aws.deploy.errors import DeployFailed
-from infra.aws.deploy.graph import Graph
 from infra.aws.deploy.stage import Stage
 from infra.aws.deploy.state import mappings_of
 

@@ -12,10 +12,10 @@ import pytest
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.alicloud.credentials import of_this_process
 from chalicelib.providers.errors import ProviderError, Unauthorized
-from infra.local.alicloud.keys import Role
-from infra.local.vendor.faults import Fault
-from tests.contract.alicloud.scene import seen
-from tests.contract.benches.alicloud import SECRET, AlicloudBench
+from infra.emulators.alicloud.iam import Role
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.alicloud.fixtures import seen
+from tests.contract.provider_fixtures.alicloud import SECRET, AlicloudBench
 
 PROVIDER_ARN = "acs:ram::1000000000000001:oidc-provider/outscaler"
 ROLE_ARN = "acs:ram::1000000000000001:role/outscaler"

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from infra.local.alicloud.actions import NEW, OLD, Actions, Sent
-from infra.local.alicloud.cloud import REGION, Cloud
-from infra.local.alicloud.faults import Throttle
-from infra.local.alicloud.front import Front
-from infra.local.alicloud.keys import Role
-from infra.local.alicloud.objects import NO_STOCK, NOT_STARTING, Group, Times
-from infra.local.alicloud.refusals import Refused
-from infra.local.controllers.clock import ManualClock
-from infra.local.vendor.wire import Incoming
+from infra.emulators.alicloud.account import REGION, Cloud
+from infra.emulators.alicloud.dispatcher import Front
+from infra.emulators.alicloud.errors import Refused
+from infra.emulators.alicloud.fault_injection import Throttle
+from infra.emulators.alicloud.handlers import NEW, OLD, Actions, Sent
+from infra.emulators.alicloud.iam import Role
+from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, Group, Times
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.vendor_common.http_messages import Incoming
 
 START = 1_800_000_000.0
 

@@ -11,10 +11,10 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed, Pending
 from chalicelib.providers.errors import Conflict, Throttled
-from infra.local.alicloud.objects import NO_STOCK, QUOTA, Fate, Times
-from infra.local.vendor.faults import Fault
-from tests.contract.alicloud.scene import ask, drive, order, seen
-from tests.contract.benches.alicloud import AlicloudBench
+from infra.emulators.alicloud.models import NO_STOCK, QUOTA, Fate, Times
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.alicloud.fixtures import ask, drive, order, seen
+from tests.contract.provider_fixtures.alicloud import AlicloudBench
 
 
 @pytest.fixture(params=[True, False], ids=["desired", "no-desired"])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from infra.local.alicloud.cloud import Cloud
-from infra.local.alicloud.joining import TAG, Joining, Ways
-from infra.local.alicloud.orders import Orders, Removal
-from infra.local.controllers.clock import ManualClock
-from infra.local.controllers.manager import ClusterSimulation
-from infra.local.kube.objects import KubeObject
-from infra.local.kube.store import ObjectStore
+from infra.emulators.alicloud.account import Cloud
+from infra.emulators.alicloud.mutations import Orders, Removal
+from infra.emulators.alicloud.node_registration import TAG, Joining, Ways
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.controllers.manager import ClusterSimulation
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.store import ObjectStore
 
 
 class Bed:

@@ -13,11 +13,11 @@ from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.providers.alicloud.credentials import of_this_process
 from chalicelib.providers.errors import Unauthorized
-from infra.local.alicloud.front import Logged
-from infra.local.alicloud.keys import Policy, Role, read_policy
-from infra.local.alicloud.objects import NO_STOCK
-from tests.contract.alicloud.scene import drive, order, seen
-from tests.contract.benches.alicloud import AlicloudBench
+from infra.emulators.alicloud.dispatcher import Logged
+from infra.emulators.alicloud.iam import Policy, Role, read_policy
+from infra.emulators.alicloud.models import NO_STOCK
+from tests.contract.alicloud.fixtures import drive, order, seen
+from tests.contract.provider_fixtures.alicloud import AlicloudBench
 
 FOLDER = Path(__file__).parents[3] / "infra" / "alicloud"
 ROLE_ARN = "acs:ram::1000000000000001:role/outscaler"

@@ -14,10 +14,10 @@ import pytest
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Outcome, Pending
 from chalicelib.providers.errors import Conflict, Throttled, Transient
-from infra.local.alicloud.objects import NO_STOCK, NOT_STARTING, QUOTA, Times
-from infra.local.vendor.faults import Fault
-from tests.contract.alicloud.scene import ask, order, seen
-from tests.contract.benches.alicloud import AlicloudBench
+from infra.emulators.alicloud.models import NO_STOCK, NOT_STARTING, QUOTA, Times
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.alicloud.fixtures import ask, order, seen
+from tests.contract.provider_fixtures.alicloud import AlicloudBench
 
 _FAULTS = (Fault.LOST_ANSWER, Fault.LOST_ANSWER, Fault.CUT_OFF, Fault.SERVER_ERROR, Fault.HANGS_UP, Fault.WEB_PAGE,
            Fault.THROTTLED, Fault.THROTTLED_FOR, Fault.CONFLICT, Fault.OLD_TIME)

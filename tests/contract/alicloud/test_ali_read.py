@@ -10,12 +10,12 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done
 from chalicelib.providers.errors import ProviderError, Transient
-from infra.local.alicloud.front import Front
-from infra.local.alicloud.shapes import older
-from infra.local.vendor.faults import Fault
-from infra.local.vendor.wire import Incoming
-from tests.contract.alicloud.scene import drive, order, seen
-from tests.contract.benches.alicloud import AlicloudBench
+from infra.emulators.alicloud.dispatcher import Front
+from infra.emulators.alicloud.serializers import older
+from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.http_messages import Incoming
+from tests.contract.alicloud.fixtures import drive, order, seen
+from tests.contract.provider_fixtures.alicloud import AlicloudBench
 
 
 @pytest.fixture

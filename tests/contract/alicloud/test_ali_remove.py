@@ -8,9 +8,9 @@ import pytest
 
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed
-from infra.local.vendor.faults import Fault
-from tests.contract.alicloud.scene import drive, order, seen
-from tests.contract.benches.alicloud import AlicloudBench
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.alicloud.fixtures import drive, order, seen
+from tests.contract.provider_fixtures.alicloud import AlicloudBench
 
 
 @pytest.fixture(params=[True, False], ids=["desired", "no-desired"])

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra.local.alicloud.cloud import REGION, Cloud
-from infra.local.alicloud.objects import Template
-from infra.local.alicloud.server import AlicloudServer
-from infra.local.controllers.clock import ManualClock
+from infra.emulators.alicloud.account import REGION, Cloud
+from infra.emulators.alicloud.models import Template
+from infra.emulators.alicloud.server import AlicloudServer
+from infra.emulators.controllers.clock import ManualClock
 from tests.contract.alicloud.sdk import load, wall
 
 KEY, SECRET = "LTAI-EXAMPLE-KEY-ID", "example-key-secret-0123456789"

@@ -8,12 +8,12 @@ from urllib.parse import urlencode
 
 import pytest
 
-from infra.local.alicloud.gate import Gate
-from infra.local.alicloud.keys import Key, Ring, Role, read_policy
-from infra.local.alicloud.refusals import Refused
-from infra.local.alicloud.signing import acs3_request, acs3_signature, canonical_query, rpc_signature
-from infra.local.controllers.clock import ManualClock
-from infra.local.vendor.wire import Incoming
+from infra.emulators.alicloud.authentication import Gate
+from infra.emulators.alicloud.errors import Refused
+from infra.emulators.alicloud.iam import Key, Ring, Role, read_policy
+from infra.emulators.alicloud.signing import acs3_request, acs3_signature, canonical_query, rpc_signature
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.vendor_common.http_messages import Incoming
 
 KEY, SECRET = "LTAI-EXAMPLE-KEY-ID", "example-key-secret-0123456789"
 AT = 1_768_465_800.0    # 2026-01-15T08:30:00Z

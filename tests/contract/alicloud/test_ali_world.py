@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.local.alicloud.account import AlicloudAccount
-from infra.local.alicloud.joining import Ways
-from infra.local.alicloud.objects import NO_STOCK, Group
-from infra.local.controllers import seed
-from infra.local.vendor.faults import Fault
-from infra.local.world import LocalWorld
+from infra.emulators.alicloud.attached_account import AlicloudAccount
+from infra.emulators.alicloud.models import NO_STOCK, Group
+from infra.emulators.alicloud.node_registration import Ways
+from infra.emulators.controllers import objects
+from infra.emulators.local_world import LocalWorld
+from infra.emulators.vendor_common.fault_injection import Fault
 
 POLICY = """
 apiVersion: outscaler.dev/v1
@@ -38,7 +38,7 @@ class Bed:
         world.apply_policy(POLICY.format(
             name=world.name, kubeconfig=world.kubeconfig_secret, settings=account.settings(),
             groups="\n".join(self._entry(group, priority) for group, priority in ((self.first, 9), (self.second, 1)))))
-        world.seed(seed.node("system", cpu="2"))
+        world.seed(objects.node("system", cpu="2"))
 
     def _entry(self, group: Group, priority: int) -> str:
         return f"    - {{provider: alicloud, id: {group.id}, min: 0, max: 4, priority: {priority}}}"
@@ -57,7 +57,7 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Bed]:
 def test_ALI_11_first_choice_out_of_stock_the_other_is_bought_and_all_goes_again(bed: Bed) -> None:
     world, cloud = bed.world, bed.cloud
     cloud.spoil(bed.first.id, NO_STOCK, 4)
-    world.seed(seed.deployment("web", replicas=4, cpu="1500m", memory="1Gi"))
+    world.seed(objects.deployment("web", replicas=4, cpu="1500m", memory="1Gi"))
     took = world.step_until(bed.settled, limit=600.0)
     assert took < 300.0
     assert not bed.first.machines
@@ -86,7 +86,7 @@ def test_ALI_17_functions_that_die_and_lists_that_lag_buy_exactly_what_is_needed
         bed.cloud.step()
         world.kill_at(place, times=2)
         account.server.faults.next(Fault.LOST_ANSWER, on="write")
-        world.seed(seed.deployment("web", replicas=4, cpu="1500m", memory="1Gi"))
+        world.seed(objects.deployment("web", replicas=4, cpu="1500m", memory="1Gi"))
         world.step_until(bed.settled, limit=900.0)
         world.step(120.0)
         assert sum(bool(each.killed_at) for each in world.invocations) == 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.contract.cherryservers.disorder import Disorder
+from tests.contract.cherryservers.concurrency import Disorder
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import requests
 
-from infra.local.cherryservers.cloud import Cloud
-from infra.local.cherryservers.faults import RETRY_AFTER
-from infra.local.cherryservers.front import Token
-from infra.local.cherryservers.objects import NEVER_JOINS, NO_CREDIT, NO_STOCK, NOT_DEPLOYED, Fate, Times
-from infra.local.cherryservers.server import CherryServer
-from infra.local.controllers.clock import ManualClock
-from infra.local.vendor.faults import Fault
-from tests.contract.cherryservers.call import ORDER, SERVERS, START, TOKEN, Bed
+from infra.emulators.cherryservers.account import Cloud
+from infra.emulators.cherryservers.dispatcher import Token
+from infra.emulators.cherryservers.fault_injection import RETRY_AFTER
+from infra.emulators.cherryservers.models import NEVER_JOINS, NO_CREDIT, NO_STOCK, NOT_DEPLOYED, Fate, Times
+from infra.emulators.cherryservers.server import CherryServer
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.cherryservers.emulator_client import ORDER, SERVERS, START, TOKEN, Bed
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra.local.cherryservers.cloud import PROJECT, TEAM
-from tests.contract.cherryservers.call import ORDER, SERVERS, Bed
+from infra.emulators.cherryservers.account import PROJECT, TEAM
+from tests.contract.cherryservers.emulator_client import ORDER, SERVERS, Bed
 from tests.contract.cherryservers.field_list import KNOWN, LIVE, compare
-from tests.shared import SHARED, needs_shared
+from tests.reference_data import SHARED, needs_shared
 
 CONTRACT = SHARED / "reference/providers/cherryservers.md"
 # The contract's recorded row of a list, as it was written down.

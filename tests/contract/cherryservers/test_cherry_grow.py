@@ -12,11 +12,11 @@ import pytest
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed, Pending
 from chalicelib.providers.errors import Throttled
-from infra.local.cherryservers.account import TOKEN_ID, TOKEN_SECRET
-from infra.local.cherryservers.objects import NO_STOCK, NOT_DEPLOYED, QUOTA, Fate
-from infra.local.vendor.faults import Fault
-from tests.contract.benches.cherryservers import CherryBench
-from tests.contract.cherryservers.scene import answer, ask, claimed, drive, follows, order, orders, seen
+from infra.emulators.cherryservers.attached_account import TOKEN_ID, TOKEN_SECRET
+from infra.emulators.cherryservers.models import NO_STOCK, NOT_DEPLOYED, QUOTA, Fate
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.cherryservers.fixtures import answer, ask, claimed, drive, follows, order, orders, seen
+from tests.contract.provider_fixtures.cherryservers import CherryBench
 
 
 @pytest.fixture

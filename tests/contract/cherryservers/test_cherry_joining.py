@@ -6,13 +6,13 @@ import base64
 
 import pytest
 
-from infra.local.cherryservers.cloud import Cloud
-from infra.local.cherryservers.joining import UNINITIALIZED, Joining, Ways
-from infra.local.cherryservers.objects import NEVER_JOINS, NOT_DEPLOYED, Order, Server, Times
-from infra.local.controllers.clock import ManualClock
-from infra.local.controllers.manager import ClusterSimulation
-from infra.local.kube.objects import KubeObject
-from infra.local.kube.store import ObjectStore
+from infra.emulators.cherryservers.account import Cloud
+from infra.emulators.cherryservers.models import NEVER_JOINS, NOT_DEPLOYED, Order, Server, Times
+from infra.emulators.cherryservers.node_registration import UNINITIALIZED, Joining, Ways
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.controllers.manager import ClusterSimulation
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.store import ObjectStore
 
 SCRIPT = "kubeadm join --token nf8atf.kwfs1t15pjmhk7n4 203.0.113.10:6443\n# --node-labels=pool=workers,team=web\n"
 TIMES = Times(deploy=100.0, fail=20.0, terminate=10.0)

@@ -9,10 +9,10 @@ import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.providers.errors import NotFound, ProviderError, Transient
-from infra.local.cherryservers.joining import Ways
-from infra.local.vendor.faults import Fault
-from tests.contract.benches.cherryservers import CherryBench
-from tests.contract.cherryservers.scene import seen
+from infra.emulators.cherryservers.node_registration import Ways
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.cherryservers.fixtures import seen
+from tests.contract.provider_fixtures.cherryservers import CherryBench
 
 
 @pytest.fixture

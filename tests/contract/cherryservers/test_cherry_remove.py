@@ -10,9 +10,9 @@ import pytest
 
 from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Done, Failed, Outcome
-from infra.local.vendor.faults import Fault
-from tests.contract.benches.cherryservers import CherryBench
-from tests.contract.cherryservers.scene import answer, drive, order, seen, target
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.cherryservers.fixtures import answer, drive, order, seen, target
+from tests.contract.provider_fixtures.cherryservers import CherryBench
 
 
 @pytest.fixture

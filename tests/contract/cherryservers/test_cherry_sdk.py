@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from infra.local.certificates import Authority
-from infra.local.cherryservers.cloud import PROJECT, TEAM, Cloud
-from infra.local.cherryservers.server import CherryServer
-from infra.local.controllers.clock import ManualClock
-from infra.local.vendor.faults import Fault
-from tests.contract.cherryservers.call import START, TOKEN
+from infra.emulators.certificates import Authority
+from infra.emulators.cherryservers.account import PROJECT, TEAM, Cloud
+from infra.emulators.cherryservers.server import CherryServer
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.cherryservers.emulator_client import START, TOKEN
 
 
 @pytest.fixture(scope="module")

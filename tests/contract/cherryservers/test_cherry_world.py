@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.local.cherryservers.account import TOKEN, CherryAccount
-from infra.local.cherryservers.joining import Ways
-from infra.local.cherryservers.objects import NEVER_JOINS, NO_STOCK, NOT_DEPLOYED, Fate, Times
-from infra.local.controllers import seed
-from infra.local.vendor.faults import Fault
-from infra.local.world import LocalWorld
+from infra.emulators.cherryservers.attached_account import TOKEN, CherryAccount
+from infra.emulators.cherryservers.models import NEVER_JOINS, NO_STOCK, NOT_DEPLOYED, Fate, Times
+from infra.emulators.cherryservers.node_registration import Ways
+from infra.emulators.controllers import objects
+from infra.emulators.local_world import LocalWorld
+from infra.emulators.vendor_common.fault_injection import Fault
 
 TIMES = Times(deploy=120.0, fail=40.0, terminate=30.0)
 POOLS = {"first": {"plan": "e5_1620v4"}, "second": {"plan": "e3_1240v3"}}
@@ -42,13 +42,13 @@ class Bed:
         self.world, self.account, self.cloud = world, account, account.cloud
         world.apply_policy(POLICY.format(name=world.name, kubeconfig=world.kubeconfig_secret,
                                          settings=json.dumps(account.settings(POOLS))))
-        world.seed(seed.node("system", cpu="2"))
+        world.seed(objects.node("system", cpu="2"))
 
     def settled(self) -> bool:
         return not self.world.pending()
 
     def work(self, replicas: int) -> None:
-        self.world.seed(seed.deployment("web", replicas=replicas, cpu="3000m", memory="1Gi"))
+        self.world.seed(objects.deployment("web", replicas=replicas, cpu="3000m", memory="1Gi"))
 
     def rest(self) -> None:
         deployment = self.world.kube.peek("deployments", "web", "default", "apps")

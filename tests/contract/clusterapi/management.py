@@ -15,12 +15,12 @@ from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.policy import GroupPolicy, KubernetesAccess
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.registry import build
-from infra.local.controllers.capi.controller import ClusterApi
-from infra.local.controllers.clock import ManualClock
-from infra.local.kube.auth import MASTERS, Rule, User
-from infra.local.kube.faults import Fault
-from infra.local.kube.server import ApiServer
-from infra.local.kube.store import ObjectStore
+from infra.emulators.controllers.capi.controller import ClusterApi
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.kube.auth import MASTERS, Rule, User
+from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
 from tests.contract.clusterapi.objects import GROUP, Json, deployment, machine, machine_set, node
 
 NOW = 1_800_000_000.0

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.wire import Machine, Resource
+from chalicelib.providers.clusterapi.models import Machine, Resource
 
 GROUP = "cluster.x-k8s.io"
 MIN = f"{GROUP}/cluster-api-autoscaler-node-group-min-size"

@@ -18,8 +18,8 @@ from chalicelib.model.outcome import Failed
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.providers.base import Connection, Observation, Provider
 from chalicelib.providers.errors import InvalidRequest, Transient
-from chalicelib.providers.means import Means
 from chalicelib.providers.registry import build
+from chalicelib.providers.services import Means
 from tests.contract.clusterapi.management import Management, fill, finalized, management, operation
 from tests.contract.clusterapi.objects import GROUP, Json, cluster, deployment, machine, machine_set, node, pool
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from chalicelib.model.group import NodeGroup
-from infra.local.kube import crds
-from infra.local.kube.auth import Rule
-from infra.local.kube.store import ObjectStore
+from infra.emulators.kube import crds
+from infra.emulators.kube.auth import Rule
+from infra.emulators.kube.store import ObjectStore
 from tests.builders import cluster, growth, words
 from tests.contract.clusterapi.management import Management, management
 from tests.contract.clusterapi.objects import CAPACITY, GROUP, Json, bounds, capacity, machine_set, node

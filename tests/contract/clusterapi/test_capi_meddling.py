@@ -13,20 +13,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.execute.run import run_step
-from chalicelib.execute.world import World
 from chalicelib.model.group import InstanceState, NodeGroup
 from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Outcome, Pending
 from chalicelib.model.policy import Options
+from chalicelib.operations.registry import run_step
+from chalicelib.operations.step_context import World
 from chalicelib.providers.errors import ProviderError
-from infra.local.controllers import seed
-from infra.local.controllers.capi.fields import CLUSTER_NAME, DELETE_MACHINE, PAUSED, marks
-from infra.local.fake_cluster import InMemoryCluster
-from infra.local.kube.faults import Fault
-from infra.local.mortality import Killed
-from tests.contract.benches.clusterapi import ClusterApiBench
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.capi.fields import CLUSTER_NAME, DELETE_MACHINE, PAUSED, marks
+from infra.emulators.crash_injection import Killed
+from infra.emulators.fake_cluster import InMemoryCluster
+from infra.emulators.kube.faults import Fault
 from tests.contract.clusterapi.objects import GROUP, Json
+from tests.contract.provider_fixtures.clusterapi import ClusterApiBench
 
 LEAST, MOST, TURNS = 1, 6, 60
 PLURALS = {"MachineDeployment": "machinedeployments", "MachineSet": "machinesets", "MachinePool": "machinepools"}
@@ -39,16 +39,16 @@ APART = {Kind.GROW: {Kind.GROW, Kind.DISCARD}, Kind.DISCARD: {Kind.GROW, Kind.DI
 def groups(version: str) -> list[Json]:
     """One of each kind: rolling, waiting for deletions, a set of its own, a pool with Machines."""
     more: dict[str, Any] = {"cluster": "ours", "version": version}
-    waits = seed.machine_deployment("waits", 3, LEAST, MOST, **more)
+    waits = objects.machine_deployment("waits", 3, LEAST, MOST, **more)
     waits["spec"] |= {"strategy": {"type": "OnDelete"}} if version == "v1beta1" else {
         "rollout": {"strategy": {"type": "OnDelete"}}}
-    alone = seed.machine_deployment("alone", 3, LEAST, MOST, **more)
+    alone = objects.machine_deployment("alone", 3, LEAST, MOST, **more)
     labels = {CLUSTER_NAME: "ours", "of": "alone"}
     alone["kind"], alone["spec"]["selector"] = "MachineSet", {"matchLabels": labels}
     alone["spec"]["template"]["metadata"] = {"labels": labels}
-    pool = seed.machine_pool("pool", 3, LEAST, MOST, machines=True, **more)
-    return [seed.cluster("ours", version=version), seed.machine_deployment("md", 3, LEAST, MOST, **more), waits, alone,
-            pool, seed.machine_deployment("foreign", 2, 0, MOST, cluster="others", version=version)]
+    pool = objects.machine_pool("pool", 3, LEAST, MOST, machines=True, **more)
+    return [objects.cluster("ours", version=version), objects.machine_deployment("md", 3, LEAST, MOST, **more), waits, alone,
+            pool, objects.machine_deployment("foreign", 2, 0, MOST, cluster="others", version=version)]
 
 
 class Walk:
@@ -60,7 +60,7 @@ class Walk:
         self.open: dict[str, Operation] = {}
         self.lowered, self.asked = Counter[str](), Counter[str]()
         with self.bench:
-            seed.apply(self.bench.store, *groups(version))
+            objects.apply(self.bench.store, *groups(version))
             self.bench.settle(200.0)
         self.bench.line.ask = self.ask
         self.cluster = InMemoryCluster(self.bench.now)

@@ -14,10 +14,10 @@ from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.errors import InvalidRequest, Transient, Unauthorized
-from infra.local.controllers import seed
-from infra.local.kube import crds
-from infra.local.kube.api import Logged
-from infra.local.kube.auth import Rule
+from infra.emulators.controllers import objects
+from infra.emulators.kube import crds
+from infra.emulators.kube.api import Logged
+from infra.emulators.kube.auth import Rule
 from tests.contract.clusterapi.management import fill, management, operation
 from tests.contract.clusterapi.objects import (
     GROUP,
@@ -31,7 +31,7 @@ from tests.contract.clusterapi.objects import (
     machine_set,
     node,
 )
-from tests.shared import SHARED, needs_shared
+from tests.reference_data import SHARED, needs_shared
 
 OURS = [node("cp", "c:///cp")]
 
@@ -191,10 +191,10 @@ def test_deleting_machines_keep_their_node() -> None:
 
 
 def test_CAPI_23_D11_pools_with_and_without_machines_as_their_controllers_make_them() -> None:
-    made = [seed.machine_pool(name, 2, 0, 5, machines=machines, cluster="c1")
+    made = [objects.machine_pool(name, 2, 0, 5, machines=machines, cluster="c1")
             for name, machines in (("backed", True), ("bare", False))]
     with management() as there:
-        seed.apply(there.store, *made)
+        objects.apply(there.store, *made)
         there.work(80)
         backed, bare = there.provider().observe(there.nodes()).groups
     assert (backed.target, bare.target) == (2, 2)
@@ -235,7 +235,7 @@ def test_CAPI_10_D25_no_stock_and_no_quota_are_seen_with_their_class(version: st
     with management() as there:
         there.version = version
         there.controllers.fail_next("default/md-0", fault)
-        seed.apply(there.store, seed.machine_deployment("md-0", 1, 0, 5, cluster="c1", version=version))
+        objects.apply(there.store, objects.machine_deployment("md-0", 1, 0, 5, cluster="c1", version=version))
         there.work(60)
         [found] = there.provider(settings={"stuckAfter": "30s"}).observe(OURS).groups[0].instances
         assert (found.state, found.error is not None and found.error.cls) == (InstanceState.CREATING, cls)

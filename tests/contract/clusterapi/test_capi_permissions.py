@@ -12,11 +12,11 @@ import yaml
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Failed
 from chalicelib.providers.errors import ProviderError
-from infra.local.kube.auth import Rule
-from infra.local.kube.server import ApiServer
+from infra.emulators.kube.auth import Rule
+from infra.emulators.kube.server import ApiServer
 from tests.contract.clusterapi.management import Management, fill, management, operation
 from tests.contract.clusterapi.objects import GROUP, cluster, machine, machine_set, node, pool, pool_machine, resource
-from tests.shared import SHARED, needs_shared
+from tests.reference_data import SHARED, needs_shared
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"
 WHOLE, NAMESPACED = FOLDER / "rbac-capi-management.yaml", FOLDER / "rbac-capi-namespaced.yaml"

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.providers.base import Provider
-from chalicelib.providers.clusterapi.marks import FORGOTTEN_AFTER
+from chalicelib.providers.clusterapi.delete_marks import FORGOTTEN_AFTER
 from chalicelib.providers.errors import Conflict, Transient, Unauthorized
 from tests.contract.clusterapi.management import NOW, Management, fill, finalized, management, operation
 from tests.contract.clusterapi.objects import (

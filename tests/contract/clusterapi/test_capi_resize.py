@@ -9,9 +9,9 @@ import pytest
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.clusterapi.annotations import Keys
 from chalicelib.providers.clusterapi.api import Api
-from chalicelib.providers.clusterapi.keys import Keys
-from chalicelib.providers.clusterapi.marks import FORGOTTEN_AFTER
+from chalicelib.providers.clusterapi.delete_marks import FORGOTTEN_AFTER
 from chalicelib.providers.errors import Conflict, Throttled, Transient
 from tests.contract.clusterapi.management import fill, finalized, management, operation
 from tests.contract.clusterapi.objects import bounds, deployment, leaving, machine, machine_set, node

@@ -10,7 +10,7 @@ import yaml
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed, Pending
 from chalicelib.providers.errors import InvalidRequest, Transient
-from infra.local.kube import crds
+from infra.emulators.kube import crds
 from tests.contract.clusterapi.management import Management, fill, management, operation
 from tests.contract.clusterapi.objects import GROUP
 

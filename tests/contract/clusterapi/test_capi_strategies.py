@@ -13,7 +13,7 @@ import pytest
 from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.providers.errors import Conflict, ProviderError
-from infra.local.controllers import seed
+from infra.emulators.controllers import objects
 from tests.contract.clusterapi.management import Management, management, operation
 from tests.contract.clusterapi.objects import GROUP, Json, deployment, machine, machine_set
 
@@ -22,10 +22,10 @@ VERSIONS = pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 
 def start(there: Management, size: int, *, version: str = "v1beta2", **strategy: Any) -> None:
     """A MachineDeployment as a person writes it, and its machines, joined."""
-    made = seed.machine_deployment("md-0", size, 0, 10, cluster="c1", version=version)
+    made = objects.machine_deployment("md-0", size, 0, 10, cluster="c1", version=version)
     made["spec"].update({"strategy": strategy} if version == "v1beta1" else {"rollout": {"strategy": strategy}})
     there.version = version
-    seed.apply(there.store, made)
+    objects.apply(there.store, made)
     there.work(80)
 
 

@@ -19,9 +19,9 @@ from chalicelib.model.outcome import Done
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.providers.base import Connection, Provider
 from chalicelib.providers.errors import InvalidRequest, ProviderError
-from chalicelib.providers.means import Means
 from chalicelib.providers.registry import build, providers
-from infra.local.kube.auth import Rule
+from chalicelib.providers.services import Means
+from infra.emulators.kube.auth import Rule
 from tests.contract.clusterapi.management import Management, fill, management, operation
 from tests.contract.clusterapi.objects import GROUP, Json, cluster, deployment, node
 

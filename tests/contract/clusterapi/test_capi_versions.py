@@ -15,12 +15,12 @@ import yaml
 
 from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Done, Pending
-from infra.local.controllers import seed
-from infra.local.kube import crds, schema
-from infra.local.kube.objects import clone
+from infra.emulators.controllers import objects
+from infra.emulators.kube import crds, schema
+from infra.emulators.kube.objects import clone
 from tests.contract.clusterapi.management import Management, management, operation
 from tests.contract.clusterapi.objects import GROUP
-from tests.shared import SHARED, needs_shared
+from tests.reference_data import SHARED, needs_shared
 
 VERSIONS = pytest.mark.parametrize("version", ["v1beta1", "v1beta2"])
 KINDS = ("clusters", "machinedeployments", "machinesets", "machinepools", "machines")
@@ -41,12 +41,12 @@ def only(version: str, directory: Path, into: Path) -> Path:
 
 def populate(there: Management, version: str) -> None:
     """One of each kind of group, as people write them."""
-    seed.apply(
+    objects.apply(
         there.store,
-        seed.cluster("c1", version=version),
-        seed.machine_deployment("md-0", 3, 0, 6, cluster="c1", version=version),
-        seed.machine_pool("backed", 3, 0, 6, machines=True, cluster="c1", version=version),
-        seed.machine_pool("bare", 1, 0, 6, cluster="c1", version=version),
+        objects.cluster("c1", version=version),
+        objects.machine_deployment("md-0", 3, 0, 6, cluster="c1", version=version),
+        objects.machine_pool("backed", 3, 0, 6, machines=True, cluster="c1", version=version),
+        objects.machine_pool("bare", 1, 0, 6, cluster="c1", version=version),
     )
     there.work(80)
 

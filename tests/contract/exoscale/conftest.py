@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.benches.exoscale import ExoscaleBench
-from tests.contract.exoscale.scene import Desk
+from tests.contract.exoscale.fixtures import Desk
+from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled
-from infra.local.exoscale.objects import NOT_STARTING, UNAVAILABLE, Ending, Fate, Times
-from infra.local.vendor.faults import Fault
-from tests.contract.benches.exoscale import ExoscaleBench
-from tests.contract.exoscale.scene import ask, drive, order, seen
+from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, Ending, Fate, Times
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.exoscale.fixtures import ask, drive, order, seen
+from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
 SLOW = Times(operation=300.0, create=280.0)
 KINDS = pytest.mark.parametrize("standalone", [False, True], ids=["sks", "standalone"])

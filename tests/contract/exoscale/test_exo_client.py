@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from infra.local.exoscale.cloud import Zone
-from infra.local.exoscale.objects import UNAVAILABLE, Times
-from infra.local.exoscale.server import ExoscaleServer
-from infra.local.vendor.faults import Fault
-from tests.contract.exoscale.document import checker
+from infra.emulators.exoscale.account import Zone
+from infra.emulators.exoscale.models import UNAVAILABLE, Times
+from infra.emulators.exoscale.server import ExoscaleServer
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.exoscale.openapi_document import checker
 
 KEY, SECRET = "EXO-EXAMPLE-KEY-0001", "example-secret-0001"
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.local.vendor.wire import Answer, Incoming
-from tests.contract.benches.exoscale import ExoscaleBench
-from tests.contract.exoscale.document import checker
-from tests.contract.exoscale.scene import Desk
+from infra.emulators.vendor_common.http_messages import Answer, Incoming
+from tests.contract.exoscale.fixtures import Desk
+from tests.contract.exoscale.openapi_document import checker
+from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
 ID = "b2000000-0000-4000-8000-000000000001"
 WORK = {"id": ID, "state": "pending"}

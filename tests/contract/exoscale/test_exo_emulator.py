@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from infra.local.exoscale.objects import NOT_STARTING, UNAVAILABLE, Ending, Nodepool, Times
-from infra.local.vendor.faults import Fault
-from tests.contract.exoscale.scene import Desk
+from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, Ending, Nodepool, Times
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.exoscale.fixtures import Desk
 
 NOBODY = "e5000000-0000-4000-8000-000000009999"
 

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from chalicelib.model.node import Node
-from infra.local.exoscale.objects import Pool
-from tests.contract.benches.exoscale import ExoscaleBench
+from infra.emulators.exoscale.models import Pool
+from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 from tests.contract.suite.kubelets import Word
+from tests.contract.suite.operations import Yard
 from tests.contract.suite.passes import Passes
-from tests.contract.suite.watched import Ear
-from tests.contract.suite.yard import Yard
+from tests.contract.suite.recording_provider import Ear
 
 SKS = {"sksCluster": "ours"}
 POLICIES = pytest.mark.parametrize("policy", ["discovered", "sksCluster", "named", "both"])

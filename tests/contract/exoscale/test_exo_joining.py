@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from infra.local.controllers.clock import ManualClock
-from infra.local.controllers.manager import ClusterSimulation
-from infra.local.exoscale.cloud import Zone
-from infra.local.exoscale.joining import NODEPOOL_LABEL, Joining, Ways
-from infra.local.exoscale.orders import Orders
-from infra.local.kube.objects import KubeObject
-from infra.local.kube.store import ObjectStore
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.controllers.manager import ClusterSimulation
+from infra.emulators.exoscale.account import Zone
+from infra.emulators.exoscale.mutations import Orders
+from infra.emulators.exoscale.node_registration import NODEPOOL_LABEL, Joining, Ways
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.store import ObjectStore
 
 
 class Bed:

@@ -17,10 +17,10 @@ import pytest
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.providers.errors import ProviderError, Unauthorized
-from infra.local.exoscale.front import Logged
-from infra.local.exoscale.objects import UNAVAILABLE
-from tests.contract.benches.exoscale import ExoscaleBench
-from tests.contract.exoscale.scene import drive, order, seen
+from infra.emulators.exoscale.dispatcher import Logged
+from infra.emulators.exoscale.models import UNAVAILABLE
+from tests.contract.exoscale.fixtures import drive, order, seen
+from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
 FOLDER = Path(__file__).parents[3] / "infra" / "exoscale"
 OURS = {"iam-sks": False, "iam-instance-pool": True}            # policy -> whether it is for standalone pools

@@ -14,12 +14,12 @@ import pytest
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done
-from infra.local.exoscale.cloud import Zone
-from infra.local.exoscale.objects import NOT_STARTING, UNAVAILABLE, Ending, Times
-from tests.contract.benches.exoscale import ExoscaleBench
-from tests.contract.suite.bench import Trouble
-from tests.contract.suite.watched import Ear
-from tests.contract.suite.yard import Yard
+from infra.emulators.exoscale.account import Zone
+from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, Ending, Times
+from tests.contract.provider_fixtures.exoscale import ExoscaleBench
+from tests.contract.suite.operations import Yard
+from tests.contract.suite.provider_fixture import Trouble
+from tests.contract.suite.recording_provider import Ear
 
 MOST, STEPS = 8, 5
 KINDS = (Trouble.CONFLICT, Trouble.THROTTLED, Trouble.SERVER_ERROR, Trouble.CUT_OFF, Trouble.WEB_PAGE, Trouble.HANGS,

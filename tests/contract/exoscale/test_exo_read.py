@@ -8,9 +8,9 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done
 from chalicelib.providers.errors import Unauthorized
-from infra.local.vendor.faults import Fault
-from tests.contract.benches.exoscale import ExoscaleBench
-from tests.contract.exoscale.scene import drive, order, seen, shelf
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.exoscale.fixtures import drive, order, seen, shelf
+from tests.contract.provider_fixtures.exoscale import ExoscaleBench
 
 UPSTREAM_SKS = frozenset({"get-instance", "get-instance-pool", "get-operation", "get-quota", "list-sks-clusters",
                           "scale-sks-nodepool", "evict-sks-nodepool-members"})

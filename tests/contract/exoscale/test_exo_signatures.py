@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from infra.local.exoscale.gate import Gate, Ring
-from infra.local.exoscale.refusals import Refused
-from infra.local.exoscale.signing import signature
-from infra.local.vendor.wire import Incoming
-from tests.contract.exoscale.scene import KEY, START, Desk, signed
+from infra.emulators.exoscale.authentication import Gate, Ring
+from infra.emulators.exoscale.errors import Refused
+from infra.emulators.exoscale.signing import signature
+from infra.emulators.vendor_common.http_messages import Incoming
+from tests.contract.exoscale.fixtures import KEY, START, Desk, signed
 
 POOL = "0f7c2a6e-6d3a-4f0e-9b55-6f1d2c3b4a59"
 EXAMPLE = "exampleSecret-0123456789abcdefghijklmnopqrs"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from infra.local.controllers import seed
-from infra.local.exoscale.account import ExoscaleAccount
-from infra.local.exoscale.joining import Ways
-from infra.local.exoscale.objects import UNAVAILABLE, Ending, Pool, Times
-from infra.local.vendor.faults import Fault
-from infra.local.world import LocalWorld
-from tests.contract.exoscale.document import checker
+from infra.emulators.controllers import objects
+from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.exoscale.models import UNAVAILABLE, Ending, Pool, Times
+from infra.emulators.exoscale.node_registration import Ways
+from infra.emulators.local_world import LocalWorld
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.exoscale.openapi_document import checker
 
 POLICY = """
 apiVersion: outscaler.dev/v1
@@ -42,11 +42,11 @@ class Bed:
             name=world.name, kubeconfig=world.kubeconfig_secret, settings=account.settings(),
             groups="\n".join(f"    - {{provider: exoscale, id: {id_}, min: {least}, max: 5, priority: {priority}}}"
                              for id_, least, priority in (("prod/web", 0, 9), (self.own.id, 1, 1)))))
-        world.seed(seed.node("system", cpu="2"))
+        world.seed(objects.node("system", cpu="2"))
         world.step(60.0)
 
     def demand(self, replicas: int) -> None:
-        self.world.seed(seed.deployment("web", replicas=replicas, cpu="3", memory="1Gi"))
+        self.world.seed(objects.deployment("web", replicas=replicas, cpu="3", memory="1Gi"))
 
     def settled(self) -> bool:
         return not self.world.pending()

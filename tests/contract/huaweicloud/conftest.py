@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.benches.huaweicloud import HuaweiBench
-from tests.contract.huaweicloud.scene import Desk
+from tests.contract.huaweicloud.fixtures import Desk
+from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 
 @pytest.fixture

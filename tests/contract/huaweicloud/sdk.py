@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from infra.local.huaweicloud.objects import Cluster
-from infra.local.huaweicloud.server import HuaweiServer
+from infra.emulators.huaweicloud.models import Cluster
+from infra.emulators.huaweicloud.server import HuaweiServer
 
 KEY, SECRET = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
 

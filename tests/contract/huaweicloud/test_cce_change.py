@@ -12,11 +12,11 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Failed, Outcome, Pending
 from chalicelib.providers.errors import Conflict, ProviderError
-from infra.local.huaweicloud.objects import DEFAULT, NOT_INSTALLED, SOLD_OUT, Pool, ScaleGroup
-from infra.local.vendor.faults import Fault
-from infra.local.vendor.wire import Answer, Incoming
-from tests.contract.benches.huaweicloud import HuaweiBench
-from tests.contract.huaweicloud.scene import carried, drive, order, scalings, seen, shelf, tried
+from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, Pool, ScaleGroup
+from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.http_messages import Answer, Incoming
+from tests.contract.huaweicloud.fixtures import carried, drive, order, scalings, seen, shelf, tried
+from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 
 def two_groups(bench: HuaweiBench, own: int = 3, other: int = 2, *, most: int = 20) -> tuple[str, str]:

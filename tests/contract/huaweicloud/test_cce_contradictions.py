@@ -6,9 +6,9 @@ import pytest
 
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed
-from infra.local.huaweicloud.objects import DEFAULT
-from tests.contract.benches.huaweicloud import HuaweiBench
-from tests.contract.huaweicloud.scene import carried, drive, order, scalings, tried
+from infra.emulators.huaweicloud.models import DEFAULT
+from tests.contract.huaweicloud.fixtures import carried, drive, order, scalings, tried
+from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 
 @pytest.mark.parametrize("lag", [0.0, 15.0])

@@ -10,9 +10,9 @@ import pytest
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done
 from chalicelib.providers.errors import Unauthorized
-from infra.local.vendor.faults import Fault
-from tests.contract.benches.huaweicloud import HuaweiBench
-from tests.contract.huaweicloud.scene import drive, order, seen, shelf, tried
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.huaweicloud.fixtures import drive, order, seen, shelf, tried
+from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 AGENCY = {"agencyName": "scaler", "agencyDomain": "partner", "agencyDuration": "900"}
 

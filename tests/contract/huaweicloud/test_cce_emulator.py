@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from infra.local.huaweicloud.objects import DEFAULT, NO_QUOTA, NOT_INSTALLED, SOLD_OUT, Times
-from infra.local.vendor.faults import Fault
-from tests.contract.huaweicloud.scene import Desk
+from infra.emulators.huaweicloud.models import DEFAULT, NO_QUOTA, NOT_INSTALLED, SOLD_OUT, Times
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.huaweicloud.fixtures import Desk
 
 
 def conditions(desk: Desk, uid: str, group: str = DEFAULT) -> dict[str, str]:

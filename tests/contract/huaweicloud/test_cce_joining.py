@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.quantity import parse_amount
-from infra.local.controllers.clock import ManualClock
-from infra.local.huaweicloud.cloud import Cloud
-from infra.local.huaweicloud.joining import UNINITIALIZED, Joining, Ways, node_object
-from infra.local.huaweicloud.objects import DEFAULT
-from infra.local.huaweicloud.orders import Orders
-from infra.local.kube.store import ObjectStore
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.huaweicloud.account import Cloud
+from infra.emulators.huaweicloud.models import DEFAULT
+from infra.emulators.huaweicloud.mutations import Orders
+from infra.emulators.huaweicloud.node_registration import UNINITIALIZED, Joining, Ways, node_object
+from infra.emulators.kube.store import ObjectStore
 
 
 class Yard:

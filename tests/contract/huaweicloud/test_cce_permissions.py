@@ -17,10 +17,10 @@ import pytest
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.providers.errors import ProviderError, Unauthorized
-from infra.local.huaweicloud.front import Logged
-from infra.local.huaweicloud.objects import DELETING
-from tests.contract.benches.huaweicloud import HuaweiBench
-from tests.contract.huaweicloud.scene import ask, carried, drive, order, seen
+from infra.emulators.huaweicloud.dispatcher import Logged
+from infra.emulators.huaweicloud.models import DELETING
+from tests.contract.huaweicloud.fixtures import ask, carried, drive, order, seen
+from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 FOLDER = Path(__file__).parents[3] / "infra" / "huaweicloud"
 SPARED = frozenset({"cce:cluster:get", "cce:addonInstance:list", "ecs:cloudServerFlavors:get", "cce:job:get"})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from infra.local.huaweicloud.account import HuaweiAccount
-from infra.local.huaweicloud.objects import Times
-from infra.local.world import LocalWorld
+from infra.emulators.huaweicloud.attached_account import HuaweiAccount
+from infra.emulators.huaweicloud.models import Times
+from infra.emulators.local_world import LocalWorld
 from tests.contract.huaweicloud.test_cce_world import Bed
 
 

@@ -16,14 +16,14 @@ from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.outcome import Done, Pending
 from chalicelib.providers.errors import ProviderError
-from infra.local.huaweicloud.cloud import Cloud
-from infra.local.huaweicloud.objects import DEFAULT, NOT_INSTALLED, SOLD_OUT, Times
-from infra.local.huaweicloud.orders import Orders
-from tests.contract.benches.huaweicloud import HuaweiBench
-from tests.contract.huaweicloud.scene import carried, order, tried
-from tests.contract.suite.bench import Trouble
-from tests.contract.suite.watched import Ear
-from tests.contract.suite.yard import Yard
+from infra.emulators.huaweicloud.account import Cloud
+from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, Times
+from infra.emulators.huaweicloud.mutations import Orders
+from tests.contract.huaweicloud.fixtures import carried, order, tried
+from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
+from tests.contract.suite.operations import Yard
+from tests.contract.suite.provider_fixture import Trouble
+from tests.contract.suite.recording_provider import Ear
 
 MOST, STEPS = 8, 4
 KINDS = (Trouble.CONFLICT, Trouble.THROTTLED, Trouble.SERVER_ERROR, Trouble.CUT_OFF, Trouble.WEB_PAGE, Trouble.HANGS,

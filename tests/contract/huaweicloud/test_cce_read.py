@@ -10,12 +10,12 @@ import pytest
 from chalicelib.model.group import InstanceState
 from chalicelib.model.node import Node
 from chalicelib.providers.errors import ProviderError
-from infra.local.huaweicloud import engine
-from infra.local.huaweicloud.joining import Ways
-from infra.local.huaweicloud.objects import DEFAULT, NO_QUOTA, SOLD_OUT, Fate
-from infra.local.vendor.faults import Fault
-from tests.contract.benches.huaweicloud import HuaweiBench
-from tests.contract.huaweicloud.scene import seen, shelf
+from infra.emulators.huaweicloud import simulation
+from infra.emulators.huaweicloud.models import DEFAULT, NO_QUOTA, SOLD_OUT, Fate
+from infra.emulators.huaweicloud.node_registration import Ways
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.huaweicloud.fixtures import seen, shelf
+from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
 
 Renamed = Callable[[Node], Node]
 
@@ -117,7 +117,7 @@ def test_CCE_20_a_condition_makes_placeholders_of_what_is_missing(bench: HuaweiB
     held = bench.group(group)
     held.fates += [fate] * 3
     held.desired = 4
-    engine.settle(bench.cloud, bench.pool(group), held, bench.now())
+    simulation.settle(bench.cloud, bench.pool(group), held, bench.now())
     assert [each.error for each in seen(bench, group).instances] == [None], "nobody knows yet"
     bench.settle(20.0)
     found = seen(bench, group)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from infra.local.huaweicloud.cloud import Cloud
-from infra.local.huaweicloud.objects import SOLD_OUT
-from infra.local.huaweicloud.server import HuaweiServer
-from infra.local.vendor.faults import Fault
-from infra.local.vendor.wire import Incoming
+from infra.emulators.huaweicloud.account import Cloud
+from infra.emulators.huaweicloud.models import SOLD_OUT
+from infra.emulators.huaweicloud.server import HuaweiServer
+from infra.emulators.vendor_common.fault_injection import Fault
+from infra.emulators.vendor_common.http_messages import Incoming
 from tests.contract.huaweicloud.sdk import KEY, SECRET, Clock, Drive, Official, load
 
 
@@ -199,7 +199,7 @@ def test_the_sdk_comes_in_with_temporary_keys(drive: Drive) -> None:
 def test_CCE_17_the_sdk_signs_as_the_emulation_checks(
     official: Official, method: str, path: str, query: list[tuple[str, str]], body: str
 ) -> None:
-    from infra.local.huaweicloud.signing import claim, signature
+    from infra.emulators.huaweicloud.signing import claim, signature
 
     request = official.request(method=method, schema="https", host="cce.example.com", resource_path=path, uri="",
                                query_params=query, header_params={"X-Sdk-Date": "20260102T030405Z", "Content-Type":

@@ -8,10 +8,10 @@ import json
 
 import pytest
 
-from infra.local.huaweicloud.gate import SKEW
-from infra.local.huaweicloud.signing import SCHEME, canonical, signature
-from infra.local.vendor.wire import Answer, Incoming
-from tests.contract.huaweicloud.scene import Desk
+from infra.emulators.huaweicloud.authentication import SKEW
+from infra.emulators.huaweicloud.signing import SCHEME, canonical, signature
+from infra.emulators.vendor_common.http_messages import Answer, Incoming
+from tests.contract.huaweicloud.fixtures import Desk
 
 KEY, SECRET = "AKIDEXAMPLE00000TEST", "SKEXAMPLEsecretkey0123456789abcdefghijkl"
 PROJECT, CLUSTER = "0123456789abcdef0123456789abcdef", "2292498e-1111-11ee-8b5e-0255ac1001ba"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from infra.local.controllers import seed
-from infra.local.huaweicloud.account import HuaweiAccount
-from infra.local.huaweicloud.joining import Ways
-from infra.local.huaweicloud.objects import DEFAULT, Times
-from infra.local.vendor.faults import Fault
-from infra.local.world import LocalWorld
+from infra.emulators.controllers import objects
+from infra.emulators.huaweicloud.attached_account import HuaweiAccount
+from infra.emulators.huaweicloud.models import DEFAULT, Times
+from infra.emulators.huaweicloud.node_registration import Ways
+from infra.emulators.local_world import LocalWorld
+from infra.emulators.vendor_common.fault_injection import Fault
 
 POLICY = """
 apiVersion: outscaler.dev/v1
@@ -36,11 +36,11 @@ class Bed:
                                        az=self.cloud.zone("c"))
         world.apply_policy(POLICY.format(name=world.name, kubeconfig=world.kubeconfig_secret,
                                          settings=account.settings()))
-        world.seed(seed.node("system", cpu="2"))
+        world.seed(objects.node("system", cpu="2"))
         world.step(60.0)
 
     def demand(self, replicas: int) -> None:
-        self.world.seed(seed.deployment("web", replicas=replicas, cpu="3", memory="1Gi"))
+        self.world.seed(objects.deployment("web", replicas=replicas, cpu="3", memory="1Gi"))
 
     def release(self) -> None:
         deployment = self.world.kube.peek("deployments", "web", "default", "apps")

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from infra.local.kube.auth import MASTERS, Rule, User
-from infra.local.kube.request import Response
-from infra.local.kube.server import ApiServer
-from infra.local.kube.store import ObjectStore
+from infra.emulators.kube.auth import MASTERS, Rule, User
+from infra.emulators.kube.request import Response
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
 
 NOW = 1_800_000_000.0
 READER = "system:serviceaccount:app:reader"

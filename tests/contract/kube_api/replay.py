@@ -16,11 +16,11 @@ from typing import Any
 import requests
 import yaml
 
-from infra.local.kube.auth import MASTERS, User
-from infra.local.kube.disruption import reconcile_budgets
-from infra.local.kube.objects import clone
-from infra.local.kube.server import ApiServer
-from infra.local.kube.store import ObjectStore
+from infra.emulators.kube.auth import MASTERS, User
+from infra.emulators.kube.disruption import reconcile_budgets
+from infra.emulators.kube.objects import clone
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
 
 NOW = 1795246219.0  # 2026-11-21T07:30:19Z, when the recording began
 LIMITED = "system:serviceaccount:rec:limited"

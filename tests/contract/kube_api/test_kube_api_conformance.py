@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra.local.kube.crds import OWN
+from infra.emulators.kube.crds import OWN
 from tests.contract.kube_api.replay import Exchange, Replay, comparable, load
-from tests.shared import SHARED, needs_shared
+from tests.reference_data import SHARED, needs_shared
 
 pytestmark = needs_shared
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from infra.local.kube.disruption import reconcile_budgets
-from infra.local.kube.store import ObjectStore
+from infra.emulators.kube.disruption import reconcile_budgets
+from infra.emulators.kube.store import ObjectStore
 from tests.contract.kube_api.cluster import Caller, budget, caller, filled_store, pod
 
 

@@ -18,12 +18,12 @@ from chalicelib.kube.nodes import add_taint, get_node, remove_taint
 from chalicelib.kube.pods import Accepted, Blocked, Gone, evict, get_pod, pods_on_node
 from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.policy import KubernetesAccess
-from chalicelib.snapshot.live import take
-from infra.local.kube.auth import Rule, User
-from infra.local.kube.disruption import reconcile_budgets
-from infra.local.kube.faults import Fault
-from infra.local.kube.server import ApiServer
-from infra.local.kube.store import ObjectStore
+from chalicelib.snapshot.live_cluster import take
+from infra.emulators.kube.auth import Rule, User
+from infra.emulators.kube.disruption import reconcile_budgets
+from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
 from tests.contract.kube_api.cluster import NOW, budget, filled_store, pod
 
 ACCOUNT = "system:serviceaccount:kube-system:outscaler"

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from chalicelib.model.errors import BadInput
-from infra.local.kube import crds
-from infra.local.kube.store import ObjectStore
+from infra.emulators.kube import crds
+from infra.emulators.kube.store import ObjectStore
 from tests.contract.kube_api.cluster import NOW, Caller, caller, machine_deployment
-from tests.shared import SHARED, needs_shared
+from tests.reference_data import SHARED, needs_shared
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 THINGS = "/apis/example.com/v1/things"

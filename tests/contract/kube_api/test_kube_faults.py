@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from infra.local.kube.auth import User
-from infra.local.kube.faults import Fault
-from infra.local.kube.server import ApiServer
+from infra.emulators.kube.auth import User
+from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import READER, caller, running
 
 

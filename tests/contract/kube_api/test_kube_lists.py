@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from infra.local.kube.objects import KubeObject
-from infra.local.kube.store import ObjectStore
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.store import ObjectStore
 from tests.contract.kube_api.cluster import NOW, Caller, caller, node, pod
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from infra.local.kube import crds
-from infra.local.kube.objects import KubeObject
-from infra.local.kube.status import ApiError
-from infra.local.kube.store import ObjectStore
+from infra.emulators.kube import crds
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.status import ApiError
+from infra.emulators.kube.store import ObjectStore
 from tests.contract.kube_api.cluster import NOW, filled_store, machine_deployment, node, pod
 
 

@@ -11,9 +11,9 @@ import kubernetes
 import pytest
 from kubernetes.client.exceptions import ApiException
 
-from infra.local.kube.disruption import reconcile_budgets
-from infra.local.kube.server import ApiServer
-from infra.local.kube.store import ObjectStore
+from infra.emulators.kube.disruption import reconcile_budgets
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
 from tests.contract.kube_api.cluster import budget, filled_store, machine_deployment, node, running
 
 

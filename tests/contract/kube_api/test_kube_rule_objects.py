@@ -15,12 +15,12 @@ import pytest
 from chalicelib.kube.client import Cluster
 from chalicelib.kube.connect import connect
 from chalicelib.model.policy import KubernetesAccess
-from chalicelib.model.rules import RuleObject
-from chalicelib.record.board import Board
+from chalicelib.model.scaling_rules import RuleObject
+from chalicelib.record.cluster_writer import Board
 from chalicelib.record.events import Event
-from chalicelib.snapshot.live import take
-from infra.local.kube.auth import User
-from infra.local.kube.server import ApiServer
+from chalicelib.snapshot.live_cluster import take
+from infra.emulators.kube.auth import User
+from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import NOW, filled_store
 from tests.contract.kube_api.test_kube_client_against_simulation import ACCOUNT, shipped_rules
 

@@ -17,12 +17,12 @@ from chalicelib.kube.connect import connect
 from chalicelib.kube.errors import Missing
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import KubernetesAccess, Options
-from chalicelib.record.board import Board
-from chalicelib.record.left import Published
-from chalicelib.record.status import KEY, publish
-from infra.local.kube.auth import MASTERS, User
-from infra.local.kube.objects import KubeObject
-from infra.local.kube.server import ApiServer
+from chalicelib.record.carry_over import Published
+from chalicelib.record.cluster_writer import Board
+from chalicelib.record.status_configmap import KEY, publish
+from infra.emulators.kube.auth import MASTERS, User
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import NOW, Caller, filled_store
 from tests.contract.kube_api.test_kube_client_against_simulation import ACCOUNT, RBAC_FILE, shipped_rules
 

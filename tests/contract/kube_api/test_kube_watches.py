@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from infra.local.kube.server import ApiServer
+from infra.emulators.kube.server import ApiServer
 from tests.contract.kube_api.cluster import node, running
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from tests.contract.suite.bench import Bench
-from tests.contract.suite.watched import Ear
-from tests.contract.suite.yard import Yard
+from tests.contract.suite.operations import Yard
+from tests.contract.suite.provider_fixture import Bench
+from tests.contract.suite.recording_provider import Ear
 
-#: Name -> module in tests/contract/benches, its class, and how it is made.
+#: Name -> module in tests/contract/provider_fixtures, its class, and how it is made.
 BENCHES: Mapping[str, tuple[str, str, Mapping[str, Any]]] = MappingProxyType({
     "memory": ("memory", "MemoryBench", {}),
     "clusterapi": ("clusterapi", "ClusterApiBench", {}),
@@ -45,7 +45,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def yard(request: pytest.FixtureRequest) -> Iterator[Yard]:
     """A bench with nothing in it. At the end nothing that was said may have held a secret."""
     module, made, how = {**BENCHES, **VARIANTS}[request.param]
-    bench: Bench = getattr(importlib.import_module(f"tests.contract.benches.{module}"), made)(**how)
+    bench: Bench = getattr(importlib.import_module(f"tests.contract.provider_fixtures.{module}"), made)(**how)
     ear, root = Ear(), logging.getLogger()
     level = root.level
     root.addHandler(ear)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from chalicelib.model.node import Node
-from chalicelib.model.times import format_time
-from infra.local.kube.objects import KubeObject
+from chalicelib.model.timestamps import format_time
+from infra.emulators.kube.objects import KubeObject
 
 
 @dataclass

@@ -10,10 +10,10 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.outcome import Outcome
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Mode, Options, Policy
-from chalicelib.plan.decide import decide
-from chalicelib.snapshot.observe import observe
+from chalicelib.plan.planner import decide
+from chalicelib.snapshot.node_groups import observe
 from tests.builders import cluster
-from tests.contract.suite.yard import Yard
+from tests.contract.suite.operations import Yard
 
 
 @dataclass

@@ -9,8 +9,8 @@ import pytest
 
 from chalicelib.model.outcome import Done, Failed, Outcome
 from chalicelib.providers.errors import ProviderError
-from tests.contract.suite.bench import Misfortune, Trouble
-from tests.contract.suite.yard import Yard, class_of
+from tests.contract.suite.operations import Yard, class_of
+from tests.contract.suite.provider_fixture import Misfortune, Trouble
 
 
 @pytest.mark.parametrize(("size", "to"), [(0, 1), (0, 3), (2, 10)], ids=["first", "from zero", "to the maximum"])

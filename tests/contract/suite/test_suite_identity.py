@@ -13,10 +13,10 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Failed
 from chalicelib.providers.errors import ProviderError
-from chalicelib.snapshot.observe import observe
+from chalicelib.snapshot.node_groups import observe
 from tests.contract.suite.kubelets import Kubelets, Word
+from tests.contract.suite.operations import Yard
 from tests.contract.suite.passes import Passes
-from tests.contract.suite.yard import Yard
 
 
 def _kubelets(yard: Yard) -> Kubelets:

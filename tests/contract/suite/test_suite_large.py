@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.contract.suite.yard import Yard
+from tests.contract.suite.operations import Yard
 
 
 def test_five_hundred_groups_in_bounded_calls(yard: Yard) -> None:

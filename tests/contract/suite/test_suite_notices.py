@@ -13,17 +13,17 @@ from chalicelib.model.operation import Operation
 from chalicelib.model.outcome import Done, Outcome
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError, Transient, Unknown
-from infra.local.fake_provider import InMemoryProvider
-from tests.contract.benches.memory import SECRETS, MemoryBench
+from infra.emulators.fake_provider import InMemoryProvider
+from tests.contract.provider_fixtures.memory import SECRETS, MemoryBench
 from tests.contract.suite import test_suite_grow as growing
 from tests.contract.suite import test_suite_large as large
 from tests.contract.suite import test_suite_observe as observing
 from tests.contract.suite import test_suite_remove as removing
 from tests.contract.suite import test_suite_secrets as hiding
 from tests.contract.suite import test_suite_trouble as troubled
-from tests.contract.suite.bench import Trouble
-from tests.contract.suite.watched import Ear
-from tests.contract.suite.yard import Yard
+from tests.contract.suite.operations import Yard
+from tests.contract.suite.provider_fixture import Trouble
+from tests.contract.suite.recording_provider import Ear
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import InstanceState
-from tests.contract.suite.bench import Misfortune
-from tests.contract.suite.yard import Yard
+from tests.contract.suite.operations import Yard
+from tests.contract.suite.provider_fixture import Misfortune
 
 
 def test_no_groups_are_no_error(yard: Yard) -> None:

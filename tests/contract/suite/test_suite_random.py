@@ -7,8 +7,8 @@ import random
 import pytest
 
 from chalicelib.model.outcome import Done
-from tests.contract.suite.bench import Trouble
-from tests.contract.suite.yard import Yard
+from tests.contract.suite.operations import Yard
+from tests.contract.suite.provider_fixture import Trouble
 
 MOST = 8
 STEPS = 7

@@ -12,8 +12,8 @@ from chalicelib.model.group import InstanceState
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed, Outcome
 from chalicelib.providers.errors import ProviderError
-from tests.contract.suite.bench import Misfortune, Trouble
-from tests.contract.suite.yard import Yard, class_of
+from tests.contract.suite.operations import Yard, class_of
+from tests.contract.suite.provider_fixture import Misfortune, Trouble
 
 
 @pytest.mark.parametrize("which", [(0,), (2,), (4,), (1, 3), (0, 1, 2, 3, 4)], ids=str)

@@ -9,8 +9,8 @@ import pytest
 
 from chalicelib.model.outcome import Done
 from chalicelib.providers.errors import ProviderError, Unauthorized
-from tests.contract.suite.watched import Watched
-from tests.contract.suite.yard import Yard, class_of
+from tests.contract.suite.operations import Yard, class_of
+from tests.contract.suite.recording_provider import Watched
 
 
 def test_the_ear_would_notice(yard: Yard) -> None:

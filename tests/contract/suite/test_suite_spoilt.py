@@ -17,9 +17,9 @@ import pytest
 from chalicelib.model.errors import OutscalerError
 from chalicelib.model.node import Node
 from chalicelib.providers.base import Observation
-from infra.local.vendor.server import unchanged
+from infra.emulators.vendor_common.server import unchanged
 from tests.contract.suite.conftest import BENCHES
-from tests.contract.suite.spoiling import KINDS, Spoiler, planned, problems
+from tests.contract.suite.corrupted_responses import KINDS, Spoiler, planned, problems
 
 _SEEDS = int(os.environ.get("OUTSCALER_SPOILT_SEEDS", "20"))
 _LONGEST = 20.0     # seconds of one observation and its plan, on a machine that does much else
@@ -69,7 +69,7 @@ class Scene:
 @pytest.fixture(scope="module", params=sorted(KINDS))
 def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
     module, made, how = BENCHES[request.param]
-    with getattr(importlib.import_module(f"tests.contract.benches.{module}"), made)(**how) as bench:
+    with getattr(importlib.import_module(f"tests.contract.provider_fixtures.{module}"), made)(**how) as bench:
         ids = [bench.add_group(name, size=size, most=most, instance_type=kind)
                for name, size, most, kind in zip(_NAMES, _SIZES, _MOST, _TYPES[request.param], strict=True)]
         if bench.name == "cherryservers":

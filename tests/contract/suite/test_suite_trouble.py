@@ -10,9 +10,9 @@ from chalicelib.model.node import Node
 from chalicelib.model.outcome import Done, Failed
 from chalicelib.providers.base import Observation
 from chalicelib.providers.errors import ProviderError, Throttled
-from tests.contract.suite.bench import Trouble
-from tests.contract.suite.watched import Watched
-from tests.contract.suite.yard import Yard, class_of
+from tests.contract.suite.operations import Yard, class_of
+from tests.contract.suite.provider_fixture import Trouble
+from tests.contract.suite.recording_provider import Watched
 
 CLASSES = {
     Trouble.UNAUTHORIZED: "Unauthorized", Trouble.FORBIDDEN: "Unauthorized", Trouble.NOT_FOUND: "NotFound",

@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from infra.aws.deploy.errors import DeployFailed
-from infra.aws.deploy.patience import patiently
+from infra.aws.deploy.retries import patiently
 
 
 def _refusal(code: str, text: str = "") -> ClientError:

@@ -7,7 +7,7 @@ import io
 import pytest
 
 from chalicelib.cli.tables import Table, show
-from chalicelib.cli.text import columns, one_line, printable
+from chalicelib.cli.terminal_text import columns, one_line, printable
 
 TABLE = Table(("name", "size"), (("a", "1"), ("long-name", "200")), title="Groups", right=frozenset({1}))
 

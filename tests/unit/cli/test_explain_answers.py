@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from chalicelib.cli import answers, explain_group, explain_node, explain_pod
-from chalicelib.cli.answers import Answer, Scene
-from chalicelib.cli.source import Case, Decided
+from chalicelib.cli import explain_group, explain_node, explain_pod, explain_view
+from chalicelib.cli.explain_view import Answer, Scene
+from chalicelib.cli.plan_inputs import Case, Decided
 from chalicelib.cli.tables import Table
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.plan import GroupVerdict, Ignored, NodeVerdict, Plan, PodVerdict, Promise, ScaleUp
@@ -119,9 +119,9 @@ def test_what_the_plan_could_not_read_weakens_the_answer() -> None:
 def test_notes_of_the_plan_come_with_every_answer() -> None:
     build = shop()
     made = scene(build, notes=(Reason.of(Code.TIME_BUDGET, seconds=10.0),))
-    document = answers.as_document(explain_group.answer(made, "g"), made)
+    document = explain_view.as_document(explain_group.answer(made, "g"), made)
     assert document["notes"][0]["code"] == "TimeBudget"
-    titles = [each.title for each in answers.as_blocks(explain_group.answer(made, "g"), made)
+    titles = [each.title for each in explain_view.as_blocks(explain_group.answer(made, "g"), made)
               if isinstance(each, Table)]
     assert "Notes" in titles
 
@@ -184,4 +184,4 @@ def test_an_answer_is_data_all_through() -> None:
     made = scene(build, ignored=(Ignored(web(build), Reason.of(Code.NOT_YET_SEEN)),))
     for answer in (explain_pod.answer(made, web(build)[0]), explain_node.answer(made, "n-1"),
                    explain_group.answer(made, "g")):
-        assert msgspec.json.encode(answers.as_document(answer, made))
+        assert msgspec.json.encode(explain_view.as_document(answer, made))

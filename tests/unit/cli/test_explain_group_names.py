@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.cli import explain_group
-from chalicelib.cli.answers import Scene
-from chalicelib.cli.source import Case, Decided
+from chalicelib.cli.explain_view import Scene
+from chalicelib.cli.plan_inputs import Case, Decided
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Memory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.cli.find import named, namespaced, near
+from chalicelib.cli.name_lookup import named, namespaced, near
 from chalicelib.model.errors import BadInput
 
 PODS = {name: name for name in ("shop/web-1", "shop/web-2", "data/web-1", "shop/api-77fd-x", "shop/checkout")}

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from chalicelib.cli.main import main
-from chalicelib.model.rules import Metric, Rule
+from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.policy.load import load
 
 Said = pytest.CaptureFixture[str]

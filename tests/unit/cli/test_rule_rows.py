@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from chalicelib.cli import explain_group, render
-from chalicelib.cli.answers import Answer, Scene
+from chalicelib.cli import explain_group, plan_output
+from chalicelib.cli.explain_view import Answer, Scene
 from chalicelib.cli.main import main
-from chalicelib.cli.source import Case, Decided
+from chalicelib.cli.plan_inputs import Case, Decided
 from chalicelib.cli.tables import Block, Table
 from chalicelib.model.group import NodeGroup, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import GroupVerdict, HeadroomVerdict, Plan, RuleVerdict, ScaleUp
 from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Code, Reason
-from chalicelib.model.rules import Rule, RuleObject
-from chalicelib.model.rules import ScaleUp as MayGrow
+from chalicelib.model.scaling_rules import Rule, RuleObject
+from chalicelib.model.scaling_rules import ScaleUp as MayGrow
 from chalicelib.model.snapshot import Snapshot
 from tests.unit.snapshot.test_files import _group, _node, _write
 from tests.unit.snapshot.test_rule_objects import rule_object
@@ -41,22 +41,22 @@ def table(blocks: list[Block] | tuple[Table, ...], title: str) -> Table:
 
 def test_a_plan_without_rules_and_headroom_says_nothing_of_them() -> None:
     made = plan(scale_ups=(ScaleUp("g", "test", 2, 3, 10, ("shop/web",)),))
-    document = render.as_document(made, TIMES)
+    document = plan_output.as_document(made, TIMES)
     assert {"rules", "headroom"} & {*document, *document["scaleUps"][0]} == set()
-    blocks = render.as_blocks(made, TIMES)
+    blocks = plan_output.as_blocks(made, TIMES)
     assert {"Rules", "Headroom"} & {each.title for each in blocks if isinstance(each, Table)} == set()
     assert table(blocks, "Node groups").rows[0][4] == "shop/web"
 
 
 def test_rules_are_shown_with_what_they_add_and_why_not() -> None:
     made = plan(rules=(EVENING, QUIET, BUSY))
-    assert render.as_document(made, TIMES)["rules"] == [
+    assert plan_output.as_document(made, TIMES)["rules"] == [
         {"rule": "evening", "pool": "pool-1", "source": "kube-system/a", "nodes": 2, "due": "2026-11-21T07:20:00Z"},
         {"rule": "morning", "pool": "pool-1", "source": "", "nodes": 0, "code": "RuleNotDue",
          "message": "not due (next at 2026-11-21T07:21:54Z)", "next": "2026-11-21T07:21:54Z"},
         {"rule": "busy", "pool": "other", "source": "", "nodes": 0, "rate": 66.33, "code": "RuleBelowThreshold",
          "message": "the allocation rate is not above the threshold (cpu 66.3%, above 70%)"}]
-    assert [row[:5] for row in table(render.as_blocks(made, TIMES), "Rules").rows] == [
+    assert [row[:5] for row in table(plan_output.as_blocks(made, TIMES), "Rules").rows] == [
         ("evening", "pool-1", "kube-system/a", "+2", "due 2026-11-21T07:20:00Z"),
         ("morning", "pool-1", "policy", "-", "-"), ("busy", "other", "policy", "-", "66.3%")]
 
@@ -64,21 +64,21 @@ def test_rules_are_shown_with_what_they_add_and_why_not() -> None:
 def test_headroom_is_shown_with_the_reasons_for_the_rest() -> None:
     verdict = HeadroomVerdict("spare", 5, held=2, added=1, reasons={"g": Reason.of(Code.GROUP_MAX_SIZE, max=3)})
     made = plan(headroom=(verdict,))
-    [answer] = render.as_document(made, TIMES)["headroom"]
+    [answer] = plan_output.as_document(made, TIMES)["headroom"]
     assert {key: answer[key] for key in ("name", "wanted", "held", "added")} == {
         "name": "spare", "wanted": 5, "held": 2, "added": 1}
     assert answer["reasons"]["g"]["code"] == "MaxNodeGroupSizeReached"
-    [row] = table(render.as_blocks(made, TIMES), "Headroom").rows
+    [row] = table(plan_output.as_blocks(made, TIMES), "Headroom").rows
     assert row[:4] == ("spare", "5", "2", "+1")
 
 
 def test_a_growth_says_what_it_is_for() -> None:
     made = plan(scale_ups=(ScaleUp("g", "test", 2, 5, 10, ("shop/web",), ("evening", "busy"), ("spare",)),))
-    assert render.as_document(made, TIMES)["scaleUps"] == [
+    assert plan_output.as_document(made, TIMES)["scaleUps"] == [
         {"group": "g", "from": 2, "to": 5, "pods": ["shop/web"], "rules": ["evening", "busy"], "headroom": ["spare"]}]
-    assert table(render.as_blocks(made, TIMES), "Node groups").rows[0][4] == (
+    assert table(plan_output.as_blocks(made, TIMES), "Node groups").rows[0][4] == (
         "shop/web; rules evening, busy; headroom spare")
-    assert "for 1 pods and 2 rules and headroom;" in render.summary(made, TIMES)
+    assert "for 1 pods and 2 rules and headroom;" in plan_output.summary(made, TIMES)
 
 
 def explained(made: Plan, policy: Policy | None = None, *objects: RuleObject) -> Answer:

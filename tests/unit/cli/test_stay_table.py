@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from chalicelib.cli.render import as_blocks
+from chalicelib.cli.plan_output import as_blocks
 from chalicelib.cli.tables import show
 from tests.builders import cluster, having
 

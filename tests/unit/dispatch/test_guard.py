@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.dispatch.guard import permitted
+from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.policy import Mode, Policy
 
 

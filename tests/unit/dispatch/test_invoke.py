@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectTimeoutError
 
+from chalicelib.dispatch.async_invoke import LargeFunction
 from chalicelib.dispatch.errors import NotInvoked, NotSent
-from chalicelib.dispatch.invoke import LargeFunction
-from infra.local.asynchronous import AsyncLambda
+from infra.emulators.async_invocations import AsyncLambda
 
 NAME = "outscaler-dev-reconcile_large"
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from chalicelib.dispatch.errors import NotSent
-from chalicelib.dispatch.send import SqsSender, whole_delay
+from chalicelib.dispatch.sqs import SqsSender, whole_delay
 from chalicelib.model.errors import BadInput
-from infra.local.aws import LocalAws, Queue
+from infra.emulators.aws import LocalAws, Queue
 
 
 @pytest.fixture(scope="module")

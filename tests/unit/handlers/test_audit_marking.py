@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from chalicelib.handlers import marking
 from chalicelib.model.plan import Mark
 from chalicelib.model.policy import Options
-from chalicelib.plan.marks import CLEANUP
+from chalicelib.plan.scale_down.taint_updates import CLEANUP
+from chalicelib.reconciler import taint_writer
 
 
 def test_hundreds_of_old_taints_take_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marking, "remove_taint", lambda *_, **__: True)
+    monkeypatch.setattr(taint_writer, "remove_taint", lambda *_, **__: True)
     seconds = count(1_800_000_000)
     nowhere: Any = None
 
@@ -22,6 +22,6 @@ def test_hundreds_of_old_taints_take_several_passes(monkeypatch: pytest.MonkeyPa
         return float(next(seconds))     # every look at it takes a second
 
     marks = tuple(Mark(f"n{number:03d}", CLEANUP) for number in range(500))
-    written = marking.apply(marks, nowhere, Options(), clock)
-    assert 1 <= len(written) <= marking.CLEANING
+    written = taint_writer.apply(marks, nowhere, Options(), clock)
+    assert 1 <= len(written) <= taint_writer.CLEANING
     assert written == marks[: len(written)]

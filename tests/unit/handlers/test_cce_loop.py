@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.handlers.pacing import slots
+from chalicelib.reconciler.scan_slots import slots
 
 TICK = 1_800_000_000.0
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from chalicelib.handlers.entry import FailuresNotReported, each_record
-from chalicelib.handlers.runtime import Runtime, build, from_environment, install, runtime
+from chalicelib.handlers.lambda_entry import FailuresNotReported, each_record
 from chalicelib.model.errors import BadInput
-from infra.local.aws import environment
-from infra.local.controllers.clock import ManualClock
+from chalicelib.runtime.runtime import Runtime, build, from_environment, install, runtime
+from infra.emulators.aws import environment
+from infra.emulators.controllers.clock import ManualClock
 
 
 class Nothing:

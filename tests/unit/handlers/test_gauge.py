@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.handlers.gauge import Gauge
+from chalicelib.runtime.memory_usage import Gauge
 
 MEGABYTES = 200
 LINUX = Path("/proc/self/status").exists()

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from chalicelib.handlers.marking import TAKEN_OFF, apply
 from chalicelib.kube.client import Cluster
 from chalicelib.kube.connect import connect
 from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
 from chalicelib.model.plan import Mark
 from chalicelib.model.policy import KubernetesAccess, Options
-from infra.local.controllers.clock import ManualClock
-from infra.local.kube.faults import Fault
-from infra.local.kube.server import ApiServer
-from infra.local.kube.store import ObjectStore
+from chalicelib.reconciler.taint_writer import TAKEN_OFF, apply
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
 
 NOW = 1_795_245_654.0
 HARD = {"key": TO_BE_DELETED, "value": str(int(NOW) - 5000), "effect": "NoSchedule"}

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from chalicelib.handlers.metrics_page import page
+from chalicelib.handlers.prometheus import page
 from chalicelib.record.gauges import timed
 from chalicelib.record.metrics import METRICS, PREFIX, key
 

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from chalicelib.handlers.pacing import MINUTE, slots, superseded
+from chalicelib.reconciler.scan_slots import MINUTE, slots, superseded
 
 T = 1_795_245_600.0
 

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from chalicelib.handlers.runtime import LAMBDA, from_environment
 from chalicelib.kube import errors
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
-from infra.local.deployment import queues
-from infra.local.http_script import HttpScript, Reply, Seen
+from chalicelib.runtime.runtime import LAMBDA, from_environment
+from infra.emulators.deployed_functions import queues
+from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.kube.support import kubeconfig
 
 

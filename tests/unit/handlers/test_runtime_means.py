@@ -7,23 +7,23 @@ from typing import Any, cast
 
 import pytest
 
-from chalicelib.handlers.runtime import Runtime, build
 from chalicelib.kube.client import Cluster
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess, Policy
 from chalicelib.providers import registry
 from chalicelib.providers.base import Provider
-from chalicelib.providers.means import Means
+from chalicelib.providers.services import Means
+from chalicelib.runtime.runtime import Runtime, build
 from chalicelib.store import Store
-from infra.local.account import Account
-from infra.local.aws import create_table
-from infra.local.controllers.clock import ManualClock
-from infra.local.dynamodb.client import MemoryClient
-from infra.local.dynamodb.tables import Tables
-from infra.local.kube.server import ApiServer
-from infra.local.kube.store import ObjectStore
-from infra.local.mortality import Killed, Life
-from infra.local.services import QuickServices
+from infra.emulators.aws import create_table
+from infra.emulators.aws_account import Account
+from infra.emulators.aws_services import QuickServices
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.crash_injection import Killed, Life
+from infra.emulators.dynamodb.client import MemoryClient
+from infra.emulators.dynamodb.tables import Tables
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
 
 WAY = KubernetesAccess(kubeconfig_secret="outscaler/c/clusterapi")
 

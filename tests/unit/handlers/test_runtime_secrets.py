@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from chalicelib.handlers.runtime import SECRET_KEPT_FOR, Secrets
-from chalicelib.kube.secrets import SecretReader
+from chalicelib.aws.secrets_manager import SecretReader
 from chalicelib.model.secret import SecretUnavailable
-from infra.local.controllers.clock import ManualClock
+from chalicelib.runtime.runtime import SECRET_KEPT_FOR, Secrets
+from infra.emulators.controllers.clock import ManualClock
 
 
 class SecretsManager:

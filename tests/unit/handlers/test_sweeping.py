@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.handlers.sweeping import left_lying
 from chalicelib.model.operation import Kind, Operation, State
+from chalicelib.operations.stuck import left_lying
 
 NOW = 1_795_245_600.0
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.handlers.turns import AFTER, SOON, waits
 from chalicelib.model.operation import Kind, Operation, State
 from chalicelib.model.outcome import Pending
 from chalicelib.model.policy import Options
+from chalicelib.operations.ordering import AFTER, SOON, waits
 
 NOW = 1000.0
 

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from chalicelib.handlers.policies import read
-from chalicelib.handlers.webhook.doors import MAX_DOORS, MAX_POLICIES, Document, Doors
-from chalicelib.handlers.webhook.keys import Keys, read_keys
-from chalicelib.handlers.webhook.verify import Verdict, sign, sign_body, verify
+from chalicelib.handlers.webhook.signature import Verdict, sign, sign_body, verify
 from chalicelib.model.errors import BadInput
+from chalicelib.runtime.active_policy import read
+from chalicelib.runtime.webhook_credentials import MAX_DOORS, MAX_POLICIES, Document, Doors
+from chalicelib.runtime.webhook_secret import Keys, read_keys
 from chalicelib.store.policies import StoredWebhook
-from infra.local.controllers.clock import ManualClock
+from infra.emulators.controllers.clock import ManualClock
 
 KEY = "key-value-for-tests"
 TEXT = """\

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.handlers.webhook.matter import DEFAULT_REASONS, matters
-from chalicelib.handlers.webhook.parse import AUDIT, CORE, Audit, Signal
+from chalicelib.handlers.webhook.event_filter import DEFAULT_REASONS, matters
+from chalicelib.handlers.webhook.event_parser import AUDIT, CORE, Audit, Signal
 
 
 @pytest.mark.parametrize(("reason", "component", "matter"), [

@@ -12,7 +12,7 @@ from chalicelib.kube.client import Cluster
 from chalicelib.kube.connect import connect
 from chalicelib.kube.credentials import Credential
 from chalicelib.model.policy import KubernetesAccess
-from infra.local.http_script import HttpScript
+from infra.emulators.scripted_http_server import HttpScript
 
 TOKEN = "a-token-nobody-may-see"
 

@@ -13,8 +13,8 @@ import pytest
 from chalicelib.kube import errors
 from chalicelib.kube.client import HOSTED, Cluster, Patience
 from chalicelib.kube.credentials import Credential
-from infra.local.byte_script import ByteScript, Part, drip
-from infra.local.http_script import HttpScript, Reply, Seen
+from infra.emulators.scripted_byte_server import ByteScript, Part, drip
+from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.kube.support import Known, Waits, client
 
 SHORT = Patience(exchange=0.15, call=0.3, lists=0.4, body=50_000, pages=20, volume=200_000)

@@ -9,7 +9,7 @@ import traceback
 import pytest
 
 from chalicelib.kube import errors
-from infra.local.http_script import HttpScript, Reply, fingerprint
+from infra.emulators.scripted_http_server import HttpScript, Reply, fingerprint
 from tests.unit.kube.support import TOKEN, Waits, client, status
 
 

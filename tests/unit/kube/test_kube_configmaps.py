@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.kube import configmaps, errors
-from infra.local.http_script import HttpScript, Reply
+from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.unit.kube.support import client, status
 
 FOUND = {"metadata": {"uid": "u1", "resourceVersion": "41", "name": "s"}, "data": {"status": "old", "theirs": "x"}}

@@ -18,7 +18,7 @@ from chalicelib.kube.credentials import Credential, EksLogin
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import Secret, SecretUnavailable
-from infra.local.http_script import HttpScript, Reply, Seen, fingerprint
+from infra.emulators.scripted_http_server import HttpScript, Reply, Seen, fingerprint
 from tests.unit.kube.support import Secrets, Waits, file_client, kubeconfig, status
 
 REFUSED = Reply(401, status(401, "Unauthorized", "Unauthorized"))

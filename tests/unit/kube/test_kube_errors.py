@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.kube import errors
 from chalicelib.model.secret import Secret
-from tests.shared import SHARED, needs_shared
+from tests.reference_data import SHARED, needs_shared
 from tests.unit.kube.support import b64, status
 
 JWT = ".".join(b64(json.dumps(part).encode()).rstrip("=") for part in ({"alg": "none"}, {"iss": "kube"}, "signed"))

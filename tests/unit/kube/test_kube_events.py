@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.kube import errors
 from chalicelib.kube.events import post_event
-from infra.local.http_script import HttpScript, Reply
+from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.unit.kube.support import client, status
 
 POD = {"kind": "Pod", "name": "web-1", "uid": "u1", "apiVersion": "v1"}

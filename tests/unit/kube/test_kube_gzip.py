@@ -9,10 +9,10 @@ import pytest
 
 from chalicelib.kube import errors
 from chalicelib.kube.transport import LONGEST_BODY
-from infra.local.controllers.clock import ManualClock
-from infra.local.http_script import HttpScript, Reply
-from infra.local.kube.server import ApiServer
-from infra.local.kube.store import ObjectStore
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
+from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.unit.kube.support import client
 
 PODS = {"kind": "PodList", "metadata": {}, "items": [{"metadata": {"name": f"p-{n}", "uid": str(n)}} for n in range(9)]}

@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.kube.credentials import Credential, identity_of
 from chalicelib.model.secret import Secret
-from infra.local.kube.tls import Authority
+from infra.emulators.kube.tls import Authority
 
 ONE, OTHER = Authority().pem, Authority().pem
 HERE = Credential("https://10.0.0.1:6443", ca=ONE, token=Secret("a"))

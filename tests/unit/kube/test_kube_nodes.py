@@ -9,7 +9,7 @@ import pytest
 from chalicelib.kube import errors
 from chalicelib.kube.nodes import add_taint, get_node, remove_soft_taint, remove_taint
 from chalicelib.model.node import TO_BE_DELETED, Taint
-from infra.local.http_script import HttpScript, Reply, Seen
+from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.kube.support import Waits, client, status
 
 HARD = Taint(TO_BE_DELETED, "NoSchedule", "1700000000")

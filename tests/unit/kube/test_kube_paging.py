@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.kube import errors
 from chalicelib.kube.client import Page
-from infra.local.http_script import HttpScript, Reply, Seen
+from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.kube.support import client, status
 
 EXPIRED = Reply(410, status(410, "Expired", "The provided continue parameter is too old"))

@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.kube import errors
 from chalicelib.kube.pods import Accepted, Blocked, EvictResult, Gone, evict, get_pod, pods_on_node
-from infra.local.http_script import HttpScript, Reply
+from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.unit.kube.support import client, status
 
 BUDGET = "The disruption budget web needs 4 healthy pods and has 4 currently"

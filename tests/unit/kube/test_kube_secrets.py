@@ -15,13 +15,13 @@ import pytest
 import requests
 from moto import mock_aws
 
+from chalicelib.aws.secrets_manager import SecretReader, eks_endpoint, eks_token
 from chalicelib.kube.client import Cluster
 from chalicelib.kube.connect import connect
-from chalicelib.kube.secrets import SecretReader, eks_endpoint, eks_token
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretUnavailable
-from infra.local.certificates import Authority
+from infra.emulators.certificates import Authority
 
 KEY_ID, KEY = "testing", "testing-key"
 

@@ -16,9 +16,9 @@ from chalicelib.kube.client import Cluster
 from chalicelib.kube.credentials import Credential
 from chalicelib.kube.transport import open_line
 from chalicelib.model.errors import BadInput
-from infra.local.certificates import Authority
-from infra.local.http_proxy import ConnectProxy
-from infra.local.http_script import HttpScript, Reply
+from infra.emulators.certificates import Authority
+from infra.emulators.http_proxy import ConnectProxy
+from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.unit.kube.support import TOKEN, Known, b64, client, file_client, kubeconfig
 
 OURS, STRANGER = Authority("ours"), Authority("stranger")

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.kube.connect import connect, from_kubeconfig
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
-from infra.local.http_script import HttpScript, Reply
+from infra.emulators.scripted_http_server import HttpScript, Reply
 from tests.unit.kube.support import TOKEN, Secrets, client, kubeconfig
 
 NAMED = {"name": "outscaler.dev/token-header", "extension": {"header": "X-Auth-Token"}}

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from chalicelib.kube.kubeconfig import from_kubeconfig
-from chalicelib.kube.yaml_text import parsed
+from chalicelib.kube.safe_yaml import parsed
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.yaml_marks import read
+from chalicelib.policy.yaml_document import read
 
 
 def _laughs(levels: int, seed: str = "x") -> str:

@@ -12,7 +12,7 @@ import pytest
 from chalicelib.kube.connect import connect, from_kubeconfig
 from chalicelib.model.errors import BadInput
 from chalicelib.model.policy import KubernetesAccess
-from infra.local.certificates import Authority
+from infra.emulators.certificates import Authority
 from tests.unit.kube.support import TOKEN, Secrets, b64, kubeconfig
 
 OURS, OTHER = Authority(), Authority()

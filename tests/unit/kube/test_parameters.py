@@ -9,7 +9,7 @@ import pytest
 from botocore.exceptions import ClientError
 from moto import mock_aws
 
-from chalicelib.kube.secrets import SecretReader
+from chalicelib.aws.secrets_manager import SecretReader
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import SecretUnavailable
 

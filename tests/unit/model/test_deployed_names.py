@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.handlers.entry import event_source
-from chalicelib.model.deployed_names import prefix_for, queue_name, secret_prefix, state_table
-from chalicelib.model.deployment import deployment_of
+from chalicelib.handlers.lambda_entry import event_source
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy_permissions import deployment_of
+from chalicelib.model.resource_names import prefix_for, queue_name, secret_prefix, state_table
 from chalicelib.store.tables import policy_table_of
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.model.deployment import (
+from chalicelib.model.policy_permissions import (
     ALLOWED_ENDPOINTS,
     SECRET_PREFIX,
     SHARED_SECRETS,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.deployment import STRICT, Deployment, deployment_of
-from chalicelib.model.endpoints import METADATA, METADATA_SERVICE, mistakes, refused
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
+from chalicelib.model.vendor_hosts import METADATA, METADATA_SERVICE, mistakes, refused
 from chalicelib.providers.alicloud.endpoints import Endpoints, Network
 from chalicelib.providers.alicloud.endpoints import Service as AliService
-from chalicelib.providers.huaweicloud.regions import REGIONS, Service, url_of
+from chalicelib.providers.huaweicloud.endpoints import REGIONS, Service, url_of
 
 OWN = [
     ("alicloud", "https://ess.aliyuncs.com"), ("alicloud", "https://sts-vpc.cn-hangzhou.aliyuncs.com"),

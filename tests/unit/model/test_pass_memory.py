@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.pass_memory import KEPT, PassMemory, Reading, after, why_large
+from chalicelib.model.pass_footprint import KEPT, PassMemory, Reading, after, why_large
 
 NOW = 1_795_245_660.0
 

@@ -15,7 +15,7 @@ from chalicelib.model.quantity import (
     parse_quantity,
     quantity_text,
 )
-from chalicelib.model.times import format_time, parse_time
+from chalicelib.model.timestamps import format_time, parse_time
 
 
 @pytest.mark.parametrize(("text", "value"), [

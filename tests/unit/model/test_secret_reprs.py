@@ -8,14 +8,14 @@ import pytest
 from chalicelib.kube import transport
 from chalicelib.kube.credentials import Credential
 from chalicelib.model.secret import Secret
-from chalicelib.net.exchange import Reply, Request
+from chalicelib.net.http_exchange import Reply, Request
 from chalicelib.providers import http
 from chalicelib.providers.alicloud import credentials as alicloud
 from chalicelib.providers.alicloud.sts import Granted, StsAnswer
-from chalicelib.providers.cherryservers.tokens import Token
-from chalicelib.providers.cherryservers.wire import CreateServer
-from chalicelib.providers.exoscale import sign as exoscale
-from chalicelib.providers.huaweicloud import sign as huaweicloud
+from chalicelib.providers.cherryservers.bootstrap_token import Token
+from chalicelib.providers.cherryservers.models import CreateServer
+from chalicelib.providers.exoscale import signing as exoscale
+from chalicelib.providers.huaweicloud import signing as huaweicloud
 
 HIDDEN = "hidden-word"
 HEADERS = {"Authorization": f"Bearer {HIDDEN}"}

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from botocore.exceptions import NoRegionError
 
-from chalicelib.net import aws
+from chalicelib.aws import session
 
 SERVICES = ("dynamodb", "sqs", "secretsmanager", "sts", "eks")
 
@@ -50,20 +50,20 @@ def test_the_table_of_endpoints_is_read_once_for_all_clients() -> None:
 
 
 def test_a_changed_environment_is_obeyed_by_the_next_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = aws.client("sts")
+    before = session.client("sts")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "second")
-    assert (signer(before), signer(aws.client("sts"))) == ("first", "second")
+    assert (signer(before), signer(session.client("sts"))) == ("first", "second")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    assert aws.client("sqs").meta.endpoint_url == "http://127.0.0.1:1"
+    assert session.client("sqs").meta.endpoint_url == "http://127.0.0.1:1"
 
 
 def test_a_client_has_the_region_endpoint_and_settings_it_was_asked_for() -> None:
-    made = aws.client("sqs", region="cn-north-1", read_timeout=5)
+    made = session.client("sqs", region="cn-north-1", read_timeout=5)
     assert (made.meta.region_name, made.meta.config.read_timeout) == ("cn-north-1", 5)
     assert made.meta.endpoint_url == "https://sqs.cn-north-1.amazonaws.com.cn"
-    assert aws.client("sqs").meta.region_name == "eu-central-1"
-    assert aws.client("sqs", region="").meta.region_name == "eu-central-1"
-    assert aws.client("dynamodb", endpoint="http://127.0.0.1:2").meta.endpoint_url == "http://127.0.0.1:2"
+    assert session.client("sqs").meta.region_name == "eu-central-1"
+    assert session.client("sqs", region="").meta.region_name == "eu-central-1"
+    assert session.client("dynamodb", endpoint="http://127.0.0.1:2").meta.endpoint_url == "http://127.0.0.1:2"
 
 
 def test_what_is_registered_at_one_client_does_not_happen_at_another() -> None:
@@ -71,15 +71,15 @@ def test_what_is_registered_at_one_client_does_not_happen_at_another() -> None:
     def name_it(request: Any, **_: object) -> None:
         request.headers["x-k8s-aws-id"] = "one"
 
-    one, other = aws.client("sts"), aws.client("sts")
+    one, other = session.client("sts"), session.client("sts")
     one.meta.events.register("before-sign.sts.GetCallerIdentity", name_it)
-    signed = [query(client)["X-Amz-SignedHeaders"][0] for client in (one, other, aws.client("sts"))]
+    signed = [query(client)["X-Amz-SignedHeaders"][0] for client in (one, other, session.client("sts"))]
     assert signed == ["host;x-k8s-aws-id", "host", "host"]
 
 
 def test_clients_can_be_made_by_several_threads_at_once() -> None:
     with ThreadPoolExecutor(8) as threads:
-        made = list(threads.map(aws.client, SERVICES * 8))
+        made = list(threads.map(session.client, SERVICES * 8))
     assert [client.meta.service_model.service_name for client in made] == list(SERVICES * 8)
 
 
@@ -87,4 +87,4 @@ def test_without_a_region_botocore_says_so(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     monkeypatch.delenv("AWS_REGION", raising=False)
     with pytest.raises(NoRegionError):
-        aws.client("sqs")
+        session.client("sqs")

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from chalicelib.net.exchange import Bounds, NoReply, Reply, Request, exchange
-from chalicelib.net.session import BoundedAdapter, BoundedSession, public_context
-from infra.local.byte_script import ByteScript, Part, Play, drip, endless
-from infra.local.certificates import Authority
-from infra.local.http_script import HttpScript
-from infra.local.http_script import Reply as Said
+from chalicelib.net.http_exchange import Bounds, NoReply, Reply, Request, exchange
+from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
+from infra.emulators.certificates import Authority
+from infra.emulators.scripted_byte_server import ByteScript, Part, Play, drip, endless
+from infra.emulators.scripted_http_server import HttpScript
+from infra.emulators.scripted_http_server import Reply as Said
 
 OURS = Authority("ours")
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"

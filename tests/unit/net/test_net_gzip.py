@@ -8,11 +8,11 @@ import zlib
 
 import pytest
 
-from chalicelib.net.exchange import Bounds, NoReply, Reply, Request, exchange
-from chalicelib.net.session import BoundedAdapter, BoundedSession, public_context
-from infra.local.byte_script import ByteScript
-from infra.local.http_script import HttpScript
-from infra.local.http_script import Reply as Said
+from chalicelib.net.http_exchange import Bounds, NoReply, Reply, Request, exchange
+from chalicelib.net.http_session import BoundedAdapter, BoundedSession, public_context
+from infra.emulators.scripted_byte_server import ByteScript
+from infra.emulators.scripted_http_server import HttpScript
+from infra.emulators.scripted_http_server import Reply as Said
 
 BOUNDS = Bounds(connect=5.0, read=5.0, total=5.0, bytes=1_000_000)
 PACKED = {"Content-Encoding": "gzip"}

@@ -9,9 +9,9 @@ import msgspec
 
 from chalicelib.model.reason import Reason
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.fit.volumes import Volumes
-from chalicelib.plan.table import Columns, NodeTable
-from chalicelib.snapshot.fold import Folder
+from chalicelib.plan.predicates.volumes import Volumes
+from chalicelib.plan.tables.node_table import Columns, NodeTable
+from chalicelib.snapshot.snapshot_builder import Folder
 
 Json = dict[str, Any]
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"

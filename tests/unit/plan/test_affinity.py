@@ -24,7 +24,7 @@ from tests.builders import (
     verdict,
     words,
 )
-from tests.unit.plan.places import FITS, WAYS, answer, crowd
+from tests.unit.plan.placement_cases import FITS, WAYS, answer, crowd
 
 RACK = "rack"
 A, B, NOWHERE = {ZONE: "a"}, {ZONE: "b"}, {"other": "label"}

@@ -7,9 +7,9 @@ import pytest
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import Code
-from chalicelib.plan.backoff import fail, in_backoff, stale
+from chalicelib.plan.state.backoff import fail, in_backoff, stale
 from tests.builders import NOW, cluster, growth, node
-from tests.unit.plan.machines import STOCK, anchored, asked, with_machines
+from tests.unit.plan.instances_builder import STOCK, anchored, asked, with_machines
 
 OPTIONS = Options(initial_node_group_backoff_duration=60, max_node_group_backoff_duration=180)
 

@@ -11,10 +11,10 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.node import Node, Taint
 from chalicelib.model.policy import Options, Policy
-from chalicelib.plan.balance import balance, free_capacity, similar_groups, split
-from chalicelib.plan.fit.taints import untolerated
-from chalicelib.plan.limits import Ledger
-from chalicelib.plan.world import GroupFacts, World, observe
+from chalicelib.plan.predicates.taint_toleration import untolerated
+from chalicelib.plan.scale_up.balancing import balance, distribution, free_capacity, similar_groups
+from chalicelib.plan.scale_up.limits import Ledger
+from chalicelib.plan.state.cluster_state import GroupFacts, World, observe
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 KI = 1024
@@ -221,7 +221,7 @@ def test_similar_groups_come_by_name_whatever_the_order_they_are_read_in() -> No
     pytest.param(10, [6, 6, 6, 6], id="B1-10"),
 ])
 def test_the_smallest_group_gets_the_next_node(total: int, after: list[int]) -> None:
-    assert sorted(split(total, [(1, 10), (3, 10), (5, 10), (5, 10)])) == after
+    assert sorted(distribution(total, [(1, 10), (3, 10), (5, 10), (5, 10)])) == after
 
 
 NG1, NG2, NG3, NG4, NG5 = (1, 1), (1, 3), (3, 10), (5, 7), (6, 3)
@@ -238,7 +238,7 @@ NG1, NG2, NG3, NG4, NG5 = (1, 1), (1, 3), (3, 10), (5, 7), (6, 3)
     pytest.param([], 3, [], id="no-group"),
 ])
 def test_nobody_gets_more_than_the_maximum(groups: list[tuple[int, int]], total: int, after: list[int]) -> None:
-    assert split(total, groups) == after
+    assert distribution(total, groups) == after
 
 
 @pytest.mark.parametrize(("sizes", "free"), [

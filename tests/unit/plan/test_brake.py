@@ -9,10 +9,10 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Brake, Memory
 from chalicelib.model.policy import MaxDisruption, Mode, Policy
 from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.decide import decide
-from chalicelib.plan.pick import Picked
+from chalicelib.plan.planner import decide
+from chalicelib.plan.scale_down.selection import Picked
 from tests.builders import NOW
-from tests.unit.plan.picks import Candidate, Pool, counts, goes, why
+from tests.unit.plan.selection_builder import Candidate, Pool, counts, goes, why
 
 ATOMIC = GroupOptions(zero_or_max=True)
 FIVE = MaxDisruption(nodes_per_hour=5)

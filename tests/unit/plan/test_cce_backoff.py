@@ -9,10 +9,10 @@ from chalicelib.model.group import InstanceError, Pool
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.policy import Options
 from chalicelib.model.reason import Code
-from chalicelib.plan.backoff import FLAT, fail, in_backoff
+from chalicelib.plan.state.backoff import FLAT, fail, in_backoff
 from chalicelib.providers import errors
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node, verdict
-from tests.unit.plan.machines import STOCK, anchored, asked, facts_of, repaired, seen, with_machines
+from tests.unit.plan.instances_builder import STOCK, anchored, asked, facts_of, repaired, seen, with_machines
 
 POOL = Pool("p", "pool-a", max=50)
 BROKEN = InstanceError("InstallFailed", "Error", "the node could not be installed")

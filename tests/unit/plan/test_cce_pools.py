@@ -15,7 +15,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.selector import NodeTerm, Requirement
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node, stays, verdict
-from tests.unit.plan.machines import operation
+from tests.unit.plan.instances_builder import operation
 
 POOL = Pool("p", "pool-a", max=100)
 OS, SUBNET = "os.name", "node.kubernetes.io/subnetid"

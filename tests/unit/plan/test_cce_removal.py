@@ -13,11 +13,11 @@ from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import SCALE_DOWN_DISABLED
 from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.reason import Code
-from chalicelib.model.rules import Metric, Rule
-from chalicelib.plan.decide import decide
+from chalicelib.model.scaling_rules import Metric, Rule
+from chalicelib.plan.planner import decide
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, having, node, stays
-from tests.unit.plan.picks import Pool as Candidates
-from tests.unit.plan.picks import counts, goes, why
+from tests.unit.plan.selection_builder import Pool as Candidates
+from tests.unit.plan.selection_builder import counts, goes, why
 
 POOL = Pool("p", "pool-a", max=100)
 IDLE = Memory(nodes={"n": NodeMemory(unneeded_since=OLD, confirmed_at=NOW - 10)})

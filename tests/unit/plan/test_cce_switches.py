@@ -13,10 +13,10 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Owner
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import Code
-from chalicelib.model.rules import Metric, Rule, ScaleUp
+from chalicelib.model.scaling_rules import Metric, Rule, ScaleUp
 from chalicelib.model.selector import NodeTerm, Requirement
-from chalicelib.plan.decide import decide
-from chalicelib.plan.warnings import IGNORE_TAINT, MOST
+from chalicelib.plan.cluster_warnings import IGNORE_TAINT, MOST
+from chalicelib.plan.planner import decide
 from tests.builders import NOW, ClusterBuilder, node
 
 ONLY_RULES = ScaleUp(unschedulable_pods=False)

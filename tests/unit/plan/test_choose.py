@@ -9,8 +9,8 @@ from itertools import permutations
 import pytest
 
 from chalicelib.model.reason import Code
-from chalicelib.plan.choose import Situation, choose
-from chalicelib.plan.option import Option
+from chalicelib.plan.scale_up.expanders import Situation, choose
+from chalicelib.plan.scale_up.option import Option
 from tests.builders import amounts, node
 
 ANYWHERE = Situation()

@@ -8,10 +8,10 @@ import pytest
 from chalicelib.model.node import Node
 from chalicelib.model.policy import Prices
 from chalicelib.model.reason import Code
-from chalicelib.plan.choose import Situation, choose
-from chalicelib.plan.choose.price import preferred_cores
-from chalicelib.plan.choose.prices import node_price, pod_rates
-from chalicelib.plan.option import Option
+from chalicelib.plan.scale_up.expanders import Situation, choose
+from chalicelib.plan.scale_up.expanders.node_prices import node_price, pod_rates
+from chalicelib.plan.scale_up.expanders.price import preferred_cores
+from chalicelib.plan.scale_up.option import Option
 from tests.builders import amounts, node
 
 TYPE = "node.kubernetes.io/instance-type"
@@ -56,7 +56,7 @@ def test_the_smallest_score_wins(options: list[Option], world: Situation, group:
 
 
 def test_the_scores_of_x10_and_x11_are_the_ones_stated() -> None:
-    from chalicelib.plan.choose.price import score
+    from chalicelib.plan.scale_up.expanders.price import score
     world = situation(2, n1=20, n2=200)
     assert world.prices is not None
     rates = pod_rates(world.prices, [])

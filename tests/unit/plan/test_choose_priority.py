@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.choose import Situation, choose
-from chalicelib.plan.choose.priority import keep
-from chalicelib.plan.option import Option
-from chalicelib.policy.priorities import read
+from chalicelib.plan.scale_up.expanders import Situation, choose
+from chalicelib.plan.scale_up.expanders.priority import keep
+from chalicelib.plan.scale_up.option import Option
+from chalicelib.policy.priority_configmap import read
 from tests.builders import amounts, node
 
 X6 = "5:\n  - .*t2\\.micro.*\n10:\n  - .*t2\\.large.*\n  - .*t3\\.large.*\n50:\n  - .*m4\\.4xlarge.*\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.cli import render
+from chalicelib.cli import plan_output
 from chalicelib.cli.tables import Table
 from chalicelib.model.plan import Plan, PodVerdict, Promise
 from tests.builders import ClusterBuilder, cluster, node
@@ -69,11 +69,11 @@ def test_pods_of_higher_priority_are_sure_of_the_last_place() -> None:
 
 def test_the_document_and_the_tables_show_who_competes() -> None:
     plan = shop(3).plan()
-    document = render.as_document(plan, TIMES)
+    document = plan_output.as_document(plan, TIMES)
     contest = {"places": 3, "among": sorted(pod for each in entries(plan) for pod in each.pods)}
     for entry in (*document["promises"], *document["unschedulable"]):
         assert (entry["promised"], entry["onePlaceAmong"]) == (False, contest)
-    table = next(each for each in render.as_blocks(plan, TIMES)
+    table = next(each for each in plan_output.as_blocks(plan, TIMES)
                  if isinstance(each, Table) and each.title == "Pods that compete for places")
     assert [row[:2] for row in table.rows] == [("3", "5")]
 

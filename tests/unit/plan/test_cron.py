@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from chalicelib.plan.cron import Clock
+from chalicelib.schedules.cron import Clock
 
 
 def at(text: str) -> float:

@@ -12,8 +12,8 @@ from chalicelib.model.node import TO_BE_DELETED, Taint
 from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Code
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.decide import decide
-from chalicelib.snapshot.fold import Folder
+from chalicelib.plan.planner import decide
+from chalicelib.snapshot.snapshot_builder import Folder
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 

@@ -9,10 +9,10 @@ import pytest
 from chalicelib.model.pod import Owner, Volume
 from chalicelib.model.reason import Code
 from chalicelib.model.snapshot import Budget, Controller
-from chalicelib.plan import drain
-from chalicelib.plan.drain.verdict import Action
+from chalicelib.plan.scale_down import drain_rules
+from chalicelib.plan.scale_down.drain_rules.verdict import Action
 from tests.builders import NOW
-from tests.unit.plan.drain.assess import APP, BLOCK, EVICT, MOVE, SKIP, SYSTEM, WAIT, YOUNG, assess
+from tests.unit.plan.drain_rules.assess import APP, BLOCK, EVICT, MOVE, SKIP, SYSTEM, WAIT, YOUNG, assess
 
 _DIR = Volume("scratch-1", "emptyDir"), Volume("scratch-2", "emptyDir"), Volume("scratch-3", "hostPath")
 _GAME = {"owner": Owner("Game", "g", "u")}
@@ -144,6 +144,6 @@ def test_D11_a_stateful_set_has_no_least_number_of_replicas() -> None:
 
 
 def test_the_table_is_upstreams_order() -> None:
-    assert [name for name, _ in drain.RULES] == [
+    assert [name for name, _ in drain_rules.RULES] == [
         "Mirror", "LongTerminating", "ReplicaCount", "DaemonSet", "SafeToEvict", "Terminal", "OnCompletion",
         "Replicated", "System", "NotSafeToEvict", "LocalStorage", "PDB"]

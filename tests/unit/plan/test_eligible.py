@@ -10,7 +10,7 @@ import pytest
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
 from chalicelib.model.policy import Options
-from chalicelib.plan import explain
+from chalicelib.reasons import text
 from tests.builders import NOW, ClusterBuilder, cluster, stays
 
 _GPU = "nvidia.com/gpu"
@@ -122,4 +122,4 @@ def test_a_node_that_its_provider_will_not_remove_stays_and_its_neighbours_may_g
     plan = build.plan(unneeded=7200)
     assert plan.unneeded == ("free",)
     [verdict] = [each for each in plan.unremovable if each.node == "kept"]
-    assert why in explain.sentence(verdict.reason)
+    assert why in text.sentence(verdict.reason)

@@ -6,10 +6,10 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.node import HOSTNAME_LABEL
 from chalicelib.model.pod import HostPort
 from chalicelib.model.policy import Policy
-from chalicelib.plan.build import build as floor
-from chalicelib.plan.pack import Ask, orders
-from chalicelib.plan.table import Columns
-from chalicelib.plan.world import observe
+from chalicelib.plan.scale_up.estimator import Ask, orders
+from chalicelib.plan.simulation.cluster_builder import build as floor
+from chalicelib.plan.state.cluster_state import observe
+from chalicelib.plan.tables.node_table import Columns
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, growth, having, node
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.model.node import Taint
 from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.explain import sentence, text
+from chalicelib.reasons.text import sentence, text
 from tests.builders import ZONE, ClusterBuilder, cluster, even, having, near, node, tally, verdict, words
 
 

@@ -12,11 +12,11 @@ from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.node import HOSTNAME_LABEL, Taint
 from chalicelib.model.pod import Toleration
 from chalicelib.model.reason import Code
-from chalicelib.model.rules import Headroom
+from chalicelib.model.scaling_rules import Headroom
 from chalicelib.model.selector import Selector
 from chalicelib.model.snapshot import Gap
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, expected, growth, having, near, node, stays
-from tests.unit.plan.spares import SPARE, busy, decided, gone, plan, said, why
+from tests.unit.plan.headroom_builder import SPARE, busy, decided, gone, plan, said, why
 
 # -- how much
 

@@ -9,10 +9,10 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
-from chalicelib.model.rules import Headroom
+from chalicelib.model.scaling_rules import Headroom
 from chalicelib.model.selector import Selector
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, near, node
-from tests.unit.plan.spares import GIB, busy, decided, gone, plan
+from tests.unit.plan.headroom_builder import GIB, busy, decided, gone, plan
 
 Free = dict[str, tuple[int, int]]       # node -> millicores, bytes
 SCHEDULERS: dict[str, Callable[[Free], str]] = {

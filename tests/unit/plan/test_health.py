@@ -12,10 +12,10 @@ from chalicelib.model.memory import Backoff, GroupMemory, Memory, NodeMemory
 from chalicelib.model.node import Condition, Taint
 from chalicelib.model.operation import Kind, Target
 from chalicelib.model.reason import Code
-from chalicelib.plan.explain import sentence
-from chalicelib.plan.readiness import Bucket
+from chalicelib.plan.state.readiness import Bucket
+from chalicelib.reasons.text import sentence
 from tests.builders import NOW, OLD, ClusterBuilder, cluster, growth, node, stays
-from tests.unit.plan.machines import (
+from tests.unit.plan.instances_builder import (
     HOUR,
     STOCK,
     anchored,

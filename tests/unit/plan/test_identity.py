@@ -9,9 +9,9 @@ import pytest
 
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import GroupMemory, Memory
-from chalicelib.plan.explain import sentence
+from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, growth, node, stays
-from tests.unit.plan.machines import (
+from tests.unit.plan.instances_builder import (
     HOUR,
     anchored,
     asked,

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from chalicelib.plan.choose.least_cost import Ask, Bought, Offer, Shared, solve
+from chalicelib.plan.scale_up.expanders.least_cost import Ask, Bought, Offer, Shared, solve
 
 MANY = 10**6
 
@@ -221,7 +221,7 @@ def test_without_the_solver_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_solver_is_imported_only_to_solve() -> None:
-    program = "import sys, chalicelib.plan.choose.least_cost; sys.exit('highspy' in sys.modules)"
+    program = "import sys, chalicelib.plan.scale_up.expanders.least_cost; sys.exit('highspy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

@@ -13,7 +13,7 @@ from chalicelib.model.plan import Plan
 from chalicelib.model.pod import HostPort
 from chalicelib.model.policy import Mode, Options, Policy, Prices
 from chalicelib.model.reason import Code
-from chalicelib.plan.decide import decide
+from chalicelib.plan.planner import decide
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 PRICES = Prices(cpu=1.0, memory=0.125, gpu=10.0)

@@ -11,9 +11,9 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import Code
-from chalicelib.plan.explain import sentence, text
-from chalicelib.plan.limits import Ledger
-from chalicelib.plan.world import World, observe
+from chalicelib.plan.scale_up.limits import Ledger
+from chalicelib.plan.state.cluster_state import World, observe
+from chalicelib.reasons.text import sentence, text
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 ATOMIC = GroupOptions(zero_or_max=True)

@@ -12,9 +12,9 @@ from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
 from chalicelib.model.operation import Kind, Operation, State, Target
 from chalicelib.model.plan import Mark
 from chalicelib.model.policy import Options, Policy
-from chalicelib.plan.marks import marks
-from chalicelib.plan.patience import length
-from chalicelib.plan.world import observe
+from chalicelib.model.timeouts import length
+from chalicelib.plan.scale_down.taint_updates import marks
+from chalicelib.plan.state.cluster_state import observe
 from tests.builders import NOW, ClusterBuilder, cluster
 
 SOFT = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(NOW) - 60))

@@ -11,9 +11,9 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.model.policy import Options, Policy
-from chalicelib.plan.limits import Ledger
-from chalicelib.plan.minimum import below_minimum
-from chalicelib.plan.world import observe
+from chalicelib.plan.scale_up.limits import Ledger
+from chalicelib.plan.scale_up.min_size import below_minimum
+from chalicelib.plan.state.cluster_state import observe
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 

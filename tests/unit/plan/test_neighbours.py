@@ -9,15 +9,15 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
-from chalicelib.plan.build import build
-from chalicelib.plan.demand import gather
-from chalicelib.plan.floor import Floor
-from chalicelib.plan.removal.neighbours import Neighbours
-from chalicelib.plan.table import Columns
-from chalicelib.plan.world import observe
+from chalicelib.plan.scale_down.removal_simulation.pod_topology import Neighbours
+from chalicelib.plan.simulation.cluster_builder import build
+from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.state.cluster_state import observe
+from chalicelib.plan.state.pending_pods import gather
+from chalicelib.plan.tables.node_table import Columns
 from tests.property.clusters import make
-from tests.property.pieces import NOW
-from tests.property.reading import read
+from tests.property.objects import NOW
+from tests.property.snapshot_reader import read
 
 
 def _floor(seed: int) -> Floor:

@@ -12,7 +12,7 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.plan.overlap import Span, both_open, starts
+from chalicelib.schedules.overlap import Span, both_open, starts
 
 HOUR = 3600.0
 

@@ -8,14 +8,14 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.reason import Code
-from chalicelib.plan.choose.priority import keep
-from chalicelib.plan.choose.situation import Situation
-from chalicelib.plan.option import Option
-from chalicelib.policy import priorities
+from chalicelib.plan.scale_up.expanders.context import Situation
+from chalicelib.plan.scale_up.expanders.priority import keep
+from chalicelib.plan.scale_up.option import Option
+from chalicelib.policy import priority_configmap
+from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure
+from chalicelib.providers.clusterapi.models import MachineTemplate, Metadata, Resource, ResourceSpec, TemplateMetadata
+from chalicelib.providers.clusterapi.node_template import template_labels
 from chalicelib.providers.clusterapi.settings import read_settings
-from chalicelib.providers.clusterapi.template_status import Infrastructure
-from chalicelib.providers.clusterapi.templates import template_labels
-from chalicelib.providers.clusterapi.wire import MachineTemplate, Metadata, Resource, ResourceSpec, TemplateMetadata
 from tests.builders import node
 
 
@@ -25,14 +25,14 @@ def _config(*patterns: str) -> str:
 
 def test_a_thousand_large_patterns_are_refused_when_they_are_read() -> None:
     started = time.process_time()
-    found = priorities.read({"priorities": _config(*(f"(.?){{900}}#{at}" for at in range(1_000)))})
+    found = priority_configmap.read({"priorities": _config(*(f"(.?){{900}}#{at}" for at in range(1_000)))})
     assert "repeat too much" in found.problem
     assert time.process_time() - started < 20.0
 
 
 def test_patterns_that_take_too_long_are_told_and_no_group_is_filtered() -> None:
     """Each of them is allowed; looking for all of them in the names of twenty groups would take minutes."""
-    found = priorities.read({"priorities": _config(*(f"(.?){{900}}#{at}" for at in range(27)))})
+    found = priority_configmap.read({"priorities": _config(*(f"(.?){{900}}#{at}" for at in range(27)))})
     names = [f"{at}/MachineDeployment/a-namespace/a-rather-long-name" for at in range(20)]
     options = [Option(name, 1, {0: 1}, node(name), {}, 0.0) for name in names]
     started = time.process_time()
@@ -43,7 +43,7 @@ def test_patterns_that_take_too_long_are_told_and_no_group_is_filtered() -> None
 
 
 def test_a_thousand_ordinary_patterns_are_read() -> None:
-    found = priorities.read({"priorities": _config(*(f".*spot-{at}-[a-z]+.*" for at in range(1_000)))})
+    found = priority_configmap.read({"priorities": _config(*(f".*spot-{at}-[a-z]+.*" for at in range(1_000)))})
     assert (found.problem, len(found.rules[0][1])) == ("", 1_000)
 
 

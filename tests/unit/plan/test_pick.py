@@ -14,7 +14,7 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.reason import Code, Reason
 from tests.builders import NOW, cluster
-from tests.unit.plan.picks import DRAINS, Pool, counts, goes, why
+from tests.unit.plan.selection_builder import DRAINS, Pool, counts, goes, why
 
 ATOMIC = GroupOptions(zero_or_max=True)
 

@@ -10,7 +10,7 @@ from chalicelib.model.group import GroupOptions
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.model.reason import Code, Reason
 from tests.builders import NOW
-from tests.unit.plan.picks import Pool, goes, why
+from tests.unit.plan.selection_builder import Pool, goes, why
 
 OPTIONS: dict[str, Any] = {
     "scale_down_delay_after_add": 600.0, "scale_down_delay_after_delete": 300.0,

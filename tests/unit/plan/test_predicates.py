@@ -11,17 +11,17 @@ import pytest
 from chalicelib.model.node import Taint
 from chalicelib.model.pod import HostPort, PodAffinityTerm, SpreadConstraint, Toleration, Volume
 from chalicelib.model.selector import NodeTerm, Requirement, Selector
-from chalicelib.plan.explain import text
-from chalicelib.plan.fit.node_affinity import matches
-from chalicelib.plan.fit.taints import untolerated
-from chalicelib.plan.held_ports import HeldPorts
-from chalicelib.snapshot import wire
-from chalicelib.snapshot.classes import pod_requests
+from chalicelib.plan.predicates.host_ports import HeldPorts
+from chalicelib.plan.predicates.node_affinity import matches
+from chalicelib.plan.predicates.taint_toleration import untolerated
+from chalicelib.reasons.text import text
+from chalicelib.snapshot import api_types
+from chalicelib.snapshot.pod_classes import pod_requests
 from tests.builders import ClusterBuilder, cluster, growth, node, tally, verdict, words
 
 
-def _spec(text_: str) -> wire.PodSpec:
-    return msgspec.json.decode(text_, type=wire.PodSpec)
+def _spec(text_: str) -> api_types.PodSpec:
+    return msgspec.json.decode(text_, type=api_types.PodSpec)
 
 
 def _container(cpu: int, more: str = "") -> str:

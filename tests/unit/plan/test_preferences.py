@@ -9,7 +9,7 @@ import pytest
 from chalicelib.model.pod import PreferredTerm
 from chalicelib.model.selector import NodeTerm, Requirement
 from tests.builders import ZONE, ClusterBuilder, cluster, even, growth, having, node
-from tests.unit.plan.places import crowd
+from tests.unit.plan.placement_cases import crowd
 
 X = having(app="x")
 

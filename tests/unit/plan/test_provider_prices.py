@@ -13,8 +13,8 @@ from chalicelib.model.node import Node
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Mode, Options, Policy, Prices
 from chalicelib.model.reason import Code
-from chalicelib.plan.choose.prices import node_price, pod_rates
-from chalicelib.plan.decide import decide
+from chalicelib.plan.planner import decide
+from chalicelib.plan.scale_up.expanders.node_prices import node_price, pod_rates
 from tests.builders import NOW, ClusterBuilder, amounts, cluster, growth, node
 
 TYPE = "node.kubernetes.io/instance-type"

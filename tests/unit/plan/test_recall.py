@@ -7,11 +7,11 @@ import pytest
 
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.memory import Brake, GroupMemory, Memory, NodeMemory
-from chalicelib.plan.growth import Growth
-from chalicelib.plan.recall import recall
-from chalicelib.plan.shrink import Shrinkage
+from chalicelib.plan.next_memory import recall
+from chalicelib.plan.scale_down.planner import Shrinkage
+from chalicelib.plan.scale_up.planner import Growth
 from tests.builders import NOW, OLD, ClusterBuilder, cluster
-from tests.unit.plan.machines import HOUR, anchored, filled, seen, with_machines, world_of
+from tests.unit.plan.instances_builder import HOUR, anchored, filled, seen, with_machines, world_of
 
 
 def _changed(build: ClusterBuilder, **fields: object) -> ClusterBuilder:

@@ -11,8 +11,8 @@ from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import DELETION_CANDIDATE, Taint
 from chalicelib.model.policy import Options, Policy
 from chalicelib.model.reason import Code
-from chalicelib.plan.decide import decide
-from chalicelib.plan.explain import sentence
+from chalicelib.plan.planner import decide
+from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, having, stays
 
 _POLICY = Policy("test", options=Options())

@@ -11,9 +11,9 @@ from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import Backoff, GroupMemory, Memory
 from chalicelib.model.operation import Kind, Target
 from chalicelib.model.plan import Plan
-from chalicelib.plan.explain import sentence
+from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
-from tests.unit.plan.machines import (
+from tests.unit.plan.instances_builder import (
     HOUR,
     STOCK,
     anchored,

@@ -5,15 +5,24 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from chalicelib.handlers.lessons import learn
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done
 from chalicelib.model.policy import Options
-from chalicelib.plan.patience import PROVISION, granted
+from chalicelib.model.timeouts import PROVISION, granted
+from chalicelib.operations.memory_updates import learn
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
-from tests.unit.plan.machines import STOCK, anchored, asked, facts_of, filled, operation, with_machines, world_of
+from tests.unit.plan.instances_builder import (
+    STOCK,
+    anchored,
+    asked,
+    facts_of,
+    filled,
+    operation,
+    with_machines,
+    world_of,
+)
 
 ASKED, OVERDUE = NOW - 1000, NOW - 100
 MACHINE = "test://slow/never"

@@ -11,7 +11,7 @@ from chalicelib.model.memory import Memory, NodeMemory
 from chalicelib.model.node import HOSTNAME_LABEL, Taint
 from chalicelib.model.plan import Plan
 from chalicelib.model.pod import Toleration, Volume
-from chalicelib.plan.explain import sentence
+from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ZONE, ClusterBuilder, cluster, even, having, near, stays
 
 _ALL: dict[str, Any] = {"unneeded": 7200.0, "max_scale_down_parallelism": 99, "max_drain_parallelism": 99}

@@ -23,7 +23,7 @@ from tests.builders import (
     tally,
     words,
 )
-from tests.unit.plan.places import FITS, WAYS, answer, crowd
+from tests.unit.plan.placement_cases import FITS, WAYS, answer, crowd
 
 RACK = "rack"
 SKEW = "node(s) didn't match pod topology spread constraints"

@@ -13,8 +13,8 @@ from chalicelib.model.node import HOSTNAME_LABEL, TO_BE_DELETED, Node, Taint
 from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.storage import CSINode, Storage
-from chalicelib.plan.occupancy import Occupancy
-from chalicelib.plan.template import Template, learn, templates
+from chalicelib.plan.state.node_templates import Template, learn, templates
+from chalicelib.plan.state.pods_by_node import Occupancy
 from tests.builders import NOW, ClusterBuilder, cluster, growth, node
 
 

@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.dispatch.guard import permitted
+from chalicelib.dispatch.mode_guard import permitted
 from chalicelib.model.group import NodeGroup, Pool
 from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import GroupPolicy, Mode, Options, Policy
-from chalicelib.model.rules import Headroom, Schedule
+from chalicelib.model.scaling_rules import Headroom, Schedule
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.plan.decide import decide
-from chalicelib.plan.timetable import at_instant, bounded
+from chalicelib.plan.planner import decide
+from chalicelib.schedules.apply import at_instant, bounded
 from tests.builders import ClusterBuilder, cluster, growth, node
 
 HOUR = 3600.0

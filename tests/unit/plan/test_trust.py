@@ -9,9 +9,18 @@ import pytest
 
 from chalicelib.model.group import InstanceError, InstanceState
 from chalicelib.model.memory import GroupMemory, Memory
-from chalicelib.plan.explain import sentence
+from chalicelib.reasons.text import sentence
 from tests.builders import NOW, ClusterBuilder, growth, node, stays
-from tests.unit.plan.machines import HOUR, anchored, asked, filled, group_verdict, repaired, seen, with_machines
+from tests.unit.plan.instances_builder import (
+    HOUR,
+    anchored,
+    asked,
+    filled,
+    group_verdict,
+    repaired,
+    seen,
+    with_machines,
+)
 
 KNOWN = GroupMemory(first_seen=NOW - 50 * HOUR)
 

@@ -8,10 +8,10 @@ import pytest
 
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Options, Policy
-from chalicelib.plan.utilization import Usage, Utilization
-from chalicelib.plan.world import observe
+from chalicelib.plan.scale_down.utilization import Usage, Utilization
+from chalicelib.plan.state.cluster_state import observe
 from tests.builders import NOW, ClusterBuilder, cluster, stays
-from tests.property.reading import read
+from tests.property.snapshot_reader import read
 
 
 def _node(**fields: Any) -> ClusterBuilder:

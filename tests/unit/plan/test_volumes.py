@@ -7,7 +7,7 @@ import pytest
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Policy
 from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.decide import decide
+from chalicelib.plan.planner import decide
 from tests.unit.plan.storage_objects import (
     DRIVER,
     HOST,

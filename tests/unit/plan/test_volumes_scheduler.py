@@ -1,4 +1,4 @@
-"""On random small clusters the planner's predicates about volumes and the independent scheduler of infra/local, which
+"""On random small clusters the planner's predicates about volumes and the independent scheduler of infra/emulators, which
 shares no code with them, must say the same: node by node and word by word."""
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.reason import Code
-from chalicelib.plan.fit.volumes.held import Held
-from infra.local.controllers.scheduler import binding
-from infra.local.controllers.scheduler import volumes as words
-from infra.local.controllers.scheduler.predicates import fits
-from infra.local.controllers.scheduler.views import read_pod
-from infra.local.controllers.scheduler.world import Surroundings, World
+from chalicelib.plan.predicates.volumes.claimed_volumes import Held
+from infra.emulators.controllers.scheduler import binding
+from infra.emulators.controllers.scheduler import volumes as words
+from infra.emulators.controllers.scheduler.cluster_view import Surroundings, World
+from infra.emulators.controllers.scheduler.pod_and_node_info import read_pod
+from infra.emulators.controllers.scheduler.predicates import fits
 from tests.unit.plan.storage_objects import (
     DRIVER,
     HOST,

@@ -12,7 +12,7 @@ from chalicelib.model.memory import Memory
 from chalicelib.model.plan import Plan
 from chalicelib.model.policy import Mode, Policy
 from chalicelib.model.reason import Code
-from chalicelib.plan.decide import decide
+from chalicelib.plan.planner import decide
 from tests.builders import NOW
 from tests.builders import node as built
 from tests.unit.plan.storage_objects import (

@@ -13,7 +13,7 @@ from chalicelib.model.pod import Pod, PodClass, Volume
 from chalicelib.model.policy import Options
 from chalicelib.model.snapshot import Snapshot
 from chalicelib.model.storage import Claim
-from chalicelib.plan.whatif import Bounds, Wanted, afresh, with_bounds, with_pods, without_nodes
+from chalicelib.plan.what_if import Bounds, Wanted, afresh, with_bounds, with_pods, without_nodes
 from tests.builders import NOW, ClusterBuilder, cluster, node
 
 ZONE = "topology.kubernetes.io/zone"

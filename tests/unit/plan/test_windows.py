@@ -13,8 +13,15 @@ from chalicelib.model.errors import BadInput
 from chalicelib.model.memory import Memory
 from chalicelib.model.policy import Window
 from chalicelib.model.reason import Code, Reason
-from chalicelib.plan.windows import check_cron, check_zone, never_allowed, next_allowed, outside, shortest_gap
-from tests.unit.plan.picks import Pool, goes, why
+from chalicelib.schedules.maintenance_windows import (
+    check_cron,
+    check_zone,
+    never_allowed,
+    next_allowed,
+    outside,
+    shortest_gap,
+)
+from tests.unit.plan.selection_builder import Pool, goes, why
 
 ZURICH = "Europe/Zurich"
 HOUR = 3600.0

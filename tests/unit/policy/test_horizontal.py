@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.policy import Policy
-from chalicelib.model.rules import Metric, Rule, ScaleUp
-from chalicelib.policy.horizontal import obeyed, read_object
-from chalicelib.policy.horizontal_fields import MOST_TOLD
+from chalicelib.model.scaling_rules import Metric, Rule, ScaleUp
+from chalicelib.policy.horizontal_node_autoscaler import obeyed, read_object
+from chalicelib.policy.object_fields import MOST_TOLD
 
 POOL = "7d48eca7-3419-11ea-bc29-0255ac1001a8"
 INTACT = f"""

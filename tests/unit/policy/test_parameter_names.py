@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.handlers.hiding import without_secrets
-from chalicelib.model.deployment import DEFAULT_PREFIX, SHARED_SECRETS, STRICT, Deployment, deployment_of
+from chalicelib.handlers.redaction import without_secrets
 from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.policy_permissions import DEFAULT_PREFIX, SHARED_SECRETS, STRICT, Deployment, deployment_of
 from chalicelib.model.secret import parameter_name, place_of
 from chalicelib.policy.load import load
 from chalicelib.policy.secret_names import USES, ClusterSecrets, problem
-from infra.local import deployment as deployed
-from infra.local.iam import arn, roles
-from tests.unit.policy.paper import with_access
+from infra.emulators import deployed_functions as deployed
+from infra.emulators.iam import arn, roles
+from tests.unit.policy.policy_documents import with_access
 
 SHARED = Deployment(shared_secrets=frozenset({"ssm:/outscaler/shared/exoscale", "outscaler/both/exoscale"}))
 

@@ -8,13 +8,13 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.cherryservers import CHERRYSERVERS
-from chalicelib.policy.dump import dump
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS
-from chalicelib.providers.cherryservers.definitions import read_definitions
-from chalicelib.providers.cherryservers.sections import CLOUD_INIT, KEYS
+from chalicelib.policy.serialize import dump
+from chalicelib.providers.cherryservers.config_sections import CLOUD_INIT, KEYS
+from chalicelib.providers.cherryservers.pool_definitions import read_definitions
 from chalicelib.providers.cherryservers.settings import KNOWN, Bounds, read_settings
-from tests.unit.policy.paper import HEAD, with_providers
+from tests.unit.policy.policy_documents import HEAD, with_providers
 
 WHOLE = f"""\
 {HEAD}spec:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.policy.paper import with_spec
+from tests.unit.policy.policy_documents import with_spec
 from tests.unit.policy.test_policy_refusals import Case, refusals
 
 THE_BRAKE: list[Case] = [

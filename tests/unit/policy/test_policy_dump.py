@@ -20,11 +20,11 @@ from chalicelib.model.policy import (
     Webhook,
     Window,
 )
-from chalicelib.model.rules import Headroom, Metric, Rule, ScaleUp, Schedule
+from chalicelib.model.scaling_rules import Headroom, Metric, Rule, ScaleUp, Schedule
 from chalicelib.policy.docs import EXAMPLE, reference
-from chalicelib.policy.dump import dump
 from chalicelib.policy.load import load
-from tests.unit.policy.paper import ARCHITECTURE
+from chalicelib.policy.serialize import dump
+from tests.unit.policy.policy_documents import ARCHITECTURE
 
 seconds = st.one_of(st.integers(0, 10_000).map(float), st.integers(0, 100_000).map(lambda n: n / 1000))
 words = st.from_regex(r"[a-z0-9]{1,8}", fullmatch=True)       # among them on, no, 012, 1e3 and their like

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.errors import BadInput
-from chalicelib.policy.dump import dump
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS
+from chalicelib.policy.serialize import dump
 from chalicelib.providers.exoscale.settings import KNOWN, Bounds, read_settings
-from tests.unit.policy.paper import HEAD, with_providers
+from tests.unit.policy.policy_documents import HEAD, with_providers
 
 WHOLE = f"""\
 {HEAD}spec:

@@ -6,12 +6,12 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.policy import huaweicloud
-from chalicelib.policy.dump import dump
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS
-from chalicelib.providers.huaweicloud.regions import REGIONS
+from chalicelib.policy.serialize import dump
+from chalicelib.providers.huaweicloud.endpoints import REGIONS
 from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, Bounds, read_settings
-from tests.unit.policy.paper import HEAD, with_providers
+from tests.unit.policy.policy_documents import HEAD, with_providers
 
 CLUSTER = "2292498e-1111-11ee-8b5e-0255ac1001ba"
 POOL = "7d48eca7-3419-11ea-bc29-0255ac1001a8"

@@ -17,15 +17,15 @@ from chalicelib.model.policy import (
     Webhook,
     Window,
 )
-from chalicelib.model.rules import Metric, Rule
-from chalicelib.plan.choose import EXPANDERS, LEAST_COST, RANDOM
+from chalicelib.model.scaling_rules import Metric, Rule
+from chalicelib.plan.scale_up.expanders import EXPANDERS, LEAST_COST, RANDOM
 from chalicelib.policy.load import digest, load
-from chalicelib.policy.option_rows import AVAILABLE_EXPANDERS
+from chalicelib.policy.option_definitions import AVAILABLE_EXPANDERS
 from chalicelib.policy.providers import PROVIDERS, ProviderTable
+from chalicelib.providers.clusterapi.management_cluster import to_management
 from chalicelib.providers.clusterapi.settings import KNOWN, read_settings
-from chalicelib.providers.clusterapi.topology import to_management
-from tests.shared import SHARED, needs_shared
-from tests.unit.policy.paper import (
+from tests.reference_data import SHARED, needs_shared
+from tests.unit.policy.policy_documents import (
     ARCHITECTURE,
     GOOD,
     HEAD,

@@ -10,11 +10,11 @@ import pytest
 from chalicelib.model.errors import BadInput, BadInputs
 from chalicelib.model.policy import Options, Policy, Prices
 from chalicelib.policy.load import load
-from chalicelib.policy.option_rows import Row, Status
+from chalicelib.policy.option_definitions import Row, Status
+from chalicelib.policy.option_overrides import with_options as override
 from chalicelib.policy.options import FLAGS, ROWS, attribute, default_text
-from chalicelib.policy.overrides import with_options as override
-from tests.shared import SHARED, needs_shared
-from tests.unit.policy.paper import with_options
+from tests.reference_data import SHARED, needs_shared
+from tests.unit.policy.policy_documents import with_options
 
 # Words in the first column of options.md that are not flags.
 _NOT_FLAGS = {"and", "friends", "logging", "flags", "default"}

@@ -7,7 +7,7 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
 from chalicelib.policy.providers import PROVIDERS, without_prices
-from tests.unit.policy.paper import HEAD
+from tests.unit.policy.policy_documents import HEAD
 
 CHERRY = "    cherryservers: {credentialsSecret: a/b, cloudConfigSecret: c/d, clusterName: a, nodes: ['0:1:p']}\n"
 ALICLOUD = "    alicloud: {credentialsSecret: a/b, region: cn-hangzhou, nodes: ['0:1:asg-bp18p2yfxow2dloq0001']}\n"

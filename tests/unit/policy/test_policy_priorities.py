@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.policy.priorities import MOST_RULES, Rules, read
+from chalicelib.policy.priority_configmap import MOST_RULES, Rules, read
 
 
 @pytest.mark.parametrize(("text", "rules"), [

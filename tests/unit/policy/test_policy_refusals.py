@@ -6,7 +6,15 @@ import pytest
 
 from chalicelib.model.errors import BadInputs
 from chalicelib.policy.load import load
-from tests.unit.policy.paper import GOOD, HEAD, with_access, with_groups, with_options, with_providers, with_spec
+from tests.unit.policy.policy_documents import (
+    GOOD,
+    HEAD,
+    with_access,
+    with_groups,
+    with_options,
+    with_providers,
+    with_spec,
+)
 
 SPEC = "spec:\n  kubernetes: {eksCluster: a}\n  providers: {clusterapi: {}}\n"
 

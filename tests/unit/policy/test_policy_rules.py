@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.rules import Metric, Rule
+from chalicelib.model.scaling_rules import Metric, Rule
 from chalicelib.policy.load import load
-from tests.unit.policy.paper import with_spec
+from tests.unit.policy.policy_documents import with_spec
 from tests.unit.policy.test_policy_refusals import Case, refusals
 
 

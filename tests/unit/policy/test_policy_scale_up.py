@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.rules import ScaleUp
+from chalicelib.model.scaling_rules import ScaleUp
 from chalicelib.policy.load import load
-from tests.unit.policy.paper import GOOD, with_spec
+from tests.unit.policy.policy_documents import GOOD, with_spec
 from tests.unit.policy.test_policy_refusals import refusals
 
 

@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from chalicelib.model.errors import BadInputs
-from chalicelib.model.rules import Schedule
-from chalicelib.plan.timetable import bounded
+from chalicelib.model.scaling_rules import Schedule
 from chalicelib.policy.load import load
+from chalicelib.schedules.apply import bounded
 from tests.builders import cluster
-from tests.unit.policy.paper import with_spec
+from tests.unit.policy.policy_documents import with_spec
 from tests.unit.policy.test_policy_refusals import Case, refusals
 
 

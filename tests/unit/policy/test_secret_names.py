@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.model.deployment import STRICT, Deployment
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy_permissions import STRICT, Deployment
 from chalicelib.policy.secret_names import ClusterSecrets, never, problem
 
 SHARED = Deployment(shared_secrets=frozenset({"outscaler/shared/exoscale", "elsewhere/exoscale-ro"}))

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chalicelib.model.deployment import STRICT, Deployment
-from chalicelib.model.endpoints import VENDORS
+from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.model.vendor_hosts import VENDORS
 from chalicelib.policy.secret_names import KUBECONFIG, WEBHOOK, problem
-from infra.local.iam import SUFFIX, arn, roles
-from infra.local.services import QuickServices
+from infra.emulators.aws_services import QuickServices
+from infra.emulators.iam import SUFFIX, arn, roles
 
 RECONCILERS = {"reconcile", "reconcile_large"}
 EXECUTORS = {f"act_{vendor}" for vendor in VENDORS}

@@ -7,9 +7,9 @@ import pytest
 from chalicelib.model.errors import BadInput
 from chalicelib.model.group import GroupOptions
 from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.clusterapi.annotations import Keys
 from chalicelib.providers.clusterapi.bounds import Bounds, read_bounds
-from chalicelib.providers.clusterapi.keys import Keys
-from chalicelib.providers.clusterapi.options import read_options
+from chalicelib.providers.clusterapi.group_options import read_options
 from tests.contract.clusterapi.objects import bounds
 
 OPTION = "cluster.x-k8s.io/autoscaling-options-"

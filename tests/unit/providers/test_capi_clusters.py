@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from chalicelib.model.errors import OutscalerError
+from chalicelib.providers.clusterapi.annotations import Keys
 from chalicelib.providers.clusterapi.api import Api
-from chalicelib.providers.clusterapi.keys import Keys
-from chalicelib.providers.clusterapi.served import discover
-from chalicelib.providers.clusterapi.world import World, read_world
+from chalicelib.providers.clusterapi.api_discovery import discover
+from chalicelib.providers.clusterapi.capi_state import World, read_world
 from chalicelib.providers.errors import InvalidRequest, Transient, Unauthorized
 
 GROUP = "cluster.x-k8s.io"

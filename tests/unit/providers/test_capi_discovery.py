@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.providers.clusterapi.annotations import CAPACITY, PAUSED, REVISION, Keys
 from chalicelib.providers.clusterapi.discovery import (
     Spec,
     any_matches,
@@ -12,9 +13,8 @@ from chalicelib.providers.clusterapi.discovery import (
     parse_spec,
     scope,
 )
-from chalicelib.providers.clusterapi.keys import CAPACITY, PAUSED, REVISION, Keys
+from chalicelib.providers.clusterapi.management_cluster import Management
 from chalicelib.providers.clusterapi.settings import read_settings
-from chalicelib.providers.clusterapi.topology import Management
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 
 from chalicelib.model.group import InstanceError, InstanceState
 from chalicelib.model.node import Node
-from chalicelib.model.times import format_time
-from chalicelib.providers.clusterapi.failures import failure_class
-from chalicelib.providers.clusterapi.identity import Match, Nodes
-from chalicelib.providers.clusterapi.keys import Keys
+from chalicelib.model.timestamps import format_time
+from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.providers.clusterapi.failure_reasons import failure_class
 from chalicelib.providers.clusterapi.machines import Patience, classify
+from chalicelib.providers.clusterapi.provider_ids import Match, Nodes
 from tests.contract.clusterapi.objects import Json, as_machine, in_v1beta1, leaving, machine, node
 
 NOW = 1_800_000_000.0

@@ -9,10 +9,10 @@ import pytest
 
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.clusterapi.groups import Observed, make_groups
+from chalicelib.providers.clusterapi.capi_state import World
+from chalicelib.providers.clusterapi.node_groups import Observed, make_groups
 from chalicelib.providers.clusterapi.rollout import gives_way, rolling_out
 from chalicelib.providers.clusterapi.settings import read_settings
-from chalicelib.providers.clusterapi.world import World
 from tests.contract.clusterapi.objects import (
     Json,
     as_machine,

@@ -10,13 +10,13 @@ import msgspec
 import pytest
 
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET, decode
-from chalicelib.providers.clusterapi.groups import Observed, make_groups
+from chalicelib.providers.clusterapi.capi_state import World
+from chalicelib.providers.clusterapi.models import Machine, Resource
+from chalicelib.providers.clusterapi.node_groups import Observed, make_groups
 from chalicelib.providers.clusterapi.settings import read_settings
-from chalicelib.providers.clusterapi.wire import Machine, Resource
-from chalicelib.providers.clusterapi.world import World
 from chalicelib.providers.errors import Transient
 from tests.contract.clusterapi.objects import Json, deployment, machine, machine_set, node, pool
-from tests.property.wrecks import HOSTILE
+from tests.property.corrupted_objects import HOSTILE
 
 OURS = node("control-plane", "c:///cp")
 CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from chalicelib.kube.errors import ClusterError, Forbidden, Missing, Unavailable
-from chalicelib.providers.clusterapi.infra import InfrastructureReader
-from chalicelib.providers.clusterapi.template_status import Infrastructure, read_status
-from chalicelib.providers.clusterapi.wire import Resource
+from chalicelib.providers.clusterapi.infrastructure import InfrastructureReader
+from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure, read_status
+from chalicelib.providers.clusterapi.models import Resource
 from tests.contract.clusterapi.objects import Json, as_resource, deployment
 
 GIB = 2**30

@@ -8,9 +8,9 @@ import pytest
 
 from chalicelib.model.group import Instance, InstanceError, InstanceState
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.identity import Nodes, handle_of, normalise
-from chalicelib.providers.clusterapi.keys import Keys
+from chalicelib.providers.clusterapi.annotations import Keys
 from chalicelib.providers.clusterapi.machines import classify
+from chalicelib.providers.clusterapi.provider_ids import Nodes, handle_of, normalise
 from tests.contract.clusterapi.objects import as_machine, leaving, machine, node
 
 VMSS = ("azure:///subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/pool/"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.group import GroupOptions
-from chalicelib.providers.clusterapi.keys import Keys
-from chalicelib.providers.clusterapi.options import read_options
+from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.providers.clusterapi.group_options import read_options
 
 PREFIX = "cluster.x-k8s.io/autoscaling-options-"
 

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.cluster import Doubt, own_cluster
+from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.providers.clusterapi.capi_state import World
+from chalicelib.providers.clusterapi.cluster_ownership import Doubt, own_cluster
 from chalicelib.providers.clusterapi.discovery import Spec
-from chalicelib.providers.clusterapi.keys import Keys
-from chalicelib.providers.clusterapi.membership import OwnCluster
-from chalicelib.providers.clusterapi.world import World
+from chalicelib.providers.clusterapi.node_membership import OwnCluster
 from tests.contract.clusterapi.objects import GROUP, node
 
 A, B = OwnCluster("default", "a"), OwnCluster("other", "a")

@@ -7,10 +7,10 @@ import pytest
 from chalicelib.model.group import Instance, InstanceState, NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.model.times import parse_time
-from chalicelib.providers.clusterapi.groups import make_groups
+from chalicelib.model.timestamps import parse_time
+from chalicelib.providers.clusterapi.capi_state import World
+from chalicelib.providers.clusterapi.node_groups import make_groups
 from chalicelib.providers.clusterapi.settings import read_settings
-from chalicelib.providers.clusterapi.world import World
 from tests.contract.clusterapi.objects import (
     Json,
     as_resource,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.providers.clusterapi.node_template import Template, make_template
 from chalicelib.providers.clusterapi.settings import Settings
-from chalicelib.providers.clusterapi.templates import Template, make_template
 from tests.contract.clusterapi.objects import CAPACITY, as_resource, capacity, deployment
 
 

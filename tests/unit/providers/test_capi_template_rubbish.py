@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.model.node import Node
-from chalicelib.providers.clusterapi.keys import CAPACITY, Keys
-from chalicelib.providers.clusterapi.options import read_options
+from chalicelib.providers.clusterapi.annotations import CAPACITY, Keys
+from chalicelib.providers.clusterapi.group_options import read_options
+from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure, read_status
+from chalicelib.providers.clusterapi.node_template import make_template
 from chalicelib.providers.clusterapi.settings import Settings
-from chalicelib.providers.clusterapi.template_status import Infrastructure, read_status
-from chalicelib.providers.clusterapi.templates import make_template
 from tests.contract.clusterapi.objects import as_resource, deployment
 
 _NAMES = ("cpu", "memory", "ephemeral-disk", "gpu-type", "gpu-count", "maxPods", "dra-driver", "csi-driver", "labels",

@@ -8,11 +8,11 @@ import pytest
 
 from chalicelib.model.node import Condition, Node, Taint
 from chalicelib.providers.clusterapi.api import DEPLOYMENT, POOL
-from chalicelib.providers.clusterapi.infra import no_infrastructure
+from chalicelib.providers.clusterapi.infrastructure import no_infrastructure
+from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure
+from chalicelib.providers.clusterapi.models import Resource
+from chalicelib.providers.clusterapi.node_template import Template, failure_domain, make_template, parse_taint
 from chalicelib.providers.clusterapi.settings import Settings, read_settings
-from chalicelib.providers.clusterapi.template_status import Infrastructure
-from chalicelib.providers.clusterapi.templates import Template, failure_domain, make_template, parse_taint
-from chalicelib.providers.clusterapi.wire import Resource
 from tests.contract.clusterapi.objects import CAPACITY, Json, as_resource, capacity, deployment
 
 GIB = 2**30

@@ -11,10 +11,10 @@ from chalicelib.model.operation import Kind
 from chalicelib.model.policy import KubernetesAccess
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.providers.base import Connection
+from chalicelib.providers.clusterapi.management_cluster import Management, to_management
 from chalicelib.providers.clusterapi.provider import build
-from chalicelib.providers.clusterapi.topology import Management, to_management
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
-from chalicelib.providers.means import Means
+from chalicelib.providers.services import Means
 from tests.contract.clusterapi.management import operation
 
 # Upstream's inputs: C --cloud-config, K --kubeconfig, A authoritative, I a configured in-cluster endpoint.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.providers.budget import Budget, Patience
 from chalicelib.providers.errors import Throttled
-from chalicelib.providers.means import Means, Pace, Unpaced
+from chalicelib.providers.rate_limit import Budget, Patience
+from chalicelib.providers.services import Means, Pace, Unpaced
 
 
 class Bucket(Unpaced):

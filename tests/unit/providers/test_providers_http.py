@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.model.deployment import Deployment
 from chalicelib.model.errors import BadInput
+from chalicelib.model.policy_permissions import Deployment
 from chalicelib.model.secret import Secret
 from chalicelib.providers import errors
 from chalicelib.providers.http import Answer, Call, Http, Limits, retry_after
-from chalicelib.providers.statuses import class_for
-from infra.local.byte_script import ByteScript, drip
-from infra.local.certificates import Authority
-from infra.local.http_script import HttpScript, Reply
-from infra.local.permitted import LOOPBACK
+from chalicelib.providers.http_statuses import class_for
+from infra.emulators.certificates import Authority
+from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.scripted_byte_server import ByteScript, drip
+from infra.emulators.scripted_http_server import HttpScript, Reply
 
 NOW = 1_800_000_000.0
 KEY = "not-to-be-seen"

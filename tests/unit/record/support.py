@@ -16,10 +16,10 @@ from chalicelib.model.plan import Mark, Plan, PodVerdict
 from chalicelib.model.policy import Metrics, Options
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.record.endings import Step
+from chalicelib.record.carry_over import Left
 from chalicelib.record.events import Event
-from chalicelib.record.left import Left
-from chalicelib.record.record import Recorder, record_outcome, record_plan, record_step
+from chalicelib.record.operation_events import Step
+from chalicelib.record.recorder import Recorder, record_outcome, record_plan, record_step
 from chalicelib.store.codec import fingerprint
 from chalicelib.store.journal import JournalEntry, Ledger
 

@@ -19,11 +19,11 @@ from chalicelib.model.policy import Options
 from chalicelib.model.reason import Code, Reason
 from chalicelib.model.snapshot import Gap, Snapshot
 from chalicelib.providers.errors import OutOfStock
-from chalicelib.record import left, metrics
+from chalicelib.record import carry_over, metrics
+from chalicelib.record.carry_over import Left
 from chalicelib.record.gauges import of_pass
-from chalicelib.record.left import Left
 from chalicelib.record.metrics import BY_NAME, key, lines, parts
-from chalicelib.record.record import record_failure
+from chalicelib.record.recorder import record_failure
 from chalicelib.store.errors import StoreUnavailable
 from tests.unit.record.support import NOW, Scene, ended, plan, refused
 
@@ -99,7 +99,7 @@ def test_counters_only_grow_and_survive_what_is_left_being_read_by_another_proce
     for at in range(5):
         scene.passes(crowded() if at % 2 else plan(NOW + at))
         assert all(scene.left.counts[series] >= value for series, value in before.items())
-        scene.left = left.read(left.write(scene.left))
+        scene.left = carry_over.read(carry_over.write(scene.left))
         before = dict(scene.left.counts)
     assert before["errors_total;type=cloudProviderError"] == 2
     assert before["function_duration_seconds_count;function=main"] == 5
@@ -203,15 +203,15 @@ def test_every_series_that_is_kept_is_a_row_of_the_table_with_its_labels() -> No
 # -- what is left
 
 
-@pytest.mark.parametrize("rubbish", [b"", b"x", b"\x00" * 50, left.write(Left())[:-3]])
+@pytest.mark.parametrize("rubbish", [b"", b"x", b"\x00" * 50, carry_over.write(Left())[:-3]])
 def test_what_cannot_be_read_is_as_at_the_first_pass(rubbish: bytes) -> None:
-    assert left.read(rubbish) == Left()
+    assert carry_over.read(rubbish) == Left()
 
 
 def test_what_is_left_is_small_and_beyond_all_measure_loses_the_single_groups() -> None:
     scene = Scene()
     scene.passes(crowded())
-    assert len(left.write(scene.left)) < 2500
+    assert len(carry_over.write(scene.left)) < 2500
     wide = {f"node_group_max_count;node_group={hash((n, 'x')):x}": float(hash(n * 7.3)) for n in range(60_000)}
-    kept = left.read(left.write(Left(gauges={"max_nodes_count": 5.0, **wide})))
+    kept = carry_over.read(carry_over.write(Left(gauges={"max_nodes_count": 5.0, **wide})))
     assert kept.gauges == {"max_nodes_count": 5.0}

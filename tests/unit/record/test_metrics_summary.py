@@ -11,9 +11,9 @@ from chalicelib.model.outcome import Done, Failed
 from chalicelib.model.plan import GroupVerdict, Health
 from chalicelib.model.policy import Metrics
 from chalicelib.policy.load import load
+from chalicelib.record.metric_summary import SERIES
 from chalicelib.record.metrics import METRICS
-from chalicelib.record.record import record_failure
-from chalicelib.record.summary import SERIES
+from chalicelib.record.recorder import record_failure
 from tests.unit.record.support import NOW, Scene, ended, plan, refused
 from tests.unit.record.test_metrics import crowded
 

@@ -7,8 +7,8 @@ import pytest
 from chalicelib.kube.errors import Unavailable
 from chalicelib.model.operation import Kind, State, Target
 from chalicelib.model.outcome import Done, Failed, Pending
-from chalicelib.record.endings import ENDS, triggered
-from chalicelib.record.repeats import APART
+from chalicelib.record.event_dedup import APART
+from chalicelib.record.operation_events import ENDS, triggered
 from chalicelib.store.errors import StoreUnavailable
 from tests.unit.record.support import NOW, Scene, ended
 

@@ -6,8 +6,8 @@ import pytest
 from chalicelib.kube.errors import Forbidden
 from chalicelib.model.plan import Health, NodeVerdict, Plan, PodVerdict, Removal, Repair, ScaleUp
 from chalicelib.model.reason import Code, Reason
+from chalicelib.record.event_dedup import APART
 from chalicelib.record.events import PODS_TOLD
-from chalicelib.record.repeats import APART
 from chalicelib.store.errors import StoreUnavailable
 from tests.unit.record.support import NOW, Scene, plan, refused
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chalicelib.record.repeats import APART, MOST, digest, fresh, known
+from chalicelib.record.event_dedup import APART, MOST, digest, fresh, known
 from tests.unit.record.support import NOW
 
 A, B = digest("a"), digest("b")

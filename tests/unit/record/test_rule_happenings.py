@@ -11,10 +11,10 @@ from chalicelib.model.outcome import Done
 from chalicelib.model.plan import RuleVerdict, ScaleUp
 from chalicelib.model.pod import Pod
 from chalicelib.model.reason import Code, Reason
-from chalicelib.model.rules import RuleObject
+from chalicelib.model.scaling_rules import RuleObject
 from chalicelib.model.snapshot import Snapshot
+from chalicelib.record.event_dedup import APART, LASTING
 from chalicelib.record.journal import of_outcome, of_plan
-from chalicelib.record.repeats import APART, LASTING
 from tests.unit.record.support import NOW, Scene, ended, plan
 
 OBJECT = RuleObject("kube-system", "night", uid="uid-night")

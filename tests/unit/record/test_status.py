@@ -11,7 +11,7 @@ import yaml
 from chalicelib.kube.errors import Forbidden
 from chalicelib.model.plan import GroupVerdict, Health, Plan
 from chalicelib.model.reason import Code, Reason
-from chalicelib.record.status import ANNOTATION, EVERY, document, long_time, parse, render, shortened
+from chalicelib.record.status_configmap import ANNOTATION, EVERY, document, long_time, parse, render, shortened
 from tests.unit.record.support import NOW, Scene, plan
 
 NAME = "cluster-autoscaler-status"

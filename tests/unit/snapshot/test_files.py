@@ -11,8 +11,8 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.files import read
-from tests.shared import SHARED, needs_shared
+from chalicelib.snapshot.saved_cluster import read
+from tests.reference_data import SHARED, needs_shared
 
 
 def _node(name: str = "a-0", group: str = "a", **status: Any) -> dict[str, Any]:

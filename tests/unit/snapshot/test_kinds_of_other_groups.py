@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chalicelib.model.snapshot import Snapshot
-from chalicelib.snapshot.files import read
+from chalicelib.snapshot.saved_cluster import read
 
 _TEMPLATE = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "c", "resources": {
     "requests": {"cpu": "500m"}}}]}}

@@ -12,9 +12,9 @@ from chalicelib.kube import errors
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.node import Node
 from chalicelib.model.snapshot import Gap, PriorityConfig, Snapshot
-from chalicelib.policy import priorities
-from chalicelib.snapshot.live import PRIORITY_CONFIG, RESOURCES, Resource, take
-from infra.local.http_script import HttpScript, Reply, Seen
+from chalicelib.policy import priority_configmap
+from chalicelib.snapshot.live_cluster import PRIORITY_CONFIG, RESOURCES, Resource, take
+from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.kube.support import client, status
 
 NOW = 1795246259.0
@@ -144,7 +144,7 @@ def test_a_refused_resource_is_a_gap_with_what_it_weakens(resource: Resource, co
     pytest.param(NO_CONFIG_MAP, None, id="absent"),
     pytest.param(Reply(body={"kind": "ConfigMap", "metadata": {"name": "cluster-autoscaler-priority-expander",
                                                                "namespace": "kube-system"}}),
-                 priorities.read(None), id="without-its-key"),
+                 priority_configmap.read(None), id="without-its-key"),
     pytest.param(Reply(body={"kind": "ConfigMap", "data": {"priorities": "10: [a]", "other": "x"}, "metadata": {
         "name": "cluster-autoscaler-priority-expander", "namespace": "kube-system"}}),
         PriorityConfig("10: [a]", ((10, ("a",)),)), id="there"),

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
-from chalicelib.handlers.rechecking import CONTROLLERS
 from chalicelib.model.policy import Options
-from chalicelib.snapshot.live import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS
+from chalicelib.operations.drain_recheck import CONTROLLERS
+from chalicelib.snapshot.live_cluster import PRIORITY_CONFIG, RESOURCES, RULE_OBJECTS
 from chalicelib.snapshot.storage import NAMESPACE
 
 FOLDER = Path(__file__).resolve().parents[3] / "infra" / "kubernetes"

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.model.rules import Metric, RuleObject
+from chalicelib.model.scaling_rules import Metric, RuleObject
 from chalicelib.model.snapshot import Gap, Snapshot
-from chalicelib.snapshot.live import RULE_OBJECTS, take
-from infra.local.http_script import HttpScript, Reply, Seen
+from chalicelib.snapshot.live_cluster import RULE_OBJECTS, take
+from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
 from tests.unit.kube.support import client, status
 from tests.unit.snapshot.test_files import _node, _read, _write
 from tests.unit.snapshot.test_live_snapshot import NOW, Api, observe

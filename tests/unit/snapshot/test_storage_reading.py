@@ -13,8 +13,8 @@ from chalicelib.model.pod import PodClass, Volume
 from chalicelib.model.selector import NodeTerm, Requirement, Selector
 from chalicelib.model.snapshot import PriorityConfig, Snapshot
 from chalicelib.model.storage import Claim, PersistentVolume, StorageCapacity, StorageClass
-from chalicelib.policy import priorities
-from chalicelib.snapshot.files import read
+from chalicelib.policy import priority_configmap
+from chalicelib.snapshot.saved_cluster import read
 
 ZONE = "topology.kubernetes.io/zone"
 GI = 2**30
@@ -171,9 +171,9 @@ def test_storage_that_was_not_saved_is_one_gap_and_only_where_it_matters(saved: 
 
 @pytest.mark.parametrize(("namespace", "data", "expected"), [
     ("kube-system", {"priorities": "10: [a]"}, PriorityConfig("10: [a]", ((10, ("a",)),))),
-    ("kube-system", {"priorities": "ten: [a]"}, priorities.read({"priorities": "ten: [a]"})),
-    ("kube-system", {}, priorities.read({})),
-    ("kube-system", None, priorities.read(None)),
+    ("kube-system", {"priorities": "ten: [a]"}, priority_configmap.read({"priorities": "ten: [a]"})),
+    ("kube-system", {}, priority_configmap.read({})),
+    ("kube-system", None, priority_configmap.read(None)),
     ("elsewhere", {"priorities": "10: [a]"}, None),
 ])
 def test_the_priority_config_map_of_a_saved_cluster(saved: Any, namespace: str, data: Any, expected: Any) -> None:

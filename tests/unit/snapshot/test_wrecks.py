@@ -10,32 +10,32 @@ import pytest
 from chalicelib.model.errors import MALFORMED
 from chalicelib.model.group import NodeGroup
 from chalicelib.model.snapshot import Gap
-from chalicelib.snapshot import wreck
-from chalicelib.snapshot.observe import observe
-from tests.property import tenants
+from chalicelib.snapshot import unreadable_objects
+from chalicelib.snapshot.node_groups import observe
+from tests.property import hostile_tenants
 
-LAST = f"n{tenants.NODES - 1}"
+LAST = f"n{hostile_tenants.NODES - 1}"
 
 
 @pytest.mark.parametrize("status", [None, {}, {"allocatable": {"cpu": "soon"}}, {"capacity": []}, 5,
                                     {"allocatable": {f"r{at}": "1" for at in range(600)}}])
 def test_a_node_that_cannot_be_read_has_joined_and_is_held(status: Any) -> None:
     """Without its Node its machine would count as one that never joined, and would be discarded."""
-    plan = tenants.planned([{**tenants.node(tenants.NODES - 1), "status": status}])
+    plan = hostile_tenants.planned([{**hostile_tenants.node(hostile_tenants.NODES - 1), "status": status}])
     [gap] = plan.gaps
     assert (gap.kind, gap.node) == ("Node", LAST)
     assert {each.node: each.reason.code.value for each in plan.unremovable}[LAST] in {
         "UnexpectedError", "NodeNotStarted", "ScaleDownUnreadyDisabled"}
     assert LAST not in {each.node for each in plan.promises} | {each.node for each in plan.removals}
     assert sum(group.unregistered + group.long_unregistered for group in plan.groups) == 0
-    assert tenants.served(plan) == tenants.VICTIMS
+    assert hostile_tenants.served(plan) == hostile_tenants.VICTIMS
 
 
 @pytest.mark.parametrize("spec", [
     {"containers": "none"}, {"containers": [{"resources": {"requests": {"cpu": "1e" + "9" * 5_000}}}]},
     {"priority": 2**40}, {"containers": [{"ports": [{"hostPort": 10**30}]}]}, {"tolerations": {}}])
 def test_a_pod_that_cannot_be_read_holds_its_node(spec: Any) -> None:
-    plan = tenants.planned([tenants.pod("odd", node=LAST, **spec)])
+    plan = hostile_tenants.planned([hostile_tenants.pod("odd", node=LAST, **spec)])
     [gap] = plan.gaps
     assert (gap.kind, gap.name, gap.node) == ("Pod", "tenant/odd", LAST)
     assert LAST not in {each.node for each in plan.promises} | {each.node for each in plan.removals}
@@ -46,7 +46,7 @@ def test_a_pod_that_cannot_be_read_holds_its_node(spec: Any) -> None:
     (b'{"spec": {"nodeName": "n1"}, "x": "\\ud800"}', "n1"), (b'{"spec": {"nodeName": 5}}', "5"), (b"[", ""),
     (b'{"spec": {"nodeName": []}}', ""), (b'{"spec": null}', ""), (b'{"nodeName": "n1"' + b"[" * 5_000, "n1")])
 def test_the_node_of_a_wreck_is_found_as_long_as_it_is_written(raw: bytes, node: str) -> None:
-    assert wreck.of(raw).node == node
+    assert unreadable_objects.of(raw).node == node
 
 
 class _Failing:

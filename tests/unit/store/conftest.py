@@ -1,4 +1,4 @@
-"""The store's suite runs on moto and on infra/local/dynamodb, or on what OUTSCALER_TEST_DYNAMODB names instead
+"""The store's suite runs on moto and on infra/emulators/dynamodb, or on what OUTSCALER_TEST_DYNAMODB names instead
 (make test-strict: Amazon's DynamoDB Local).
 """
 
@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from infra.local.aws import LocalAws, client, create_table, environment
-from infra.local.aws_direct import DirectWay
-from infra.local.aws_faults import Faults
-from infra.local.controllers.clock import ManualClock
-from infra.local.dynamodb.client import MemoryClient
-from infra.local.dynamodb.tables import Tables
-from infra.local.dynamodb_local import VARIABLE
+from infra.emulators.aws import LocalAws, client, create_table, environment
+from infra.emulators.aws_faults import Faults
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.dynamodb.client import MemoryClient
+from infra.emulators.dynamodb.tables import Tables
+from infra.emulators.dynamodb_local import VARIABLE
+from infra.emulators.in_process_botocore import DirectWay
 from tests.unit.store.support import START, Bench
 
 NOWHERE = "http://127.0.0.1:9"         # the table in memory has no address

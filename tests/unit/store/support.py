@@ -12,8 +12,8 @@ from chalicelib.model.memory import Backoff, Brake, GroupMemory, LearntTemplate,
 from chalicelib.model.node import Node, Taint
 from chalicelib.model.operation import Kind, Operation
 from chalicelib.store import Lease, Store
-from infra.local.aws_faults import Faults
-from infra.local.controllers.clock import ManualClock
+from infra.emulators.aws_faults import Faults
+from infra.emulators.controllers.clock import ManualClock
 
 START = 1_795_245_654.25
 T = TypeVar("T")

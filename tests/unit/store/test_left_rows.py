@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.store.client import Refused
-from chalicelib.store.left_rows import LARGEST_INSIDE, joined
-from chalicelib.store.schedule import Passed
+from chalicelib.store.carry_over_rows import LARGEST_INSIDE, joined
+from chalicelib.store.scan_state import Passed
+from chalicelib.store.table_client import Refused
 from chalicelib.store.tables import LEASE, LEFT, LeaseRow, LeftRow
-from infra.local.aws_faults import lost_answer
+from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import START, Bench, Counter
 
 SMALL, LARGE, LARGER = b"s" * LARGEST_INSIDE, b"l" * (LARGEST_INSIDE + 1), b"m" * 5000

@@ -14,9 +14,9 @@ from threading import Barrier, BrokenBarrierError
 
 import pytest
 
-from infra.local.aws import LocalAws, Queue
-from infra.local.aws_server import one_at_a_time
-from infra.local.dynamodb_local import main
+from infra.emulators.aws import LocalAws, Queue
+from infra.emulators.aws_server import one_at_a_time
+from infra.emulators.dynamodb_local import main
 from tests.unit.store.support import all_at_once
 
 

@@ -10,15 +10,15 @@ from itertools import pairwise
 
 import pytest
 
-from chalicelib.providers.means import Pace, Pacer
+from chalicelib.providers.services import Pace, Pacer
 from chalicelib.store import Store
-from chalicelib.store.paces import DIFFERENCE, LONGEST_HOLD
+from chalicelib.store.rate_limits import DIFFERENCE, LONGEST_HOLD
 from chalicelib.store.tables import PACES, PaceRow
-from infra.local.aws import create_table
-from infra.local.aws_faults import Faults, busy, lost_answer
-from infra.local.controllers.clock import ManualClock
-from infra.local.dynamodb.client import MemoryClient
-from infra.local.dynamodb.tables import Tables
+from infra.emulators.aws import create_table
+from infra.emulators.aws_faults import Faults, busy, lost_answer
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.dynamodb.client import MemoryClient
+from infra.emulators.dynamodb.tables import Tables
 from tests.unit.store.support import START, Bench, Counter, all_at_once
 
 

@@ -11,11 +11,11 @@ from chalicelib.model.errors import BadInput
 from chalicelib.policy.load import load
 from chalicelib.store import Store
 from chalicelib.store.errors import NewerSchema, StoreError, StoreUnavailable
-from chalicelib.store.schema import CHECKED_FOR, SCHEMA, Schemas
+from chalicelib.store.schema_version import CHECKED_FOR, SCHEMA, Schemas
 from chalicelib.store.tables import SCHEMA_ITEM, SCHEMA_PARTITION, TTL_ATTRIBUTE, SchemaRow
-from infra.local.aws_faults import Faults
-from infra.local.controllers.clock import ManualClock
-from infra.local.services import QuickServices
+from infra.emulators.aws_faults import Faults
+from infra.emulators.aws_services import QuickServices
+from infra.emulators.controllers.clock import ManualClock
 
 KEY = {"cluster": {"S": SCHEMA_PARTITION}, "item": {"S": SCHEMA_ITEM}}
 

@@ -8,10 +8,10 @@ import random
 
 import pytest
 
-from chalicelib.providers.means import Shelf
+from chalicelib.providers.services import Shelf
 from chalicelib.store.tables import SHELF, ShelfRow
-from infra.local.aws_faults import busy, lost_answer
-from infra.local.controllers.clock import ManualClock
+from infra.emulators.aws_faults import busy, lost_answer
+from infra.emulators.controllers.clock import ManualClock
 from tests.unit.store.support import START, Bench, Counter
 
 DAY = 86_400.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.store.errors import StoreUnavailable
-from infra.local.aws_faults import Faults, lost_answer
+from infra.emulators.aws_faults import Faults, lost_answer
 from tests.unit.store.support import Bench
 
 

@@ -7,8 +7,8 @@ import pytest
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.store import Lease
 from chalicelib.store.errors import Fenced, LeaseHeld, StoreUnavailable
-from chalicelib.store.schedule import Passed
-from infra.local.aws_faults import lost_answer
+from chalicelib.store.scan_state import Passed
+from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import READS, START, Bench, Counter, all_at_once
 
 

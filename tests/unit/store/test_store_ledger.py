@@ -7,7 +7,7 @@ import pytest
 from chalicelib.store import JournalEntry
 from chalicelib.store.errors import StoreUnavailable
 from chalicelib.store.journal import Ledger
-from infra.local.aws_faults import lost_answer
+from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import START, Bench, Counter, all_at_once
 
 SERIES = "failed_scale_ups_total;reason=Out.Of/Stock"

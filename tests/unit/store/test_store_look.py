@@ -12,8 +12,8 @@ from chalicelib.model.memory import GroupMemory, Memory, NodeMemory
 from chalicelib.model.operation import State
 from chalicelib.store.errors import StoreUnavailable
 from chalicelib.store.tables import MEMORY, OPEN
-from infra.local.aws import create_table
-from infra.local.aws_faults import Faults, lost_answer
+from infra.emulators.aws import create_table
+from infra.emulators.aws_faults import Faults, lost_answer
 from tests.unit.store.support import READS, START, Bench, Counter, full_memory
 
 GROUPS = 60

@@ -10,9 +10,9 @@ import pytest
 from chalicelib.model.memory import Brake, GroupMemory, Memory, NodeMemory
 from chalicelib.model.node import Condition, Node
 from chalicelib.model.policy import Options
-from chalicelib.plan.template import learn
-from chalicelib.store.delta import Times
+from chalicelib.plan.state.node_templates import learn
 from chalicelib.store.errors import Fenced, Stale
+from chalicelib.store.memory_diff import Times
 from chalicelib.store.tables import BRAKE, GROUPS, HEAD, HeadRow, MemoryRow
 from tests.unit.store.support import START, Bench, Counter, full_memory
 

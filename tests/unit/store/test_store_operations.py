@@ -9,7 +9,7 @@ from chalicelib.model.operation import Operation, State
 from chalicelib.store.errors import IllegalStep, NotDue, Over, Stale, StoreUnavailable, Taken
 from chalicelib.store.operation_rows import KEPT
 from chalicelib.store.tables import OVER
-from infra.local.aws_faults import lost_answer
+from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import START, Bench, Counter, all_at_once
 
 replace = msgspec.structs.replace

@@ -11,7 +11,7 @@ from chalicelib.model.memory import Backoff, GroupMemory, Memory, ScaleUpRequest
 from chalicelib.model.operation import Operation, State
 from chalicelib.store.errors import Stale, Taken
 from chalicelib.store.tables import GROUPS, HEAD, HeadRow, MemoryRow
-from infra.local.aws_faults import Faults
+from infra.emulators.aws_faults import Faults
 from tests.unit.store.support import START, Bench, all_at_once
 
 replace = msgspec.structs.replace

@@ -8,7 +8,7 @@ import pytest
 from chalicelib.model.memory import Brake, GroupMemory, Memory
 from chalicelib.store.errors import StoreUnavailable
 from chalicelib.store.tables import RELEASE, ReleaseRow
-from infra.local.aws_faults import lost_answer
+from infra.emulators.aws_faults import lost_answer
 from tests.unit.store.support import START, Bench, Counter, full_memory
 
 replace = msgspec.structs.replace

@@ -6,9 +6,9 @@ import pytest
 
 from chalicelib.model.memory import GroupMemory, Memory
 from chalicelib.store import Store
-from chalicelib.store.client import ATTEMPTS, LONGEST_WAIT
 from chalicelib.store.errors import Fenced, StoreThrottled, StoreUnavailable
-from infra.local.aws_faults import busy, cancelled
+from chalicelib.store.table_client import ATTEMPTS, LONGEST_WAIT
+from infra.emulators.aws_faults import busy, cancelled
 from tests.unit.store.support import Bench
 
 AFTER = Memory(groups={"g": GroupMemory(target=3)})

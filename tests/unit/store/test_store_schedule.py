@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.store.schedule import Pace
+from chalicelib.store.scan_state import Pace
 from chalicelib.store.tables import SEEN, WEB
 from tests.unit.store.support import START, Bench, Counter, all_at_once
 

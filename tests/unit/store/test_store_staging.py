@@ -15,8 +15,8 @@ from chalicelib.model.operation import Operation, State
 from chalicelib.store import Store
 from chalicelib.store.errors import Fenced, Stale, StoreError, StoreUnavailable
 from chalicelib.store.tables import STAGED
-from infra.local.aws import create_table
-from infra.local.aws_faults import Faults, lost_answer
+from infra.emulators.aws import create_table
+from infra.emulators.aws_faults import Faults, lost_answer
 from tests.unit.store.support import START, Bench, all_at_once
 
 

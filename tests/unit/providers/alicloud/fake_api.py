@@ -17,9 +17,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Kind, Operation, Target, operation_id
 from chalicelib.model.outcome import Outcome, Pending
 from chalicelib.providers.alicloud.api import Api
-from chalicelib.providers.alicloud.provider import AliCloud
-from chalicelib.providers.alicloud.settings import read_settings
-from chalicelib.providers.alicloud.wire import (
+from chalicelib.providers.alicloud.models import (
     Accepted,
     CodeAndMessage,
     InstanceType,
@@ -31,8 +29,10 @@ from chalicelib.providers.alicloud.wire import (
     Tag,
     TemplateOverride,
 )
+from chalicelib.providers.alicloud.provider import AliCloud
+from chalicelib.providers.alicloud.settings import read_settings
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Transient
-from chalicelib.providers.kube_api import KubeLists
+from chalicelib.providers.kube_protocol import KubeLists
 
 LEAVING = ("Removing", "Removing:Wait")
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from chalicelib.providers.alicloud.activities import created, failure, is_own, last_failure, metadata, of_operation
-from chalicelib.providers.alicloud.wire import CodeAndMessage, ScalingActivity
+from chalicelib.providers.alicloud.models import CodeAndMessage, ScalingActivity
+from chalicelib.providers.alicloud.scaling_activities import (
+    created,
+    failure,
+    is_own,
+    last_failure,
+    metadata,
+    of_operation,
+)
 
 OURS = '{"outscaler/operation":"grow-1","cluster-autoscaler/alicloud/managed":"true"}'
 UPSTREAMS = '{"cluster-autoscaler/alicloud/managed":"true"}'

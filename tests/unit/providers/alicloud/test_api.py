@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chalicelib.providers.alicloud.answers import GroupsPage, TypesAnswer
 from chalicelib.providers.alicloud.api import Api
-from chalicelib.providers.alicloud.codes import error_for
-from chalicelib.providers.alicloud.shapes import decode
+from chalicelib.providers.alicloud.decoding import decode
+from chalicelib.providers.alicloud.error_mapping import error_for
+from chalicelib.providers.alicloud.responses import GroupsPage, TypesAnswer
 from chalicelib.providers.errors import (
     InvalidRequest,
     NotFound,
@@ -24,7 +24,7 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 from chalicelib.providers.http import Answer
-from tests.unit.providers.alicloud.script import (
+from tests.unit.providers.alicloud.scripted_api import (
     GROUP,
     Board,
     Clock,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.providers.alicloud.codes import (
+from chalicelib.providers.alicloud.error_mapping import (
     TABLE,
     Sense,
     activity_class,

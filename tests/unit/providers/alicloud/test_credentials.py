@@ -13,10 +13,10 @@ import pytest
 
 from chalicelib.model.secret import Secret
 from chalicelib.providers.alicloud.credentials import Credential, Sessions, due, of_this_process
-from chalicelib.providers.alicloud.secret_text import parse_secret
+from chalicelib.providers.alicloud.secret_format import parse_secret
 from chalicelib.providers.errors import Throttled, Transient, Unauthorized
-from infra.local.permitted import FILES
-from tests.unit.providers.alicloud.script import (
+from infra.emulators.policy_permissions import FILES
+from tests.unit.providers.alicloud.scripted_api import (
     GROUP,
     KEY,
     KEY_ID,

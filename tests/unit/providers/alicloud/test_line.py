@@ -9,10 +9,10 @@ import pytest
 
 from chalicelib.model.node import Node
 from chalicelib.providers.alicloud.api import Api
-from chalicelib.providers.alicloud.groups import observe
+from chalicelib.providers.alicloud.node_groups import observe
 from chalicelib.providers.alicloud.settings import read_settings
 from chalicelib.providers.errors import Conflict, NotFound, Throttled, Transient, Unauthorized
-from tests.unit.providers.alicloud.script import (
+from tests.unit.providers.alicloud.scripted_api import (
     GROUP,
     KEY_ID,
     KEY_SECRET,

@@ -6,7 +6,7 @@ import pytest
 
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.errors import Transient, Unauthorized
-from tests.unit.providers.alicloud.script import GROUP, Clock, HttpScript, Reply, Seen, api_for, groups_page
+from tests.unit.providers.alicloud.scripted_api import GROUP, Clock, HttpScript, Reply, Seen, api_for, groups_page
 
 CREDENTIAL = {"Code": "Success", "AccessKeyId": "STS.9", "AccessKeySecret": "s", "SecurityToken": "CAIS9",
               "Expiration": "2026-01-15T14:00:00Z", "LastUpdated": "2026-01-15T08:00:00Z"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.operation import Target
-from chalicelib.providers.alicloud.naming import Names, handle_of, is_placeholder, parse, placeholder_group
+from chalicelib.providers.alicloud.provider_ids import Names, handle_of, is_placeholder, parse, placeholder_group
 from tests.unit.providers.alicloud.fake_api import REGION, node
 
 PLAIN, PREFIXED = f"{REGION}.i-1", f"alicloud://{REGION}.i-1"

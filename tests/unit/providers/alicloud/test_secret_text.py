@@ -8,9 +8,9 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import SecretUnavailable
-from chalicelib.providers.alicloud.secret_text import parse_secret
+from chalicelib.providers.alicloud.secret_format import parse_secret
 from chalicelib.providers.errors import Transient, Unauthorized
-from tests.unit.providers.alicloud.script import GROUP, KEY, KEY_ID, KEY_SECRET, HttpScript, Secrets, api_for
+from tests.unit.providers.alicloud.scripted_api import GROUP, KEY, KEY_ID, KEY_SECRET, HttpScript, Secrets, api_for
 
 ROLE = "acs:ram::1234567890123456:role/outscaler"
 PROVIDER = "acs:ram::1234567890123456:oidc-provider/ack"

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.alicloud.sign import canonical_query, canonical_request, signed_headers, unsigned_headers
+from chalicelib.providers.alicloud.signing import canonical_query, canonical_request, signed_headers, unsigned_headers
 
 KEY_ID, KEY_SECRET = "LTAI-EXAMPLE-KEY-ID", Secret("example-key-secret-0123456789")
 NONCE = "5f2a0b5c7d1e4c0f9a3b6d8e7f001122"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from chalicelib.model.group import NodeGroup
-from chalicelib.providers.alicloud.tags import is_label_key, is_label_value, label_value, read_tags
-from chalicelib.providers.alicloud.wire import InstanceType, LaunchTemplateData, ScalingConfiguration, Tag
+from chalicelib.providers.alicloud.models import InstanceType, LaunchTemplateData, ScalingConfiguration, Tag
+from chalicelib.providers.alicloud.template_tags import is_label_key, is_label_value, label_value, read_tags
 from chalicelib.providers.errors import Unauthorized
 from tests.contract.suite.golden import assert_golden
 from tests.unit.providers.alicloud.fake_api import FakeApi, Group, overrides, provider, refusal, tags

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from chalicelib.providers.errors import ProviderError
-from infra.local.http_script import HttpScript, Reply
-from tests.unit.providers.alicloud.script import Board, api_for
+from infra.emulators.scripted_http_server import HttpScript, Reply
+from tests.unit.providers.alicloud.scripted_api import Board, api_for
 
 HIDDEN = "aGlkZGVuLXdvcmQtaW4tdXNlci1kYXRh"
 TEMPLATE = {"VersionNumber": 2, "LaunchTemplateId": "lt-1", "LaunchTemplateData": {

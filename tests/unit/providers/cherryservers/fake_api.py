@@ -12,17 +12,17 @@ from chalicelib.model.operation import Kind, Operation, Target, operation_id
 from chalicelib.model.outcome import Outcome, Pending
 from chalicelib.model.secret import Secret
 from chalicelib.providers.cherryservers.api import Api
-from chalicelib.providers.cherryservers.bootstrap import Token
+from chalicelib.providers.cherryservers.bootstrap_tokens import Token
 from chalicelib.providers.cherryservers.context import Context
-from chalicelib.providers.cherryservers.definitions import read_definitions
-from chalicelib.providers.cherryservers.gone import Gone
+from chalicelib.providers.cherryservers.deleted_servers import Gone
 from chalicelib.providers.cherryservers.joined import lister
+from chalicelib.providers.cherryservers.models import CreateServer, Plan, Server
+from chalicelib.providers.cherryservers.pool_definitions import read_definitions
 from chalicelib.providers.cherryservers.provider import CherryServers
-from chalicelib.providers.cherryservers.rows import Odd
+from chalicelib.providers.cherryservers.server_list import Odd
 from chalicelib.providers.cherryservers.settings import read_settings
-from chalicelib.providers.cherryservers.wire import CreateServer, Plan, Server
 from chalicelib.providers.errors import NotFound, ProviderError, Throttled, Transient, Unauthorized
-from chalicelib.providers.kube_api import KubeLists
+from chalicelib.providers.kube_protocol import KubeLists
 
 CLUSTER, POOL = "cluster2", "pool3"
 CONFIG = """\

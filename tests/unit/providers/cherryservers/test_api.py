@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from chalicelib.providers.cherryservers.api import Api
-from chalicelib.providers.cherryservers.wire import Server
+from chalicelib.providers.cherryservers.models import Server
 from chalicelib.providers.errors import (
     InvalidRequest,
     NotFound,
@@ -20,7 +20,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from tests.unit.providers.cherryservers.wire_script import (
+from tests.unit.providers.cherryservers.scripted_api import (
     PLAN,
     ROW,
     SERVERS,

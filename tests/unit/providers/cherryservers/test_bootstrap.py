@@ -18,18 +18,18 @@ from chalicelib.kube.client import Cluster
 from chalicelib.kube.credentials import Credential
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.secret import Secret, SecretUnavailable
-from chalicelib.model.times import parse_time
+from chalicelib.model.timestamps import parse_time
 from chalicelib.providers.base import Connection
-from chalicelib.providers.cherryservers.bootstrap import Tokens, open_tokens
+from chalicelib.providers.cherryservers.bootstrap_tokens import Tokens, open_tokens
+from chalicelib.providers.cherryservers.managed_tokens import GROUPS, IDS, LABEL
 from chalicelib.providers.cherryservers.settings import Bootstrap
-from chalicelib.providers.cherryservers.token_slots import GROUPS, IDS, LABEL
 from chalicelib.providers.errors import Conflict, ProviderError, Transient, Unauthorized
-from infra.local.kube.auth import MASTERS, Rule, User
-from infra.local.kube.direct import DirectLine
-from infra.local.kube.faults import Fault
-from infra.local.kube.server import ApiServer
-from infra.local.kube.store import ObjectStore
-from tests.unit.providers.cherryservers.papers import settings
+from infra.emulators.kube.auth import MASTERS, Rule, User
+from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.in_process_transport import DirectLine
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
+from tests.unit.providers.cherryservers.config_documents import settings
 
 ROLE = Path(__file__).resolve().parents[4] / "infra" / "kubernetes" / "rbac-bootstrap-tokens.yaml"
 OURS = "system:serviceaccount:kube-system:outscaler"

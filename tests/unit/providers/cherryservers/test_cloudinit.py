@@ -8,10 +8,18 @@ import msgspec
 import pytest
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.cherryservers.bootstrap import Token
-from chalicelib.providers.cherryservers.cloudinit import MOST_BYTES, needs_token, user_data
+from chalicelib.providers.cherryservers.bootstrap_tokens import Token
+from chalicelib.providers.cherryservers.cloud_init import MOST_BYTES, needs_token, user_data
 from chalicelib.providers.cherryservers.settings import Bootstrap
-from tests.unit.providers.cherryservers.papers import HEAD, SCRIPT, WHOLE, definition, definitions, encoded, refused
+from tests.unit.providers.cherryservers.config_documents import (
+    HEAD,
+    SCRIPT,
+    WHOLE,
+    definition,
+    definitions,
+    encoded,
+    refused,
+)
 
 TOKEN = Token("nf8atf", Secret("kwfs1t15pjmhk7n4"))
 VECTOR = ("IyEvYmluL2Jhc2gKa3ViZWFkbSBqb2luIC0tdG9rZW4gbmY4YXRmLmt3ZnMxdDE1cGptaGs3bjQgMjAzLjAuMTEzLjEwOjY0NDMgIyBwb29s"

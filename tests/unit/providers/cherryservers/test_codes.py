@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from chalicelib.model.errors import BadInput
-from chalicelib.providers.cherryservers.codes import error_for
-from chalicelib.providers.cherryservers.token_text import parse_token
+from chalicelib.providers.cherryservers.api_token import parse_token
+from chalicelib.providers.cherryservers.error_mapping import error_for
 from chalicelib.providers.errors import (
     Conflict,
     InvalidRequest,

@@ -7,8 +7,8 @@ import pytest
 from chalicelib.model.policy import Policy
 from chalicelib.model.secret import SecretUnavailable
 from chalicelib.providers import registry
-from chalicelib.providers.cherryservers.definitions import Definition
-from tests.unit.providers.cherryservers.papers import (
+from chalicelib.providers.cherryservers.pool_definitions import Definition
+from tests.unit.providers.cherryservers.config_documents import (
     HEAD,
     SCRIPT,
     WHOLE,

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.providers.cherryservers.gcfg import parse
-from tests.unit.providers.cherryservers.papers import refused
+from tests.unit.providers.cherryservers.config_documents import refused
 
 
 def read(text: str) -> list[tuple[str, str | None, list[tuple[str, str | None]]]]:

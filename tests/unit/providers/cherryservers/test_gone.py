@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from chalicelib.providers.cherryservers.gone import Gone
-from chalicelib.providers.means import Bare
+from chalicelib.providers.cherryservers.deleted_servers import Gone
+from chalicelib.providers.services import Bare
 from tests.unit.providers.cherryservers.fake_api import MemoryShelf
 
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from chalicelib.model.errors import BadInput
-from chalicelib.providers.cherryservers.gotemplate import parse
-from tests.unit.providers.cherryservers.papers import refused
+from chalicelib.providers.cherryservers.go_template import parse
+from tests.unit.providers.cherryservers.config_documents import refused
 
 VALUES = {"X": "one", "Y": "two"}
 

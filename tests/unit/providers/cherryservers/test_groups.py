@@ -11,7 +11,7 @@ from chalicelib.model.node import Node
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done
 from chalicelib.providers.base import Observation
-from chalicelib.providers.cherryservers.wire import Plan
+from chalicelib.providers.cherryservers.models import Plan
 from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient, Unauthorized, Unknown
 from tests.unit.providers.cherryservers.fake_api import (
     CLUSTER,

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from chalicelib.providers.cherryservers.hostnames import hostname, letters_for
-from tests.unit.providers.cherryservers.papers import definition, refused
+from tests.unit.providers.cherryservers.config_documents import definition, refused
 
 DEFINITION = definition()
 

@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.errors import OutscalerError
 from chalicelib.providers.cherryservers.api import THREADS
-from chalicelib.providers.cherryservers.wire import Server
+from chalicelib.providers.cherryservers.models import Server
 from chalicelib.providers.errors import (
     InvalidRequest,
     OutOfStock,
@@ -17,9 +17,9 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
 )
-from chalicelib.providers.means import Pace
-from infra.local.http_script import fingerprint
-from tests.unit.providers.cherryservers.wire_script import (
+from chalicelib.providers.services import Pace
+from infra.emulators.scripted_http_server import fingerprint
+from tests.unit.providers.cherryservers.scripted_api import (
     PROJECT,
     SERVERS,
     TOKEN,

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from chalicelib.providers.cherryservers.models import AvailableRegion, Plan
 from chalicelib.providers.cherryservers.plans import stock_of
-from chalicelib.providers.cherryservers.wire import AvailableRegion, Plan
 from chalicelib.providers.errors import OutOfStock
-from tests.unit.providers.cherryservers.wire_script import PLAN
+from tests.unit.providers.cherryservers.scripted_api import PLAN
 
 
 def plan(*regions: AvailableRegion, **more: Any) -> Plan:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from chalicelib.providers.cherryservers.models import Plan, Pricing
 from chalicelib.providers.cherryservers.plans import hourly
-from chalicelib.providers.cherryservers.wire import Plan, Pricing
-from tests.unit.providers.cherryservers.wire_script import PLAN
+from tests.unit.providers.cherryservers.scripted_api import PLAN
 
 EUR = "EUR"
 

@@ -6,9 +6,9 @@ import pytest
 
 from chalicelib.model.errors import BadInput, BadInputs
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.cherryservers.sections import CLOUD_INIT, KEYS
+from chalicelib.providers.cherryservers.config_sections import CLOUD_INIT, KEYS
 from chalicelib.providers.cherryservers.settings import Bootstrap, Bounds, Source, parse_spec, read_settings
-from tests.unit.providers.cherryservers.papers import refused
+from tests.unit.providers.cherryservers.config_documents import refused
 
 RIGHT = {"credentialsSecret": "key", "nodes": "0:5:pool1", "cloudConfigSecret": "config"}
 

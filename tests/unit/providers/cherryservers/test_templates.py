@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from chalicelib.model.node import HOSTNAME_LABEL, Node
-from chalicelib.plan.choose.prices import has_gpu
-from chalicelib.providers.cherryservers.templates import make_template
-from chalicelib.providers.cherryservers.wire import Plan
-from tests.unit.providers.cherryservers.wire_script import PLAN, definition
+from chalicelib.plan.scale_up.expanders.node_prices import has_gpu
+from chalicelib.providers.cherryservers.models import Plan
+from chalicelib.providers.cherryservers.node_template import make_template
+from tests.unit.providers.cherryservers.scripted_api import PLAN, definition
 
 GIB = 2**30
 

@@ -8,8 +8,8 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
-from chalicelib.providers.cherryservers.tokens import Token, parse_token
-from tests.unit.providers.cherryservers.papers import refused
+from chalicelib.providers.cherryservers.bootstrap_token import Token, parse_token
+from tests.unit.providers.cherryservers.config_documents import refused
 
 RIGHT = Token("nf8atf", Secret("kwfs1t15pjmhk7n4"))
 

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from chalicelib.providers.cherryservers import wire, wire_parts
-from chalicelib.providers.cherryservers.lenient import read_list, read_one
-from chalicelib.providers.cherryservers.wire import Plan, Server
+from chalicelib.providers.cherryservers import models, wire_parts
+from chalicelib.providers.cherryservers.decoding import read_list, read_one
+from chalicelib.providers.cherryservers.models import Plan, Server
 from chalicelib.providers.errors import Transient, Unknown
 from chalicelib.providers.http import Answer
-from tests.shared import SHARED, needs_shared
-from tests.unit.providers.cherryservers.wire_script import FULL_ROW, PLAN, ROW, TAGS, order
+from tests.reference_data import SHARED, needs_shared
+from tests.unit.providers.cherryservers.scripted_api import FULL_ROW, PLAN, ROW, TAGS, order
 
 
 def answer(body: Any) -> Answer:
@@ -91,7 +91,7 @@ TYPES = {
 
 def modelled(name: str) -> type[msgspec.Struct]:
     own = NAMES.get(name, name)
-    found: type[msgspec.Struct] = getattr(wire, own, None) or getattr(wire_parts, own)
+    found: type[msgspec.Struct] = getattr(models, own, None) or getattr(wire_parts, own)
     return found
 
 
@@ -168,7 +168,7 @@ def test_what_is_no_list_is_never_an_empty_one(body: bytes, error: type[Exceptio
 
 def test_a_server_nested_without_end_is_refused() -> None:
     body = b'{"id":1,"region":' + b'{"bgp":' * 40 + b"1" + b"}" * 41
-    assert read_one(answer(body), Server).region == wire.Region()
+    assert read_one(answer(body), Server).region == models.Region()
 
 
 _RUBBISH: tuple[Any, ...] = (None, "", "x", 0, -1, 2**70, 1.5, True, [], {}, [None], {"id": []}, [[]], {"tags": 1})

@@ -22,9 +22,7 @@ from chalicelib.model.outcome import Outcome, Pending
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Transient, Unauthorized
 from chalicelib.providers.exoscale.api import Api
 from chalicelib.providers.exoscale.ids import checked
-from chalicelib.providers.exoscale.provider import Exoscale
-from chalicelib.providers.exoscale.settings import read_settings
-from chalicelib.providers.exoscale.wire import (
+from chalicelib.providers.exoscale.models import (
     Instance,
     InstancePool,
     InstanceType,
@@ -35,7 +33,9 @@ from chalicelib.providers.exoscale.wire import (
     SksCluster,
     Work,
 )
-from chalicelib.providers.kube_api import KubeLists
+from chalicelib.providers.exoscale.provider import Exoscale
+from chalicelib.providers.exoscale.settings import read_settings
+from chalicelib.providers.kube_protocol import KubeLists
 
 ZONE = "ch-gva-2"
 MEDIUM = "b6cd1ff5-0000-4000-8000-000000000001"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.providers.errors import ProviderError, Transient
-from chalicelib.providers.exoscale.answers import (
+from chalicelib.providers.exoscale.decoding import (
     read_change,
     read_clusters,
     read_instances,
@@ -19,10 +19,10 @@ from chalicelib.providers.exoscale.answers import (
     read_pools,
     read_quota,
 )
-from chalicelib.providers.exoscale.codes import error_for, why
-from chalicelib.providers.exoscale.wire import InstancePool, InstanceType, Work
+from chalicelib.providers.exoscale.error_mapping import error_for, why
+from chalicelib.providers.exoscale.models import InstancePool, InstanceType, Work
 from chalicelib.providers.http import Answer
-from tests.unit.providers.exoscale.script import BEGUN, INSTANCE, INSTANCE_POOL, MEDIUM, POOL, SKS, TYPE, WORK
+from tests.unit.providers.exoscale.scripted_api import BEGUN, INSTANCE, INSTANCE_POOL, MEDIUM, POOL, SKS, TYPE, WORK
 
 READERS: dict[str, Callable[[Answer], object]] = {
     "instances": read_instances,

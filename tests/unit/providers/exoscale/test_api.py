@@ -14,8 +14,8 @@ from chalicelib.providers.errors import (
     Transient,
     Unknown,
 )
-from chalicelib.providers.exoscale.wire import NO_SIZE, Instance, Manager, Ref, Taint
-from tests.unit.providers.exoscale.script import (
+from chalicelib.providers.exoscale.models import NO_SIZE, Instance, Manager, Ref, Taint
+from tests.unit.providers.exoscale.scripted_api import (
     BEGUN,
     CALLS,
     CHANGES,

@@ -13,8 +13,8 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
 )
-from chalicelib.providers.exoscale.codes import is_forbidden
-from tests.unit.providers.exoscale.script import (
+from chalicelib.providers.exoscale.error_mapping import is_forbidden
+from tests.unit.providers.exoscale.scripted_api import (
     API_KEY,
     API_SECRET,
     CALLS,

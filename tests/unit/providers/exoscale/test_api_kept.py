@@ -11,8 +11,8 @@ from chalicelib.providers.errors import (
     Transient,
     Unknown,
 )
-from chalicelib.providers.exoscale.wire import Quota
-from tests.unit.providers.exoscale.script import (
+from chalicelib.providers.exoscale.models import Quota
+from tests.unit.providers.exoscale.scripted_api import (
     MEDIUM,
     TYPE,
     Board,

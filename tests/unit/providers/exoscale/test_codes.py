@@ -7,8 +7,8 @@ import json
 import pytest
 
 from chalicelib.providers import errors
-from chalicelib.providers.exoscale.codes import REASONS, error_for, is_forbidden, message_in, why
-from chalicelib.providers.exoscale.wire import Work
+from chalicelib.providers.exoscale.error_mapping import REASONS, error_for, is_forbidden, message_in, why
+from chalicelib.providers.exoscale.models import Work
 from chalicelib.providers.http import Answer
 
 GET, PUT = "GET api-ch-gva-2.exoscale.com/v2/instance", "PUT api-ch-gva-2.exoscale.com/v2/instance-pool/p:scale"

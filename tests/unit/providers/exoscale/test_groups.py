@@ -7,7 +7,7 @@ import pytest
 
 from chalicelib.model.group import InstanceState
 from chalicelib.providers.errors import ProviderError, Throttled, Transient
-from chalicelib.providers.exoscale.wire import NO_SIZE, Manager, Quota, Ref
+from chalicelib.providers.exoscale.models import NO_SIZE, Manager, Quota, Ref
 from tests.unit.providers.exoscale.fake_api import (
     NP_A,
     NP_B,

@@ -24,7 +24,7 @@ from chalicelib.providers.errors import (
     Unauthorized,
     Unknown,
 )
-from chalicelib.providers.exoscale.wire import NO_SIZE
+from chalicelib.providers.exoscale.models import NO_SIZE
 from tests.unit.providers.exoscale.fake_api import A, FakeApi, Pool, grow, operation, provider, remove, uuid
 
 SETTINGS = {"zone": "ch-gva-2", "credentialsSecret": "exo"}

@@ -7,7 +7,7 @@ import pytest
 from chalicelib.model.operation import Kind, Operation, Target
 from chalicelib.model.outcome import Done, Failed, Pending
 from chalicelib.providers.errors import Conflict, Transient
-from chalicelib.providers.exoscale.wire import Work
+from chalicelib.providers.exoscale.models import Work
 from tests.unit.providers.exoscale.fake_api import (
     A,
     B,

@@ -15,7 +15,7 @@ from chalicelib.providers.errors import (
     Transient,
     Unauthorized,
 )
-from chalicelib.providers.exoscale.wire import Quota, Work
+from chalicelib.providers.exoscale.models import Quota, Work
 from tests.unit.providers.exoscale.fake_api import (
     NP_A,
     A,

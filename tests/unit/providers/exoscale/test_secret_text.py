@@ -8,9 +8,9 @@ import pytest
 
 from chalicelib.model.errors import BadInput
 from chalicelib.model.secret import Secret
-from chalicelib.providers.exoscale.secret_text import parse_secret
-from chalicelib.providers.exoscale.sign import Credential
-from tests.unit.providers.exoscale.script import API_KEY, API_SECRET
+from chalicelib.providers.exoscale.secret_format import parse_secret
+from chalicelib.providers.exoscale.signing import Credential
+from tests.unit.providers.exoscale.scripted_api import API_KEY, API_SECRET
 
 RIGHT = Credential(Secret(API_KEY), Secret(API_SECRET))
 

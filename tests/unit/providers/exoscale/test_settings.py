@@ -7,7 +7,7 @@ import pytest
 from chalicelib.model.errors import BadInput, BadInputs
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.exoscale.settings import KNOWN, Bounds, parse_spec, read_settings
-from tests.unit.providers.exoscale.script import NODEPOOL, POOL
+from tests.unit.providers.exoscale.scripted_api import NODEPOOL, POOL
 
 RIGHT = {"zone": "ch-gva-2", "credentialsSecret": "key"}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.secret import Secret
-from chalicelib.providers.exoscale.sign import Credential, authorization, message, signed
+from chalicelib.providers.exoscale.signing import Credential, authorization, message, signed
 from chalicelib.providers.http import Call
-from tests.unit.providers.exoscale.script import API_KEY, API_SECRET, POOL
+from tests.unit.providers.exoscale.scripted_api import API_KEY, API_SECRET, POOL
 
 CREDENTIAL = Credential(Secret(API_KEY), Secret(API_SECRET))
 PUBLISHED = Credential(Secret("EXO" + 24 * "x"), Secret(43 * "X"))

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from chalicelib.model.node import Node, Taint
-from chalicelib.providers.exoscale.wire import InstanceType, Ref
-from chalicelib.providers.exoscale.wire import Taint as Given
+from chalicelib.providers.exoscale.models import InstanceType, Ref
+from chalicelib.providers.exoscale.models import Taint as Given
 from tests.unit.providers.exoscale.fake_api import MEDIUM, NP_A, NP_B, A, B, FakeApi, Pool, seen, uuid, warnings
 
 GPU = InstanceType(MEDIUM, "gpu3", "large", 16, 120 * 2**30, gpus=2, zones=("ch-gva-2", "de-fra-1"))

@@ -20,9 +20,7 @@ from chalicelib.model.outcome import Outcome, Pending
 from chalicelib.model.policy import GroupPolicy
 from chalicelib.providers.errors import Conflict, NotFound, ProviderError, Transient
 from chalicelib.providers.huaweicloud.api import Api
-from chalicelib.providers.huaweicloud.provider import HuaweiCloud
-from chalicelib.providers.huaweicloud.settings import read_settings
-from chalicelib.providers.huaweicloud.wire import (
+from chalicelib.providers.huaweicloud.models import (
     Addon,
     Autoscaling,
     CceNode,
@@ -33,7 +31,9 @@ from chalicelib.providers.huaweicloud.wire import (
     NodeTemplate,
     ScaleGroup,
 )
-from chalicelib.providers.kube_api import KubeLists
+from chalicelib.providers.huaweicloud.provider import HuaweiCloud
+from chalicelib.providers.huaweicloud.settings import read_settings
+from chalicelib.providers.kube_protocol import KubeLists
 
 CLUSTER = "2292498e-1111-11ee-8b5e-0255ac1001ba"
 POOL, OTHER = "7d48eca7-3419-11ea-bc29-0255ac1001a8", "7d48eca7-3419-11ea-bc29-0255ac1001a9"

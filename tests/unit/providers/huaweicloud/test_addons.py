@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from chalicelib.model.snapshot import Gap
+from chalicelib.providers.cached import Kept
 from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
-from chalicelib.providers.huaweicloud.addons import SWITCHES, Switches, find_rival
-from chalicelib.providers.huaweicloud.wire import Addon
-from chalicelib.providers.kept import Kept
+from chalicelib.providers.huaweicloud.autoscaler_addon import SWITCHES, Switches, find_rival
+from chalicelib.providers.huaweicloud.models import Addon
 from tests.unit.providers.huaweicloud.fake_api import FakeApi, seen, two, warnings
 
 OFF: dict[str, Any] = dict.fromkeys(SWITCHES, False)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError, Transient, Unknown
 from chalicelib.providers.http import Answer
-from chalicelib.providers.huaweicloud import decode
-from chalicelib.providers.huaweicloud.decode_pools import read_pool
-from chalicelib.providers.huaweicloud.fields import instant
-from chalicelib.providers.huaweicloud.wire import (
+from chalicelib.providers.huaweicloud import decoding
+from chalicelib.providers.huaweicloud.decoding_pools import read_pool
+from chalicelib.providers.huaweicloud.json_fields import instant
+from chalicelib.providers.huaweicloud.models import (
     Autoscaling,
     CceNode,
     Condition,
@@ -23,7 +23,7 @@ from chalicelib.providers.huaweicloud.wire import (
     ScaleGroup,
     Taint,
 )
-from tests.unit.providers.huaweicloud.script import (
+from tests.unit.providers.huaweicloud.scripted_api import (
     AZ,
     CALLS,
     CCE_NODE,
@@ -166,17 +166,17 @@ def test_what_is_not_set_is_none() -> None:
 def test_CCE_20_a_pool_that_says_nonsense_stays_in_the_list_with_its_error(path: str, value: object, why: str) -> None:
     bad = bent(NODE_POOL, path, value)
     good = bent(NODE_POOL, "metadata.uid", OTHER)
-    first, second = decode.pools_of(answer(many(bad, good)))
+    first, second = decoding.pools_of(answer(many(bad, good)))
     assert (first.id, first.name, why in first.error, first.groups) == (POOL, "pool-a", True, ())
     assert (second.id, second.error, second.desired) == (OTHER, "", 5)
     with pytest.raises(Unknown, match=why):
-        decode.pool_of(answer(bad), POOL)
+        decoding.pool_of(answer(bad), POOL)
 
 
 @pytest.mark.parametrize("thing", [None, 7, "pool", [], {}, {"metadata": 1}, {"metadata": {"uid": "../../x"}},
                                    {"metadata": {"uid": 5, "name": "n"}}])
 def test_CCE_20_a_pool_without_a_uid_is_told_too(thing: object) -> None:
-    found, _ = decode.pools_of(answer(many(thing, NODE_POOL)))
+    found, _ = decoding.pools_of(answer(many(thing, NODE_POOL)))
     assert (found.id, found.error) == ("", "it has no uid")
 
 
@@ -194,7 +194,7 @@ def test_what_seldom_matters_stops_no_pool() -> None:
 
 
 def test_a_node_is_read() -> None:
-    (node,), marker = decode.nodes_of(answer(many(CCE_NODE)))
+    (node,), marker = decoding.nodes_of(answer(many(CCE_NODE)))
     assert marker == ""
     assert node == CceNode(
         NODE, "pool-a-x7k2p", POOL, "pool-a", "c7.xlarge.2", AZ, "Active", SERVER, "192.168.0.69", 0,
@@ -212,7 +212,7 @@ def test_CCE_20_a_node_belongs_to_its_owner_else_to_its_annotation_else_to_none(
 ) -> None:
     node = bent(bent(CCE_NODE, "metadata.ownerReferences", owner), "metadata.annotations",
                 {"kubernetes.io/node-pool.id": annotation})
-    assert decode.node_of(answer(node), NODE).pool == pool
+    assert decoding.node_of(answer(node), NODE).pool == pool
 
 
 def test_CCE_20_nodes_come_in_pages_by_marker() -> None:
@@ -252,13 +252,13 @@ def test_CCE_20_a_page_that_fails_fails_the_whole() -> None:
                                   many(CCE_NODE, pageInfo={"nextMarker": 3}), {"errorCode": "x"}])
 def test_CCE_20_an_answer_that_is_no_list_of_nodes_does_not_mean_that_they_are_gone(body: object) -> None:
     with pytest.raises(Unknown):
-        decode.nodes_of(answer(body))
+        decoding.nodes_of(answer(body))
 
 
 def test_an_empty_list_may_leave_its_things_out() -> None:
     for body in ({"kind": "List"}, {"kind": "NodePoolList", "items": None}, many()):
-        assert decode.nodes_of(answer(body)) == ((), "")
-        assert decode.pools_of(answer(body)) == ()
+        assert decoding.nodes_of(answer(body)) == ((), "")
+        assert decoding.pools_of(answer(body)) == ()
 
 
 @pytest.mark.parametrize(("text", "wanted"), [
@@ -325,7 +325,7 @@ def test_CCE_20_rubbish_anywhere_in_a_pool_never_crashes(path: str, value: objec
 @given(st.sampled_from(_paths(CCE_NODE)), rubbish)
 def test_CCE_20_rubbish_anywhere_in_a_node_never_crashes(path: str, value: object) -> None:
     try:
-        (node,), _ = decode.nodes_of(answer(many(bent(CCE_NODE, path, value))))
+        (node,), _ = decoding.nodes_of(answer(many(bent(CCE_NODE, path, value))))
     except ProviderError:
         return
     assert node.id
@@ -334,8 +334,8 @@ def test_CCE_20_rubbish_anywhere_in_a_node_never_crashes(path: str, value: objec
 @settings(max_examples=60, deadline=None)
 @given(rubbish)
 def test_CCE_20_rubbish_as_an_answer_never_crashes(body: object) -> None:
-    for read in (decode.pools_of, decode.nodes_of, decode.addons_of, decode.flavors_of, decode.phase_of,
-                 decode.job_id_of):
+    for read in (decoding.pools_of, decoding.nodes_of, decoding.addons_of, decoding.flavors_of, decoding.phase_of,
+                 decoding.job_id_of):
         try:
             read(answer(body))
         except ProviderError:

@@ -9,9 +9,9 @@ import pytest
 from chalicelib.providers.errors import Unknown
 from chalicelib.providers.http import Answer
 from chalicelib.providers.huaweicloud import api as api_module
-from chalicelib.providers.huaweicloud import decode
-from chalicelib.providers.huaweicloud.wire import Addon, Flavor
-from tests.unit.providers.huaweicloud.script import (
+from chalicelib.providers.huaweicloud import decoding
+from chalicelib.providers.huaweicloud.models import Addon, Flavor
+from tests.unit.providers.huaweicloud.scripted_api import (
     AZ,
     BASE,
     C7,
@@ -35,9 +35,9 @@ def answer(body: object) -> Answer:
 
 def test_one_thing_that_is_another_is_no_answer() -> None:
     with pytest.raises(Unknown, match="another thing"):
-        decode.pool_of(answer(NODE_POOL), OTHER)
+        decoding.pool_of(answer(NODE_POOL), OTHER)
     with pytest.raises(Unknown, match="another thing"):
-        decode.node_of(answer(CCE_NODE), OTHER)
+        decoding.node_of(answer(CCE_NODE), OTHER)
 
 
 def test_add_ons_job_and_phase() -> None:
@@ -49,9 +49,9 @@ def test_add_ons_job_and_phase() -> None:
         assert api.cluster_phase() == "Available"
     assert server.requests[0].query == {"cluster_id": BASE.rpartition("/")[2]}
     odd = answer(many(7, {}, {"spec": []}, {"spec": {"addonTemplateName": "x", "values": {"custom": 3}}}))
-    assert decode.addons_of(odd) == (Addon("x"),)
+    assert decoding.addons_of(odd) == (Addon("x"),)
     with pytest.raises(Unknown):
-        decode.phase_of(answer({"status": {}}))
+        decoding.phase_of(answer({"status": {}}))
 
 
 def test_flavours_are_asked_for_by_zone_and_kept_an_hour() -> None:
@@ -92,7 +92,7 @@ def test_flavours_come_in_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     ({"info:gpus": '[{"name": "a", "count": -1}]'}, {}), ({"pci_passthrough:alias": "nvidia-v100:0"}, {}),
 ])
 def test_what_a_flavour_has(extra: dict[str, object], wanted: dict[str, object]) -> None:
-    ((found,), _, _) = decode.flavors_of(answer({"flavors": [C7 | {"os_extra_specs": extra}]}))
+    ((found,), _, _) = decoding.flavors_of(answer({"flavors": [C7 | {"os_extra_specs": extra}]}))
     kept = {"arch": found.arch, "gpu": found.gpu, "accelerators": found.accelerators}
     assert kept == {"arch": "amd64", "gpu": None, "accelerators": ()} | wanted
 
@@ -104,19 +104,19 @@ def test_what_a_flavour_has(extra: dict[str, object], wanted: dict[str, object])
 ])
 def test_the_zones_word_beats_the_regions(region: str, zones: str, gone: bool) -> None:
     extra = {"cond:operation:status": region, "cond:operation:az": zones}
-    ((found,), _, _) = decode.flavors_of(answer({"flavors": [C7 | {"os_extra_specs": extra}]}))
+    ((found,), _, _) = decoding.flavors_of(answer({"flavors": [C7 | {"os_extra_specs": extra}]}))
     assert found.sold_out(AZ) is gone
 
 
 def test_a_flavour_without_size_is_left_out_and_a_list_that_is_none_is_refused() -> None:
     rubbish = [7, {}, {"name": "a"}, {"name": "a", "vcpus": "x", "ram": 1}, {"name": "a", "vcpus": "0", "ram": 1}, C7]
-    found, size, last = decode.flavors_of(answer({"flavors": rubbish}))
+    found, size, last = decoding.flavors_of(answer({"flavors": rubbish}))
     assert ([each.name for each in found], size, last) == (["c7.xlarge.2"], 6, "c7.xlarge.2")
     with pytest.raises(Unknown):
-        decode.flavors_of(answer({"flavors": {}}))
+        decoding.flavors_of(answer({"flavors": {}}))
 
 
 def test_a_flavour_is_kept_small() -> None:
     assert Flavor("a", 1, 1).states == {}
-    ((found,), _, _) = decode.flavors_of(answer({"flavors": [C7]}))
+    ((found,), _, _) = decoding.flavors_of(answer({"flavors": [C7]}))
     assert found.states == {"cn-north-4b": "sellout"}

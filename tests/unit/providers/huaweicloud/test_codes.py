@@ -19,7 +19,7 @@ from chalicelib.providers.errors import (
     Unknown,
 )
 from chalicelib.providers.http import Answer
-from chalicelib.providers.huaweicloud.codes import class_of, error_for, of_status, refusal_in
+from chalicelib.providers.huaweicloud.error_mapping import class_of, error_for, of_status, refusal_in
 
 GET, POST = "GET cce.example.com/x", "POST cce.example.com/x"
 

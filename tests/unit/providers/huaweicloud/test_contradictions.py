@@ -6,8 +6,8 @@ import pytest
 
 from chalicelib.model.outcome import Failed, Outcome, Pending
 from chalicelib.providers.errors import Conflict
-from chalicelib.providers.huaweicloud.decode_pools import read_pool
-from chalicelib.providers.huaweicloud.wire import NodePool
+from chalicelib.providers.huaweicloud.decoding_pools import read_pool
+from chalicelib.providers.huaweicloud.models import NodePool
 from tests.unit.providers.huaweicloud.fake_api import (
     POOL,
     FakeApi,

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from chalicelib.model.errors import BadInput, OutscalerError
 from chalicelib.model.secret import Secret, SecretUnavailable
-from chalicelib.model.times import format_time
+from chalicelib.model.timestamps import format_time
+from chalicelib.providers.credential_source import SecretSource
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
 from chalicelib.providers.huaweicloud.credentials import Assumed, Sessions
-from chalicelib.providers.huaweicloud.secret_text import parse_secret
+from chalicelib.providers.huaweicloud.secret_format import parse_secret
 from chalicelib.providers.huaweicloud.settings import Agency
-from chalicelib.providers.huaweicloud.sign import Credential
-from chalicelib.providers.secret_source import SecretSource
-from tests.unit.providers.huaweicloud.script import (
+from chalicelib.providers.huaweicloud.signing import Credential
+from tests.unit.providers.huaweicloud.scripted_api import (
     ACCESS_KEY,
     KEY,
     PROJECT,

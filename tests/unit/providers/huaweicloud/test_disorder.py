@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed, Pending
 from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
-from chalicelib.providers.huaweicloud.wire import Autoscaling
+from chalicelib.providers.huaweicloud.models import Autoscaling
 from tests.unit.providers.huaweicloud.fake_api import (
     POOL,
     A,

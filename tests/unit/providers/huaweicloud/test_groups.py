@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.model.group import Pool
 from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
-from chalicelib.providers.huaweicloud.wire import Autoscaling, NodePool, NodeTemplate
+from chalicelib.providers.huaweicloud.models import Autoscaling, NodePool, NodeTemplate
 from tests.unit.providers.huaweicloud.fake_api import (
     AZ1,
     FLAVOR,

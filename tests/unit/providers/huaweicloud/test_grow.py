@@ -7,7 +7,7 @@ import pytest
 
 from chalicelib.model.outcome import Done, Failed, Pending
 from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, Throttled, Transient, Unauthorized, Unknown
-from chalicelib.providers.huaweicloud.wire import Autoscaling, Condition, Flavor, NodeTemplate
+from chalicelib.providers.huaweicloud.models import Autoscaling, Condition, Flavor, NodeTemplate
 from tests.unit.providers.huaweicloud.fake_api import (
     AZ1,
     AZ2,

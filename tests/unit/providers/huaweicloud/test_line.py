@@ -25,8 +25,8 @@ from chalicelib.providers.errors import (
     Transient,
 )
 from chalicelib.providers.huaweicloud.api import Api
-from chalicelib.providers.huaweicloud.changes import delete_call, scale_call, update_call
-from tests.unit.providers.huaweicloud.script import (
+from chalicelib.providers.huaweicloud.write_requests import delete_call, scale_call, update_call
+from tests.unit.providers.huaweicloud.scripted_api import (
     ACCESS_KEY,
     AZ,
     CALLS,

@@ -6,8 +6,8 @@ import pytest
 
 from chalicelib.model.group import Instance, InstanceState
 from chalicelib.model.node import Node
-from chalicelib.providers.huaweicloud.members import MOST_PLACEHOLDERS
-from chalicelib.providers.huaweicloud.wire import Condition, NodeTemplate
+from chalicelib.providers.huaweicloud.instances import MOST_PLACEHOLDERS
+from chalicelib.providers.huaweicloud.models import Condition, NodeTemplate
 from tests.unit.providers.huaweicloud.fake_api import (
     AZ2,
     FLAVOR,

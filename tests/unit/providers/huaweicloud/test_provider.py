@@ -12,9 +12,9 @@ from chalicelib.model.errors import OutscalerError
 from chalicelib.model.operation import Kind, Target
 from chalicelib.model.outcome import Done
 from chalicelib.providers.base import Connection, Provider
-from chalicelib.providers.huaweicloud.naming import handle_of
+from chalicelib.providers.huaweicloud.models import Autoscaling
 from chalicelib.providers.huaweicloud.provider import build
-from chalicelib.providers.huaweicloud.wire import Autoscaling
+from chalicelib.providers.huaweicloud.provider_ids import handle_of
 from tests.unit.providers.huaweicloud.fake_api import (
     CLUSTER,
     POOL,

@@ -7,7 +7,7 @@ import pytest
 from chalicelib.model.operation import Kind
 from chalicelib.model.outcome import Done, Failed, Pending
 from chalicelib.providers.errors import Conflict, NotFound, Throttled, Transient
-from chalicelib.providers.huaweicloud.wire import Autoscaling, Job
+from chalicelib.providers.huaweicloud.models import Autoscaling, Job
 from tests.unit.providers.huaweicloud.fake_api import (
     OTHER,
     POOL,

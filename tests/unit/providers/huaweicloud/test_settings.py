@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from chalicelib.model.errors import BadInput, BadInputs
 from chalicelib.model.policy import GroupPolicy
-from chalicelib.providers.huaweicloud.regions import REGIONS, Service, url_of
+from chalicelib.providers.huaweicloud.endpoints import REGIONS, Service, url_of
 from chalicelib.providers.huaweicloud.settings import KNOWN, Agency, Bounds, parse_spec, read_settings
-from tests.unit.providers.huaweicloud.script import CLUSTER, POOL, PROJECT
+from tests.unit.providers.huaweicloud.scripted_api import CLUSTER, POOL, PROJECT
 
 SMALL = {"region": "cn-north-4", "clusterId": CLUSTER, "credentialsSecret": "key"}
 

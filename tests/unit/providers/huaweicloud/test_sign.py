@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from chalicelib.model.secret import Secret
 from chalicelib.providers.http import Call
-from chalicelib.providers.huaweicloud.changes import scale_call
-from chalicelib.providers.huaweicloud.sign import (
+from chalicelib.providers.huaweicloud.signing import (
     Credential,
     canonical_path,
     canonical_query,
@@ -22,7 +21,8 @@ from chalicelib.providers.huaweicloud.sign import (
     signed,
     timestamp,
 )
-from tests.unit.providers.huaweicloud.script import ACCESS_KEY, BASE, POOL, PROJECT, SECRET_KEY
+from chalicelib.providers.huaweicloud.write_requests import scale_call
+from tests.unit.providers.huaweicloud.scripted_api import ACCESS_KEY, BASE, POOL, PROJECT, SECRET_KEY
 
 NOW = 1767323045.0      # 2026-01-02T03:04:05Z
 ROOT = f"https://cce.cn-north-4.myhuaweicloud.com{BASE}"

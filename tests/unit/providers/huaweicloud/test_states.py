@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.model.group import InstanceState
-from chalicelib.providers.huaweicloud.states import NODE_STATES, cluster_off, failure, is_leaving, refusal
-from chalicelib.providers.huaweicloud.wire import CceNode, Condition, NodePool, ScaleGroup
+from chalicelib.providers.huaweicloud.instance_states import NODE_STATES, cluster_off, failure, is_leaving, refusal
+from chalicelib.providers.huaweicloud.models import CceNode, Condition, NodePool, ScaleGroup
 
 
 def pool(*conditions: Condition, own: tuple[Condition, ...] = (), phase: str = "", groups: int = 1) -> NodePool:

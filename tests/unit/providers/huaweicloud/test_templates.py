@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from chalicelib.model.node import Node, Taint
 from chalicelib.providers.huaweicloud.allocatable import allocatable, max_pods
-from chalicelib.providers.huaweicloud.wire import Flavor, NodeTemplate
-from chalicelib.providers.huaweicloud.wire import Taint as Said
+from chalicelib.providers.huaweicloud.models import Flavor, NodeTemplate
+from chalicelib.providers.huaweicloud.models import Taint as Said
 from tests.unit.providers.huaweicloud.fake_api import AZ1, FLAVOR, A, Cce, FakeApi, Group, seen
 
 MIB = 2**20

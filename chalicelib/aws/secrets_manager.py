@@ -1,0 +1,143 @@
+"""What this program asks of AWS on the way to a cluster: secrets, an EKS cluster's address, and a token for it.
+
+The only module of this package that uses botocore. botocore is loaded by the first call, not by the import: a cluster
+whose kubeconfig is at hand needs no AWS SDK, which takes as long to import as everything else together.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import threading
+from typing import Any, NoReturn
+
+from chalicelib.aws import session
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import PARAMETER, Secret, SecretUnavailable, parameter_name, place_of
+
+_TOKEN_PREFIX = "k8s-aws-v1."  # noqa: S105 - a scheme's name
+_CLUSTER_HEADER = "x-k8s-aws-id"
+# How long the signed URL itself may be used; EKS grants the token 15 minutes whatever stands here.
+_SIGNED_FOR = 60
+_RETRIES = {"total_max_attempts": 3, "mode": "standard"}
+_CALLS: dict[str, Any] = {"connect_timeout": 3, "read_timeout": 10, "retries": _RETRIES}
+
+# AWS error code -> problem, remedy.
+_MENDABLE = {
+    "ResourceNotFoundException": ("does not exist", "create it, or correct its name in the policy"),
+    "InvalidRequestException": ("is marked for deletion", "restore it, or name another in the policy"),
+    "AccessDeniedException": ("may not be read by this function", "allow it in the function's IAM policy"),
+    "DecryptionFailure": ("cannot be decrypted", "allow the function's role to use the KMS key"),
+    "ValidationException": ("is not a valid name", "correct it in the policy"),
+    "InvalidParameterException": ("is not a valid name", "correct it in the policy"),
+    "ParameterNotFound": ("does not exist", "create it, or correct its name in the policy"),
+    "InvalidKeyId": ("cannot be decrypted", "allow the function's role to use the KMS key"),
+}
+_ENCRYPTED = "SecureString"
+
+
+class SecretReader:
+    """Secrets Manager by name, and SSM's parameters by names that begin with `ssm:/`. Each is fetched once for the life
+    of the object; fresh() fetches it again.
+
+    client, parameters: botocore's for the two services, made when they are first used where they are not given.
+    Calls raise BadInput for what a person must mend, SecretUnavailable where AWS gives no answer. Thread-safe.
+    """
+
+    def __init__(self, client: Any = None, parameters: Any = None) -> None:
+        self._client, self._parameters = client, parameters
+        self._known: dict[str, Secret] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str) -> str:
+        """The secret's text, from memory if it was read before."""
+        known = self._known.get(name)
+        return known.reveal() if known is not None else self.fresh(name)
+
+    def fresh(self, name: str) -> str:
+        """The secret's text as it is now."""
+        text = self._parameter(name) if name.startswith(PARAMETER) else self._secret(name)
+        self._known[name] = Secret(text)
+        return text
+
+    def _secret(self, name: str) -> str:
+        with self._lock:
+            if self._client is None:
+                self._client = _client("secretsmanager", "")
+        text = _ask(place_of(name), self._client.get_secret_value, SecretId=name).get("SecretString")
+        if not isinstance(text, str):
+            raise BadInput(place_of(name), "is binary", "store it as text (SecretString)")
+        return text
+
+    def _parameter(self, name: str) -> str:
+        with self._lock:
+            if self._parameters is None:
+                self._parameters = _client("ssm", "")
+        answer = _ask(place_of(name), self._parameters.get_parameter, Name=parameter_name(name), WithDecryption=True)
+        found = answer.get("Parameter", {})
+        text = found.get("Value")
+        if found.get("Type") != _ENCRYPTED or not isinstance(text, str):
+            raise BadInput(place_of(name), "is not encrypted", f"store it again with the type {_ENCRYPTED}")
+        return text
+
+
+def eks_endpoint(name: str, region: str) -> tuple[str, bytes]:
+    """Address and CA (PEM) of an EKS cluster. region "": the function's own."""
+    place = f"EKS cluster {name}"
+    cluster = _ask(place, _client("eks", region).describe_cluster, name=name)["cluster"]
+    endpoint = str(cluster.get("endpoint") or "")
+    encoded = str((cluster.get("certificateAuthority") or {}).get("data") or "")
+    if not endpoint.startswith("https://") or not encoded:
+        problem = f"has no endpoint yet (status {cluster.get('status', 'unknown')})"
+        raise BadInput(place, problem, "wait until it is ACTIVE")
+    try:
+        return endpoint.rstrip("/"), base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError):
+        raise SecretUnavailable(f"{place}: AWS gave a CA that is not base64") from None
+
+
+def eks_token(name: str, region: str) -> Secret:
+    """A bearer token for an EKS cluster: a signed GetCallerIdentity URL that names the cluster in a signed header.
+
+    Nothing is sent. EKS calls the URL itself and learns from STS who signed it; it does so for 15 minutes.
+    """
+    # An endpoint set by the environment would do for our own calls, but EKS only follows STS's real host names.
+    client = _client("sts", region, ignore_configured_endpoint_urls=True)
+
+    def name_the_cluster(request: Any, **_: object) -> None:
+        request.headers[_CLUSTER_HEADER] = name
+
+    client.meta.events.register("before-sign.sts.GetCallerIdentity", name_the_cluster)
+    url = _ask(f"EKS cluster {name}", client.generate_presigned_url,
+               ClientMethod="get_caller_identity", ExpiresIn=_SIGNED_FOR, HttpMethod="GET")
+    return Secret(_TOKEN_PREFIX + base64.urlsafe_b64encode(url.encode()).decode().rstrip("="))
+
+
+def _client(service: str, region: str, **settings: Any) -> Any:
+    from botocore.exceptions import BotoCoreError
+
+    try:
+        return session.client(service, region=region, **_CALLS, **settings)
+    except BotoCoreError as error:
+        raise BadInput("AWS region", str(error), "set kubernetes.region in the policy") from None
+
+
+def _ask(place: str, call: Any, **arguments: Any) -> Any:
+    """One call to AWS, its errors in our words."""
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
+
+    try:
+        return call(**arguments)
+    except NoCredentialsError:
+        _mend(place, "cannot be read without AWS credentials", "give the environment a role or a profile")
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "")
+        if code in _MENDABLE:
+            _mend(place, *_MENDABLE[code])
+        raise SecretUnavailable(f"{place}: AWS answered {code or 'an error'}") from None
+    except BotoCoreError as error:
+        raise SecretUnavailable(f"{place}: no answer from AWS ({type(error).__name__})") from None
+
+
+def _mend(place: str, problem: str, remedy: str) -> NoReturn:
+    raise BadInput(place, problem, remedy) from None

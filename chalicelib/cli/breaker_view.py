@@ -1,0 +1,30 @@
+"""The brake (spec.maxDisruption) as commands show it: whether it is on, and what removals have taken lately."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.model.memory import Memory
+from chalicelib.model.timestamps import format_time
+from chalicelib.plan.scale_down.circuit_breaker import last_hour
+
+
+def brake_data(memory: Memory, now: float) -> dict[str, Any]:
+    """Stable keys; instants as RFC 3339, null where there is none."""
+    brake, taken = memory.brake, last_hour(memory.brake, now)
+    released = memory.released_until > now
+    return {
+        "on": bool(brake.pulled) and not released,
+        "pulledAt": format_time(brake.pulled) if brake.pulled else None,
+        "wanted": brake.wanted,
+        "releasedUntil": format_time(memory.released_until) if released else None,
+        "lastHour": {"nodes": sum(nodes for _, nodes, _ in taken), "pods": sum(pods for _, _, pods in taken)},
+    }
+
+
+def brake_line(data: dict[str, Any]) -> str:
+    """The same in a sentence."""
+    hour = f"nodes removed in the last hour: {data['lastHour']['nodes']}, pods moved: {data['lastHour']['pods']}"
+    if data["on"]:
+        return f"on since {data['pulledAt']}, when a plan wanted {data['wanted']} nodes to be on their way out; {hour}"
+    return f"released until {data['releasedUntil']}; {hour}" if data["releasedUntil"] else f"not on; {hour}"

@@ -1,0 +1,105 @@
+"""The live cluster that `plan` and `explain` are asked about, read by a person's own kubeconfigs.
+
+A command on a desk may read no secrets: what the policy keeps in Secrets Manager is named by a file here, the vendors'
+credentials by `--secret NAME=FILE`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.cli.policy_files import here
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import KubernetesAccess, Policy
+from chalicelib.model.secret import place_of
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.net.bounded_files import text
+
+if TYPE_CHECKING:
+    from chalicelib.kube.client import Cluster
+
+_CLUSTER_API = "clusterapi"
+
+
+def live(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
+    """A snapshot of a live cluster; groups come from --node-groups, or from the policy's providers. Raises BadInput."""
+    from chalicelib.kube.connect import connect
+    from chalicelib.policy.horizontal_node_autoscaler import obeyed
+    from chalicelib.policy.read_credentials import observing
+    from chalicelib.providers.registry import providers as for_policy
+    from chalicelib.providers.services import Means
+    from chalicelib.snapshot import saved_cluster
+    from chalicelib.snapshot.live_cluster import take
+    from chalicelib.snapshot.node_groups import observe
+
+    read_secret = secret_files(args.secret)
+
+    def connected(access: KubernetesAccess) -> Cluster:
+        return connect(access, read_secret, clock=time.time, files=True)
+
+    policy = by_hand(policy, args.kubeconfig, args.context or "", args.management_kubeconfig)
+    kube = connected(policy.kubernetes)
+    if args.node_groups is not None:
+        return take(policy.name, kube, lambda nodes: (saved_cluster.groups(args.node_groups, nodes), ()), now,
+                    namespace=policy.options.namespace, rules=obeyed(policy))
+    if not policy.providers:
+        raise BadInput("--kubeconfig", "says nothing about node groups",
+                       "add --node-groups FILE, or --policy FILE with providers")
+    providers = for_policy(observing(policy), kube, read_secret, time.time, Means(connect=connected, deployment=here()))
+    return take(policy.name, kube, lambda nodes: observe(providers, nodes), now,
+                namespace=policy.options.namespace, rules=obeyed(policy))
+
+
+def by_hand(policy: Policy, kubeconfig: Path, context: str, management: Path | None) -> Policy:
+    """The policy with the ways to its clusters as the command line names them, by files instead of secrets.
+
+    kubeconfig: the cluster that is scaled; management: where Cluster API's objects are, None as the policy says.
+    Raises BadInput where the policy has no provider that management could belong to.
+    """
+    access = msgspec.structs.replace(policy.kubernetes, kubeconfig_secret="", kubeconfig_file=str(kubeconfig),
+                                     context=context, eks_cluster="", region="")
+    settings = policy.providers.get(_CLUSTER_API)
+    if settings is None and management is not None:
+        raise BadInput("--management-kubeconfig", f"belongs to the provider {_CLUSTER_API}, and the policy has none",
+                       "take it out")
+    if settings is None:
+        return msgspec.structs.replace(policy, kubernetes=access)
+    if management is not None:
+        secrets = {"kubeconfigSecret", "observeSecret", "context"}
+        kept = {key: value for key, value in settings.items() if key not in secrets}
+        settings = {**kept, "kubeconfigFile": str(management)}
+    elif not policy.kubernetes.has_own_way:
+        # The in-cluster kubeconfig is the way to both clusters, and the file stands for it.
+        settings = {key: value for key, value in settings.items() if key != "cloudConfigAuthoritative"}
+    return msgspec.structs.replace(policy, kubernetes=access, providers={**policy.providers, _CLUSTER_API: settings})
+
+
+def secret_files(given: Sequence[str]) -> Callable[[str], str]:
+    """A reader of the secrets that files stand for. given: `NAME=FILE` each; raises BadInput for what is none.
+
+    The reader raises BadInput for any other secret, and for a file that cannot be read; it never quotes one.
+    """
+    files: dict[str, Path] = {}
+    for pair in given:
+        name, equals, path = pair.partition("=")
+        if not (name and equals and path):
+            raise BadInput("--secret", "is not NAME=FILE", "write it like outscaler/prod/alicloud=key.json")
+        files[name] = Path(path)
+
+    def read(name: str) -> str:
+        if name not in files:
+            raise BadInput(place_of(name), "is not read from here",
+                           f"name a file for it: --secret {name}=FILE, or --management-kubeconfig for a kubeconfig")
+        try:
+            return text(files[name])
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is not text"
+            raise BadInput(f"--secret {name}={files[name]}", f"cannot be read: {why}", "name a readable file") from None
+
+    return read

@@ -1,0 +1,56 @@
+"""What `plan --save-memory` writes and `plan --memory` reads: a memory that says what it is.
+
+Every JSON object could pass for a memory in which nothing is remembered. A wrong file would then change the plan
+without a word, so a file is taken only if it is known to be a memory.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.memory import Memory
+from chalicelib.net.bounded_files import content
+
+_KIND = "outscaler/memory"
+_MOST_BYTES = 2**28
+_KNOWN = frozenset(field.encode_name for field in msgspec.structs.fields(Memory))
+
+
+class _Document(msgspec.Struct, frozen=True):
+    """The file. memory: a Memory as it is encoded."""
+
+    kind: str
+    memory: Memory
+
+
+def write(path: Path, memory: Memory) -> None:
+    """Write it with its kind; raises OSError."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(_Document(_KIND, memory)), indent=1) + b"\n")
+
+
+def read(path: Path) -> Memory:
+    """A written memory, or a bare Memory object with nothing else in it. Raises BadInput, OSError."""
+    data = content(path, _MOST_BYTES)
+    try:
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+        if "kind" not in fields:
+            return _bare(data, fields, "kind is missing")
+        if msgspec.json.decode(fields["kind"]) != _KIND or set(fields) != {"kind", "memory"}:
+            raise msgspec.ValidationError(f"kind and memory must be all it has, and kind must be {_KIND}")
+        inner = msgspec.json.decode(fields["memory"], type=dict[str, msgspec.Raw])
+        return _bare(bytes(fields["memory"]), inner, "") if inner else Memory()
+    except RecursionError:
+        raise BadInput(str(path), "is not a saved memory (nested too deeply)", "write one with --save-memory") from None
+    except (msgspec.DecodeError, ValueError) as error:      # ValueError: text that is not UTF-8, an endless number
+        raise BadInput(str(path), f"is not a saved memory ({error})", "write one with --save-memory") from None
+
+
+def _bare(data: bytes, fields: dict[str, msgspec.Raw], empty: str) -> Memory:
+    """A Memory that has only what a Memory has, and something of it; raises msgspec.ValidationError."""
+    unknown = sorted(set(fields) - _KNOWN)
+    if unknown or not fields:
+        raise msgspec.ValidationError(f"{unknown[0]} is nothing that is remembered" if unknown else empty)
+    return msgspec.json.decode(data, type=Memory)

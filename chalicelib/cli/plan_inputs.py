@@ -1,0 +1,171 @@
+"""What `plan` and `explain` are asked about: a cluster from files or alive, a policy, a memory, an instant, and what is
+to be assumed beside it. The same arguments for both, so that the one explains what the other shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import msgspec
+
+from chalicelib.cli import memory_file, whatif
+from chalicelib.cli.group_bounds import with_bounds
+from chalicelib.cli.live_cluster import live
+from chalicelib.cli.output import warn
+from chalicelib.cli.policy_files import here, read_document
+from chalicelib.model.errors import BadInput
+from chalicelib.model.memory import Memory
+from chalicelib.model.plan import Plan
+from chalicelib.model.policy import Policy
+from chalicelib.model.quantity import parse_duration
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.timestamps import parse_time
+from chalicelib.net.bounded_files import content
+
+_LONGEST_TIME = 1_000      # bytes of captured-at
+
+
+class Case(msgspec.Struct, frozen=True):
+    """All that a plan is made of. assumed: one sentence per assumption; read: seconds it took to read."""
+
+    snapshot: Snapshot
+    policy: Policy
+    memory: Memory
+    now: float
+    seed: int
+    unneeded_for: float | None
+    assumed: tuple[str, ...]
+    read: float
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """A plan, the memory after it, and the seconds both took."""
+
+    plan: Plan
+    memory: Memory
+    timings: dict[str, float]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The sources of architecture §8, and the what-if."""
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--snapshot", metavar="DIR", type=Path, help="a folder of saved *.json or *.json.gz")
+    source.add_argument("--kubeconfig", metavar="FILE", type=Path, help="a live cluster")
+    parser.add_argument("--context", help="the kubeconfig's context, if not its current one")
+    parser.add_argument("--management-kubeconfig", metavar="FILE", type=Path,
+                        help="the cluster that Cluster API's objects are in, if the policy has one of its own")
+    parser.add_argument("--secret", metavar="NAME=FILE", action="append", default=[],
+                        help="a file that stands for a secret of the policy (a vendor's credentials); may be repeated")
+    parser.add_argument("--node-groups", metavar="FILE", type=Path, help="the groups; default DIR/manifest.json")
+    parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy document: options, groups, providers")
+    parser.add_argument("--memory", metavar="FILE", type=Path, help="what is remembered, as --save-memory wrote it")
+    parser.add_argument("--option", metavar="NAME=VALUE", action="append", default=[],
+                        help="an option, as in the policy; may be repeated")
+    parser.add_argument("--now", metavar="RFC3339", help="the instant to plan for; default DIR/captured-at, else now")
+    parser.add_argument("--seed", type=int, default=0, help="for expanders that draw lots")
+    parser.add_argument("--assume-unneeded-for", metavar="DURATION",
+                        help="treat every unneeded node as unneeded for so long, to see the removals")
+    whatif.add_arguments(parser)
+
+
+def read(args: argparse.Namespace) -> Case:
+    """Read everything; raises BadInput."""
+    of_a_live_cluster = (("--context", args.context), ("--management-kubeconfig", args.management_kubeconfig),
+                         ("--secret", args.secret or None))
+    for argument, given in of_a_live_cluster:
+        if args.snapshot is not None and given is not None:
+            raise BadInput(argument, "belongs to --kubeconfig, and --snapshot is given", "take it out")
+    now = _now(args)
+    policy = _policy(args, now)
+    memory = memory_file.read(args.memory) if args.memory is not None else Memory()
+    unneeded_for = _duration(args.assume_unneeded_for)
+    started = time.perf_counter()
+    snapshot = _snapshot(args, policy, now)
+    took = time.perf_counter() - started
+    _warn_of_rules(snapshot)
+    snapshot, memory, assumed = whatif.assume(args, snapshot, memory, now, policy.options)
+    return Case(snapshot, policy, memory, now, args.seed, unneeded_for, assumed, took)
+
+
+def decided(case: Case, policy: Policy | None = None) -> Decided:
+    """The plan for a case, or for the same case under another policy."""
+    from chalicelib.plan.planner import decide
+
+    started = time.perf_counter()
+    plan, memory = decide(case.snapshot, policy or case.policy, case.memory, case.now, case.seed,
+                          assume_unneeded_for=case.unneeded_for)
+    return Decided(plan, memory, {"decode": case.read, "plan": time.perf_counter() - started})
+
+
+def _policy(args: argparse.Namespace, now: float) -> Policy:
+    """The policy as its schedules have it at that instant."""
+    from chalicelib.dispatch.mode_guard import permitted
+    from chalicelib.policy.admission import Admission, Purpose
+    from chalicelib.policy.load import load
+    from chalicelib.policy.option_overrides import with_options
+    from chalicelib.schedules.apply import at_instant
+
+    policy = Policy(name=args.snapshot.resolve().name if args.snapshot else args.context or args.kubeconfig.stem)
+    if args.policy is not None:
+        policy, warnings = load(read_document(str(args.policy)), place=args.policy.name,
+                                admission=Admission(here(), Purpose.PLANNED))
+        for warning in warnings:
+            warn(warning)
+        policy = at_instant(policy, now)
+        if not permitted(policy).plan:
+            warn(f"{args.policy.name}: mode is {permitted(policy).word}: nothing would be done; planned all the same")
+    return with_options(policy, args.option, warn=warn)
+
+
+def _warn_of_rules(snapshot: Snapshot) -> None:
+    """What is passed over in HorizontalNodeAutoscalers, which the cluster is told in events. The plan's own notes say
+    which of them are refused."""
+    for each in snapshot.rule_objects or ():
+        for warning in () if each.problems else each.warnings:
+            warn(f"HorizontalNodeAutoscaler {each.key}: {warning}")
+
+
+def _now(args: argparse.Namespace) -> float:
+    if args.now is not None:
+        return _instant(args.now, "--now")
+    captured = args.snapshot / "captured-at" if args.snapshot else None
+    if captured is not None and captured.is_file():
+        return _instant(content(captured, _LONGEST_TIME).decode("utf-8", "replace").strip(), str(captured))
+    return time.time()
+
+
+def _instant(text: str, place: str) -> float:
+    try:
+        return parse_time(text)
+    except BadInput as error:
+        raise BadInput(place, f"{text[:60]!r} is not a time", error.remedy) from None
+
+
+def _duration(text: str | None) -> float | None:
+    """--assume-unneeded-for in seconds; None if it is not given."""
+    if text is None:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except BadInput as error:
+        raise BadInput("--assume-unneeded-for", error.problem, error.remedy) from None
+    if seconds < 0:
+        raise BadInput("--assume-unneeded-for", f"{text!r} is negative", f"write it as Go does: {text.lstrip('-')}")
+    return seconds
+
+
+def _snapshot(args: argparse.Namespace, policy: Policy, now: float) -> Snapshot:
+    from chalicelib.snapshot import saved_cluster
+
+    if args.snapshot is not None:
+        snapshot = saved_cluster.read(args.snapshot, node_groups=args.node_groups, cluster=policy.name, taken_at=now,
+                              namespace=policy.options.namespace)
+        if policy.scale_up.horizontal_node_autoscalers is False:
+            snapshot = msgspec.structs.replace(snapshot, rule_objects=())
+    else:
+        snapshot = live(args, policy, now)
+        if args.node_groups is None:        # the providers have laid the policy's bounds over their own
+            return snapshot
+    return with_bounds(snapshot, policy.node_groups, place=args.policy.name if args.policy else "--policy", warn=warn)

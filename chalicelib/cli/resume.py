@@ -1,0 +1,98 @@
+"""`outscaler release CLUSTER`: a person has looked, and releases the brake for a while, or a claim for good.
+
+The brake (spec.maxDisruption) stops all removals once a plan wants to remove too large a part of the cluster at once.
+Nothing but a person's word lets it go; the word runs out by itself, so that nobody has to remember to take it back.
+
+A claim (store/claims.py) keeps a node group for one cluster. With --claim it is given back, and the next cluster that
+plans an operation on the group has it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.cli.breaker_view import brake_data
+from chalicelib.cli.output import emit, warn
+from chalicelib.cli.store_access import add_table_argument, open_store, stored_policy
+from chalicelib.model.errors import BadInput
+from chalicelib.model.quantity import format_duration, parse_duration
+from chalicelib.model.timestamps import format_time
+
+if TYPE_CHECKING:
+    from chalicelib.store import Store
+
+SHORTEST, LONGEST = 60.0, 86400.0   # seconds; longer would be a policy without a brake, which is a policy's to say
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """CLUSTER, --for, --table."""
+    parser.add_argument("name", metavar="CLUSTER", help="the cluster")
+    parser.add_argument("--for", type=_duration, default=3600.0, dest="lasts", metavar="DURATION",
+                        help="how long neither share nor limits per hour hold, from 1m to 24h (default: 1h)")
+    parser.add_argument("--claim", default="", metavar="GROUP", help="give back CLUSTER's claim on this node group, by "
+                        "its id, and leave the brake as it is")
+    add_table_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """0 once the word is stored; it counts from the next pass on."""
+    from chalicelib.store import JournalEntry
+    from chalicelib.store.errors import StoreError
+
+    store = open_store(args)
+    if args.claim:
+        return _give_back(store, args)
+    stored_policy(store, args.name)
+    memory, now = store.memory.look(args.name), time.time()
+    until = now + args.lasts
+    store.releases.release(args.name, until)
+    was_on = brake_data(memory, now)["on"]
+    try:
+        facts: dict[str, str | int | float | bool] = {"until": format_time(until), "was_on": was_on}
+        store.journal.append(args.name, JournalEntry(at=now, kind="release", facts=facts))
+    except StoreError as error:
+        warn(f"{args.name}: the brake is released, but the journal could not be written: {error}")
+    data = {"name": args.name, "wasOn": was_on,
+            **brake_data(msgspec.structs.replace(memory, released_until=until), now)}
+    emit(args.output, data, lambda: [
+        f"{args.name}: the brake is released until {data['releasedUntil']}; it was {'on' if was_on else 'not on'}"])
+    return 0
+
+
+def _give_back(store: Store, args: argparse.Namespace) -> int:
+    """0 once the claim is gone; raises BadInput where there is none, or where an operation still rests on it."""
+    from chalicelib.store import JournalEntry
+
+    place = f"--claim {args.claim}"
+    every = store.claims.all()
+    found = [each for each in every if each.owner == args.name and args.claim in (each.key, each.group)]
+    if not found:
+        holder = next((each.owner for each in every if args.claim in (each.key, each.group)), "")
+        raise BadInput(place, f"{args.name} has no claim on it" + (f", {holder} has" if holder else ""),
+                       "outscaler get claims lists them")
+    if len(found) > 1:
+        raise BadInput(place, f"means {len(found)} claims: {', '.join(each.key for each in found)}",
+                       "write one of these")
+    claim = found[0]
+    if why_not := store.claims.give_back(args.name, (claim.provider, claim.key)):
+        raise BadInput(place, why_not, f"wait until that is over (outscaler get operations {args.name}), and repeat it")
+    store.journal.append(args.name, JournalEntry(at=time.time(), kind="claim-released", facts={
+        "claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)}))
+    data = {"name": args.name, "claim": claim.key, "provider": claim.provider, "since": format_time(claim.since)}
+    emit(args.output, data, lambda: [f"{args.name}: the claim on {claim.key} ({claim.provider}) is given back"])
+    return 0
+
+
+def _duration(text: str) -> float:
+    try:
+        seconds = parse_duration(text)
+    except BadInput:
+        seconds = 0.0
+    if not SHORTEST <= seconds <= LONGEST:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a duration from {format_duration(SHORTEST)} to "
+                                         f"{format_duration(LONGEST)}, such as 20m")
+    return seconds

@@ -1,0 +1,82 @@
+"""How a message leaves: one method wide, so that anything with a `send` can stand in for SQS.
+
+Lost sends are nobody's tragedy: what matters is saved before it is sent, and the sweeper in `tick` sends again
+(architecture §5). Therefore a send is tried briefly and its failure is an error value, never a wait.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from chalicelib.aws import session
+from chalicelib.dispatch.errors import NotSent
+from chalicelib.model.errors import BadInput
+from chalicelib.model.resource_names import prefix_of, queue_name
+
+if TYPE_CHECKING:
+    from mypy_boto3_sqs import SQSClient
+
+#: SQS takes no longer delay; what is due later is found not yet due when it arrives, and is sent on.
+MAX_DELAY = 900
+
+_PREFIX = "OUTSCALER_QUEUE_"
+
+
+class Sender(Protocol):
+    """Puts a body into a queue by its name (`reconcile`, `act_<provider>`), visible after `delay` whole seconds."""
+
+    def send(self, queue: str, body: bytes, delay: int) -> None:
+        """Returns when the queue has taken it; raises NotSent."""
+
+
+def whole_delay(seconds: float) -> int:
+    """A delay that SQS can keep: whole seconds, never earlier than asked, 0 to 900."""
+    return max(0, min(MAX_DELAY, math.ceil(round(seconds, 3))))
+
+
+class SqsSender:
+    """Sends to the queues of one deployment. queue_urls: queue name -> URL.
+
+    prefix: of a deployment whose queues have names that follow from it; AWS gives each URL once per process.
+    """
+
+    def __init__(self, queue_urls: Mapping[str, str], client: SQSClient | None = None, prefix: str = "") -> None:
+        self._urls, self._prefix = dict(queue_urls), prefix
+        self._client = client or _client()
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> SqsSender:
+        """Queues from OUTSCALER_QUEUE_<NAME>, else of OUTSCALER_PREFIX; raises BadInput if there is neither."""
+        found = {key.removeprefix(_PREFIX): url for key, url in environment.items() if key.startswith(_PREFIX)}
+        prefix = prefix_of(environment)
+        if not any(found.values()) and not prefix:
+            raise BadInput("environment", f"{_PREFIX}RECONCILE is not set", "set it to the URL of the reconcile queue")
+        urls = {key.lower(): url for key, url in found.items() if url}
+        return cls(urls, prefix=prefix)
+
+    def send(self, queue: str, body: bytes, delay: int) -> None:
+        """See Sender; a queue that this deployment does not have is NotSent too."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        if queue not in self._urls and not self._prefix:
+            raise NotSent(queue, f"{_PREFIX}{queue.upper()} is not set")
+        try:
+            url = self._url(queue)
+            self._client.send_message(QueueUrl=url, MessageBody=body.decode(), DelaySeconds=whole_delay(delay))
+        except ClientError as error:
+            raise NotSent(queue, str(error.response.get("Error", {}).get("Code", "ClientError"))) from error
+        except BotoCoreError as error:
+            raise NotSent(queue, type(error).__name__) from error
+
+    def _url(self, queue: str) -> str:
+        if queue not in self._urls:
+            self._urls[queue] = self._client.get_queue_url(QueueName=queue_name(self._prefix, queue))["QueueUrl"]
+        return self._urls[queue]
+
+
+def _client() -> SQSClient:
+    made: SQSClient = session.client("sqs", connect_timeout=2, read_timeout=5,
+                                 retries={"mode": "standard", "total_max_attempts": 3})
+    return made

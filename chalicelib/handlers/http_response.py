@@ -1,0 +1,63 @@
+"""What a route gives back: a status and one JSON object. Errors are one line for the caller, and no more than that.
+
+An unexpected failure becomes a 500 with the request's id; what happened is in the log under that id, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.errors import NewerSchema
+
+_LONGEST_ROUTE = 300
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """status: the HTTP status. body: what is sent as JSON."""
+
+    status: int
+    body: dict[str, Any]
+
+
+class Refused(OutscalerError):
+    """A request that gets an error status; line is what the caller reads."""
+
+    def __init__(self, status: int, line: str) -> None:
+        super().__init__(line)
+        self.status, self.line = status, line
+
+
+def refuse_newer_schema(rt: Runtime) -> None:
+    """For routes whose callers may read everything: raises Refused (503) that says which release wrote the table."""
+    try:
+        rt.store.schema.check()
+    except NewerSchema as newer:
+        raise Refused(503, str(newer)) from newer
+
+
+def error(status: int, line: str) -> Answer:
+    """`{"error": "one line"}` with a status."""
+    return Answer(status, {"error": " ".join(line.split())})
+
+
+def answered(work: Callable[[], Answer], request_id: str, asked: str = "") -> Answer:
+    """Run a route's work and make an answer of whatever comes out of it; raises nothing. asked: method and path, for
+    the log: the path names the cluster."""
+    try:
+        return work()
+    except Refused as refused:
+        return error(refused.status, refused.line)
+    except BadInput as bad:
+        return error(400, str(bad))
+    except OutscalerError as failed:
+        logger.error("request failed", request_id=request_id, route=asked[:_LONGEST_ROUTE], **failure(failed))
+        return error(503, f"not available just now, try again; request {request_id}")
+    except Exception:
+        logger.exception("request failed unexpectedly", request_id=request_id, route=asked[:_LONGEST_ROUTE])
+        return error(500, f"internal error; request {request_id}")

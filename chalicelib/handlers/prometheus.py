@@ -1,0 +1,92 @@
+"""GET /metrics: what Prometheus scrapes, in its text format 0.0.4, for every cluster of the deployment.
+
+It looks at no cluster and computes nothing anew: gauges are what each cluster's last pass left in the table, counters
+what passes and executors have added up there. So a scrape costs three reads for a hundred clusters, and its numbers
+survive any process. How old a gauge is says `last_activity`; of a cluster that is switched off there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.handlers.http_response import Answer, refuse_newer_schema
+from chalicelib.model.errors import BadInput
+from chalicelib.record import carry_over
+from chalicelib.record.metrics import CLUSTER, HISTOGRAM, METRICS, PREFIX, Metric, parts
+from chalicelib.runtime.active_policy import in_force
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.policies import StoredPolicy
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+PAGE = "page"
+_SUFFIXES = ("_bucket", "_sum", "_count")
+
+Labels = tuple[tuple[str, str], ...]
+
+
+def metrics(rt: Runtime) -> Answer:
+    """GET /metrics: 200, with the page as PAGE of the body; empty where no cluster has been looked at."""
+    refuse_newer_schema(rt)
+    known = rt.store.policies.all_current()
+    names = [stored.name for stored in known]
+    passed, ledgers = rt.store.schedule.passed_by(names), rt.store.journal.ledgers(names)
+    values: dict[str, dict[str, float]] = {}
+    for stored in known:
+        seen = carry_over.read(passed[stored.name].left) if stored.name in passed else carry_over.Left()
+        counts = dict(seen.counts)
+        for series, count in (ledgers[stored.name].counts if stored.name in ledgers else {}).items():
+            counts[series] = counts.get(series, 0.0) + count
+        values[stored.name] = counts | (seen.gauges if _is_looked_at(stored, rt) else {})
+    return Answer(200, {PAGE: page(values)})
+
+
+def page(values: Mapping[str, Mapping[str, float]]) -> str:
+    """The text for these values by cluster and series (record/metrics.key). What no row of the table knows is left out:
+    an older release may have counted it."""
+    found: dict[str, list[tuple[Labels, float]]] = {}
+    for cluster in sorted(values):
+        for series, value in values[cluster].items():
+            name, labels = parts(series)
+            found.setdefault(name, []).append((((CLUSTER, cluster), *labels.items()), value))
+    return "".join(line + "\n" for metric in METRICS for line in _family(metric, found))
+
+
+def _family(metric: Metric, found: Mapping[str, list[tuple[Labels, float]]]) -> Iterator[str]:
+    names = [metric.name + suffix for suffix in _SUFFIXES] if metric.type == HISTOGRAM else [metric.name]
+    if not any(name in found for name in names):
+        return
+    yield f"# HELP {PREFIX}{metric.name} {_escaped(metric.help)}"
+    yield f"# TYPE {PREFIX}{metric.name} {metric.type}"
+    for name in names:
+        for labels, value in sorted(found.get(name, ()), key=_in_order):
+            shown = ",".join(f'{label}="{_quoted(text)}"' for label, text in labels)
+            yield f"{PREFIX}{name}{{{shown}}} {_number(value)}"
+
+
+def _in_order(sample: tuple[Labels, float]) -> tuple[Labels, float]:
+    """By labels, the buckets of a histogram by their bounds."""
+    labels, _ = sample
+    bound = next((float(text) for label, text in labels if label == "le"), 0.0)
+    return tuple(pair for pair in labels if pair[0] != "le"), bound
+
+
+def _is_looked_at(stored: StoredPolicy, rt: Runtime) -> bool:
+    """Whether passes are made. A policy that cannot be read hides no numbers."""
+    try:
+        return permitted(in_force(stored, rt.clock(), rt.deployment)).plan
+    except BadInput:
+        return True
+
+
+def _number(value: float) -> str:
+    """The shortest text that reads back to the same number."""
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _quoted(text: str) -> str:
+    return _escaped(text).replace('"', '\\"')

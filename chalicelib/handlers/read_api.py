@@ -1,0 +1,144 @@
+"""status, why, history: the HTTP routes that people and scripts read. Reads only, and only the table: never a cluster.
+
+Shapes are stable: fields are added, never renamed. Instants are RFC 3339, absent ones null; durations are seconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from chalicelib.dispatch.messages import cluster_name_ok
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.handlers.http_response import Answer, Refused, refuse_newer_schema
+from chalicelib.handlers.redaction import without_secrets
+from chalicelib.handlers.views import brake, cooldowns, exact, group, operation, policy_summary, timers
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import Policy
+from chalicelib.model.timestamps import parse_time
+from chalicelib.record.cluster_health import health, results
+from chalicelib.runtime.active_policy import in_force
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.policy_migration import not_used
+
+if TYPE_CHECKING:
+    from chalicelib.store import JournalEntry, StoredPolicy
+
+LIMIT, MAX_LIMIT, MAX_FULL = 20, 100, 5
+
+_NUMBER = re.compile(r"[0-9]{1,4}\Z")
+
+
+def healthz() -> Answer:
+    """GET /healthz: this function runs. It looks at nothing, because anybody may ask."""
+    return Answer(200, {"status": "ok"})
+
+
+def clusters(rt: Runtime) -> Answer:
+    """GET /clusters: {"clusters": [{name, mode, version, lastPass, lastSuccess, lastError, health, openOperations}]},
+    by name. Where policies lie in a place that is not used also "problems": a line each."""
+    refuse_newer_schema(rt)
+    known = rt.store.policies.all_current()
+    left = rt.store.moving.not_moved(known)
+    problems = {"problems": [f"{not_used(left)}; run outscaler migrate"]} if left else {}
+    rows = [without_secrets(_line(stored, rt), stored.text) for stored in known]
+    return Answer(200, {"clusters": rows, **problems})
+
+
+def cluster(name: str, rt: Runtime) -> Answer:
+    """GET /clusters/{name}: its line and policy, groups, open operations, cooldowns, the brake, nodes with timers."""
+    refuse_newer_schema(rt)
+    stored = _stored(name, rt)
+    memory = rt.store.memory.look(name)
+    policy, problem = _readable(stored, rt)
+    return Answer(200, without_secrets({
+        **_line(stored, rt),
+        "policy": policy_summary(policy) if policy else {"error": problem},
+        "groups": [group(key, memory.groups[key], rt.clock()) for key in sorted(memory.groups)],
+        "operations": [operation(one) for one in memory.operations],
+        "cooldowns": cooldowns(memory, policy.options, rt.clock()) if policy else {},
+        "brake": brake(memory, rt.clock()),
+        "timers": timers(memory),
+    }, stored.text))
+
+
+def decisions(name: str, parameters: Mapping[str, str], rt: Runtime) -> Answer:
+    """GET /clusters/{name}/decisions?limit=&before=&full=: {"decisions": [{at, kind, plan, …}]}, newest first.
+
+    limit: 1 to 100, 20 if not given. before: RFC 3339, for the next page. full=true: with the whole plan, limit 5.
+    """
+    refuse_newer_schema(rt)
+    unknown = sorted(set(parameters) - {"limit", "before", "full"})
+    if unknown:
+        raise BadInput(f"query: {unknown[0]}", "is not a parameter", "use limit, before or full")
+    full = _flag(parameters, "full")
+    limit = _limit(parameters, MAX_FULL if full else MAX_LIMIT)
+    before = _before(parameters)
+    stored = _stored(name, rt)
+    entries = rt.store.journal.recent(name, limit, before=before)
+    return Answer(200, without_secrets({"decisions": [_decision(entry, full=full) for entry in entries]}, stored.text))
+
+
+def _stored(name: str, rt: Runtime) -> StoredPolicy:
+    stored = rt.store.policies.current(name) if cluster_name_ok(name) else None
+    if stored is None:
+        raise Refused(404, f"clusters/{name[:64]}: not known; GET /clusters lists those that are")
+    return stored
+
+
+def _readable(stored: StoredPolicy, rt: Runtime) -> tuple[Policy | None, str]:
+    """The policy of now, or why the stored document cannot be read: a bad one must not hide the cluster's state."""
+    try:
+        return in_force(stored, rt.clock(), rt.deployment), ""
+    except BadInput as bad:
+        if "secret" in bad.place.lower():       # what is wrong with a name quotes it
+            return None, f"{bad.place}: cannot be used"
+        return None, str(bad).splitlines()[0]
+
+
+def _line(stored: StoredPolicy, rt: Runtime) -> dict[str, Any]:
+    policy, _ = _readable(stored, rt)
+    pace, now = rt.store.schedule.due(stored.name), rt.clock()
+    return {
+        "name": stored.name,
+        "mode": permitted(policy).word if policy else "unreadable",
+        "version": stored.version,
+        **results(pace),
+        "health": health(policy.scan_interval if policy else None, pace, now,
+                         planned=policy is not None and permitted(policy).plan),
+        "openOperations": len(rt.store.operations.look(stored.name)),
+    }
+
+
+def _decision(entry: JournalEntry, *, full: bool) -> dict[str, Any]:
+    shown: dict[str, Any] = {"at": exact(entry.at), "kind": entry.kind, "plan": entry.plan, "facts": entry.facts}
+    shown |= {"operation": entry.operation} if entry.operation else {}
+    shown |= {"group": entry.group} if entry.group else {}
+    return shown | ({"body": msgspec.json.decode(entry.body)} if full and entry.body else {})
+
+
+def _limit(parameters: Mapping[str, str], most: int) -> int:
+    text = parameters.get("limit", str(min(LIMIT, most)))
+    if not _NUMBER.match(text) or not 1 <= int(text) <= most:
+        raise BadInput("query: limit", f"{text[:40]!r}", f"use a whole number from 1 to {most}")
+    return int(text)
+
+
+def _before(parameters: Mapping[str, str]) -> float | None:
+    text = parameters.get("before")
+    if text is None:
+        return None
+    try:
+        return parse_time(text)
+    except BadInput as bad:
+        raise BadInput("query: before", bad.problem, bad.remedy) from None
+
+
+def _flag(parameters: Mapping[str, str], name: str) -> bool:
+    text = parameters.get(name, "false")
+    if text not in ("true", "false"):
+        raise BadInput(f"query: {name}", f"{text[:40]!r}", "use true or false")
+    return text == "true"

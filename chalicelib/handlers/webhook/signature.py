@@ -1,0 +1,124 @@
+"""Whether a caller is who he says: HMAC-SHA256 over what the request asks for, or a bearer token.
+
+    v2=      the method, the path (which holds the cluster's name), the timestamp and the body, a line each
+    sha256=  timestamp.body, the older form; it holds for any cluster with the same secret, so it is refused unless the
+             secret says otherwise while its exporters are being changed
+
+Every call does the same work whatever is right or wrong about it: two digests over the body, two comparisons of each
+kind in constant time, and the verdict last. A caller learns one bit, and the clock does not tell more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from chalicelib.runtime.webhook_secret import MAX_VALUES, Keys
+
+SKEW = 300.0
+TIMESTAMP = "x-outscaler-timestamp"
+SIGNATURE = "x-outscaler-signature"
+AUTHORIZATION = "authorization"
+V2, BODY_ONLY = "v2=", "sha256="
+
+_SECONDS = re.compile(r"[0-9]{1,12}\Z")
+
+
+class Verdict(StrEnum):
+    """For our own log only; the caller is told accepted or not."""
+
+    ACCEPTED = "accepted"
+    NO_PROOF = "no proof in the headers"
+    WRONG = "wrong signature or token"
+    OLDER = "a signature of the body only, which the webhook secret does not allow"
+    STALE = "timestamp is missing or over 5 minutes off"
+
+
+class Knock(msgspec.Struct, frozen=True):
+    """A verdict, and for a right signature its canonical form, by which a repetition is known (empty for a token).
+
+    older: it is a signature of the body only.
+    """
+
+    verdict: Verdict
+    signature: str = ""
+    older: bool = False
+
+
+def sign(key: bytes, cluster: str, timestamp: str, body: bytes) -> str:
+    """The value of X-Outscaler-Signature: `v2=` and 64 hexadecimal digits. timestamp: epoch seconds, as sent."""
+    signed = b"v2\nPOST\n" + _bytes(f"/clusters/{cluster}/events\n{timestamp}\n") + body
+    return V2 + hmac.new(key, signed, hashlib.sha256).hexdigest()
+
+
+def sign_body(key: bytes, timestamp: str, body: bytes) -> str:
+    """The older form: `sha256=` and 64 hexadecimal digits."""
+    return BODY_ONLY + hmac.new(key, _bytes(timestamp) + b"." + body, hashlib.sha256).hexdigest()
+
+
+def verify(cluster: str, headers: Mapping[str, str], body: bytes, keys: Keys, decoy: bytes, now: float) -> Knock:
+    """cluster: whose events the path names. headers: lower-case names. decoy: a random key that stands in for missing
+    ones, so that all calls cost the same.
+
+    A signature, where there is one, decides alone; a token beside it cannot mend it.
+    """
+    timestamp = headers.get(TIMESTAMP, "").strip()
+    given = headers.get(SIGNATURE, "").strip().lower()
+    token = _token(headers.get(AUTHORIZATION, ""))
+    older = given.startswith(BODY_ONLY)
+    signed = _signed(keys.hmac, _signer(cluster, timestamp, body, older=older), given, decoy)
+    borne = _borne(keys.bearer, token, decoy)
+    if given:
+        if not signed:
+            return Knock(Verdict.WRONG)
+        if older and not keys.body_signatures:
+            return Knock(Verdict.OLDER)
+        return Knock(Verdict.ACCEPTED, given, older) if _fresh(timestamp, now) else Knock(Verdict.STALE)
+    if not token:
+        return Knock(Verdict.NO_PROOF)
+    return Knock(Verdict.ACCEPTED if borne else Verdict.WRONG)
+
+
+def _signer(cluster: str, timestamp: str, body: bytes, *, older: bool) -> Callable[[bytes], str]:
+    """What signs this request, in the form that its caller has chosen; one digest over the body either way."""
+    if older:
+        return lambda key: sign_body(key, timestamp, body)
+    return lambda key: sign(key, cluster, timestamp, body)
+
+
+def _signed(keys: tuple[bytes, ...], signer: Callable[[bytes], str], given: str, decoy: bytes) -> bool:
+    right = False
+    for index in range(MAX_VALUES):
+        real = index < len(keys)
+        expected = signer(keys[index] if real else decoy)
+        right |= hmac.compare_digest(expected.encode(), _bytes(given)) and real
+    return right
+
+
+def _borne(keys: tuple[bytes, ...], token: str, decoy: bytes) -> bool:
+    right = False
+    presented = hashlib.sha256(_bytes(token)).digest()     # equal lengths: compare_digest would tell the length
+    for index in range(MAX_VALUES):
+        real = index < len(keys)
+        expected = hashlib.sha256(keys[index] if real else decoy).digest()
+        right |= hmac.compare_digest(expected, presented) and real
+    return right
+
+
+def _bytes(text: str) -> bytes:
+    """A header's bytes. Half a surrogate pair, which is no text, becomes bytes that no key and no digest has."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _token(header: str) -> str:
+    scheme, _, value = header.strip().partition(" ")
+    return value.strip() if scheme.lower() == "bearer" else ""
+
+
+def _fresh(timestamp: str, now: float) -> bool:
+    return _SECONDS.match(timestamp) is not None and abs(now - int(timestamp)) <= SKEW

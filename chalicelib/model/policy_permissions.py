@@ -1,0 +1,78 @@
+"""What one deployment lets its policies name: secrets by their names, hosts besides the vendors' own, and files.
+
+A policy is written by a person who may write nothing else in the AWS account. The functions act for that person with
+their own rights, so the limits come from the deployment (environment variables that the template sets), never from a
+policy. The defaults are the strict ones: a value that is not given permits nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.resource_names import prefix_of, secret_prefix
+
+SECRET_PREFIX = "OUTSCALER_SECRET_PREFIX"           # noqa: S105 - the name of a variable
+SHARED_SECRETS = "OUTSCALER_SHARED_SECRETS"
+ALLOWED_ENDPOINTS = "OUTSCALER_ALLOWED_ENDPOINTS"
+DEFAULT_PREFIX = "outscaler/"
+
+_IN_LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
+_PREFIX = re.compile(r"([A-Za-z0-9/_+=.@-]{0,200}[A-Za-z0-9/])?\Z")
+_NAME = re.compile(r"(ssm:/)?[A-Za-z0-9/_+=.@-]{1,512}\Z")
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
+_HOST = re.compile(rf"({_LABEL}(\.{_LABEL})*|\[[0-9a-f:.]{{2,45}}\])(:[1-9][0-9]{{0,4}})?\Z")
+_MOST = 200     # entries of one list
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    """secret_prefix: what the names of all secrets begin with. shared_secrets: full names that every cluster may use.
+
+    endpoints: `host` or `host:port` of addresses that vendors' settings may name besides the vendors' own. loopback:
+    whether this machine's own addresses may be called. files: whether settings may name local files. prefix_known:
+    whether secret_prefix was given and is not just the default.
+    """
+
+    secret_prefix: str = DEFAULT_PREFIX
+    shared_secrets: frozenset[str] = frozenset()
+    endpoints: frozenset[str] = frozenset()
+    loopback: bool = False
+    files: bool = False
+    prefix_known: bool = True
+
+
+STRICT = Deployment()
+"""No hosts but the vendors' own, no shared secret, no file, and the usual prefix."""
+
+
+def deployment_of(environment: Mapping[str, str], *, files: bool = False) -> Deployment:
+    """The deployment that the environment variables describe. Raises BadInput naming the variable that is wrong.
+
+    files: whether settings may name local files, which only a command may permit.
+    """
+    named = prefix_of(environment)
+    given = environment.get(SECRET_PREFIX, secret_prefix(named) if named else None)
+    prefix = DEFAULT_PREFIX if given is None else given
+    if not _PREFIX.match(prefix) or ".." in prefix:
+        raise BadInput(f"environment: {SECRET_PREFIX}", "cannot begin the name of a secret",
+                       f"write it like {DEFAULT_PREFIX}")
+    return Deployment(
+        secret_prefix=prefix,
+        shared_secrets=_listed(environment, SHARED_SECRETS, _NAME, "outscaler/shared/exoscale"),
+        endpoints=_listed(environment, ALLOWED_ENDPOINTS, _HOST, "api.example.com,proxy.example.com:8443"),
+        loopback=not environment.get(_IN_LAMBDA),
+        files=files,
+        prefix_known=given is not None,
+    )
+
+
+def _listed(environment: Mapping[str, str], variable: str, form: re.Pattern[str], example: str) -> frozenset[str]:
+    """The entries of a comma-separated list; blanks around them mean nothing."""
+    entries = [entry for part in environment.get(variable, "").split(",") if (entry := part.strip())]
+    if len(entries) > _MOST or not all(form.match(entry) for entry in entries):
+        raise BadInput(f"environment: {variable}", "is not a list of at most "
+                       f"{_MOST} names, separated by commas", f"write it like {example}")
+    return frozenset(entries)

@@ -1,0 +1,112 @@
+"""Which hosts a vendor's credentials may be sent to: the vendor's own API hosts, as one ordered table.
+
+An address in a policy decides who receives signed calls and tokens, so a policy may not choose it freely. A vendor's
+domain as a whole is too wide: customers' own hosts lie under some of them, such as a bucket of object storage
+(`NAME.oss-REGION.aliyuncs.com`) or the API server of a cluster (`ID.cce.REGION.myhuaweicloud.com`). So the table names
+the API hosts, and a host must match one of them from its first to its last character.
+
+Other hosts are for the deployment to permit (deployment.py). TLS is required, except on this machine's own addresses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from chalicelib.model.policy_permissions import ALLOWED_ENDPOINTS, Deployment
+
+# Every region and zone begins with two letters and a dash; product names such as `oss-cn-hangzhou` do not.
+_REGION = r"[a-z]{2}(-[a-z0-9]{1,20}){1,4}"
+_ENVIRONMENT = r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?"
+
+
+class Vendor(msgspec.Struct, frozen=True):
+    """hosts: patterns of its API's hosts. keys: settings that name an address of it. places: settings that its hosts
+    are derived from, and the form without which the derived host could be another one."""
+
+    hosts: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    places: tuple[tuple[str, str], ...] = ()
+
+
+VENDORS: Mapping[str, Vendor] = MappingProxyType({
+    "alicloud": Vendor(
+        hosts=(rf"(ess|ecs|sts)(-vpc)?\.{_REGION}\.aliyuncs\.com", r"(ess|ecs|sts)(\.vpc-proxy)?\.aliyuncs\.com",
+               r"ecs-cn-hangzhou\.aliyuncs\.com"),
+        keys=("essEndpoint", "ecsEndpoint", "stsEndpoint"),
+        places=(("region", _REGION),),
+    ),
+    "cherryservers": Vendor(hosts=(r"api\.cherryservers\.com",), keys=("endpoint",)),
+    "clusterapi": Vendor(hosts=()),     # its hosts are in kubeconfigs, which are secrets
+    "exoscale": Vendor(
+        hosts=(rf"{_ENVIRONMENT}-[a-z]{{2}}-[a-z]{{3}}-[0-9]{{1,3}}\.exoscale\.com",),
+        keys=("endpoint",),
+        places=(("zone", r"[a-z]{2}-[a-z]{3}-[0-9]{1,3}"), ("environment", _ENVIRONMENT)),
+    ),
+    "huaweicloud": Vendor(
+        hosts=(rf"(cce|ecs|iam)\.{_REGION}\.myhuaweicloud\.(com|eu)", r"iam\.myhuaweicloud\.(com|eu)"),
+        keys=("cceEndpoint", "ecsEndpoint", "iamEndpoint"),
+        places=(("region", _REGION),),
+    ),
+})
+
+METADATA_SERVICE, METADATA_KEY = "alicloud metadata", "metadataEndpoint"
+METADATA = "http://100.100.100.200"
+"""Where an instance of Alibaba Cloud asks about itself, on its own link and without TLS."""
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+# All that an address may be: no user, no escape, no query, no fragment, no dot at the end, small letters only.
+_ADDRESS = re.compile(
+    r"(?P<scheme>https?)://(?P<host>[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(:(?P<port>[0-9]{1,5}))?"
+    r"(?P<path>/[A-Za-z0-9._~/-]{0,200})?\Z"
+)
+_NOT_PLAIN = "is not a plain https address: small letters, no user, no escapes, no query, no dot at the host's end"
+
+
+def refused(vendor: str, url: str, deployment: Deployment) -> str:
+    """Why a vendor's calls may not go to this address; empty if they may. url: its root, perhaps with a path. vendor: a
+    provider's name, or METADATA_SERVICE."""
+    found = _ADDRESS.match(url)
+    if found is None or ".." in url or not 0 < int(found["port"] or 443) < 65536:
+        return _NOT_PLAIN
+    scheme, host, port = found["scheme"], found["host"], int(found["port"] or 0)
+    here, tls = host in _LOOPBACK, scheme == "https"
+    named = f"{host}:{port}" if port else host
+    if vendor == METADATA_SERVICE and url.rstrip("/") == METADATA:
+        return ""
+    if not (tls or here):
+        return "is not an https address"
+    if (here and deployment.loopback) or named in deployment.endpoints:
+        return ""
+    if tls and port in {0, 443} and _is_of(vendor, host):
+        return ""
+    return f"{named} is no API host of {vendor}, and the deployment does not permit it"
+
+
+def mistakes(vendor: str, settings: Mapping[str, str], deployment: Deployment) -> Iterator[tuple[str, str, str]]:
+    """(key, problem, remedy) for each of a provider's settings that would send its calls elsewhere or names a file."""
+    table = VENDORS.get(vendor, Vendor(hosts=()))
+    addresses = [(key, vendor) for key in table.keys]
+    if vendor == "alicloud":
+        addresses.append((METADATA_KEY, METADATA_SERVICE))
+    for key, service in addresses:
+        if (url := settings.get(key, "").strip()) and (problem := refused(service, url, deployment)):
+            yield key, problem, f"take it out, or have the deployment list its host in {ALLOWED_ENDPOINTS}"
+    for key, form in table.places:
+        if (text := settings.get(key, "").strip()) and not re.fullmatch(form, text, re.ASCII):
+            yield key, "is not what the vendor's hosts are named after", "write it as the vendor does"
+    for key in sorted(settings):
+        if key.endswith("File") and settings[key] and not deployment.files:
+            yield key, FILE_PROBLEM, FILE_REMEDY
+
+
+FILE_PROBLEM = "names a local file, which only commands on a workstation may read"
+FILE_REMEDY = "put its content into a secret, and name that by the key that ends in Secret"
+
+
+def _is_of(vendor: str, host: str) -> bool:
+    table = VENDORS.get(vendor)
+    return table is not None and any(re.fullmatch(form, host) for form in table.hosts)

@@ -1,0 +1,121 @@
+"""The ways out of an operation's step, opened when they are used: the cluster's API and one provider.
+
+A removal that must be rolled back shall not fail because the provider's secret is missing, nor a purchase because the
+cluster does not answer. So each way is opened at its first use, and what goes wrong in opening it is an error of that
+way, which the steps know how to take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.kube import errors as kube
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Outcome
+from chalicelib.model.policy import Policy
+from chalicelib.operations.kube_node_api import KubeNodes
+from chalicelib.operations.step_context import Recheck, World
+from chalicelib.providers import errors as vendor
+from chalicelib.providers.base import Observation, Provider
+from chalicelib.runtime.runtime import Runtime
+
+if TYPE_CHECKING:
+    from chalicelib.kube.client import Cluster
+
+
+class Way:
+    """Both ways for one operation and one policy, kept for the length of one invocation."""
+
+    def __init__(self, operation: Operation, policy: Policy, rt: Runtime) -> None:
+        self._policy, self._rt, self._provider = policy, rt, operation.provider
+        self._cluster: Cluster | None = None
+
+    def cluster(self) -> Cluster:
+        """The cluster's API; raises ClusterError, whatever it was that stood in the way."""
+        if self._cluster is None:
+            try:
+                self._cluster = self._rt.connect(self._policy)
+            except kube.ClusterError:
+                raise
+            except BadInput as error:
+                raise kube.Invalid(str(error)) from error
+            except OutscalerError as error:
+                raise kube.Unavailable(f"no connection: {error}") from error
+        return self._cluster
+
+    def provider(self) -> Provider:
+        """The operation's provider; raises ProviderError, or ClusterError for one that lives in the cluster."""
+        mine = {name: settings for name, settings in self._policy.providers.items() if name == self._provider}
+        policy = msgspec.structs.replace(self._policy, providers=mine)     # the others' mistakes are not ours
+        try:
+            found = self._rt.providers(policy, self.cluster(), self._rt.read_secret)
+        except (vendor.ProviderError, kube.ClusterError):
+            raise
+        except BadInput as error:
+            raise vendor.InvalidRequest(str(error)) from error
+        except OutscalerError as error:
+            raise vendor.Transient(f"no way to provider {self._provider}: {error}") from error
+        for provider in found:
+            if provider.name == self._provider:
+                return provider
+        raise vendor.InvalidRequest(f"provider {self._provider} is not in the policy any more")
+
+    def world(self) -> World:
+        """What a step gets."""
+        return World(
+            provider=LateProvider(self._provider, self.provider), cluster=KubeNodes(self.cluster),
+            options=self._policy.options, recheck=self._recheck, checkpoint=self._rt.checkpoint,
+        )
+
+    def _recheck(self, node: str) -> Recheck:
+        # Here and not at the start: it loads the planner's rules and numpy, which only the steps of a drain need.
+        from chalicelib.operations.drain_recheck import Rules
+
+        return Rules(self.cluster(), self._policy.options, self._rt.clock())(node)
+
+
+class LateProvider:
+    """A provider that is built when it is first called."""
+
+    def __init__(self, name: str, build: Callable[[], Provider]) -> None:
+        self._name, self._build = name, build
+        self._built: Provider | None = None
+
+    @property
+    def name(self) -> str:
+        """As in the policy."""
+        return self._name
+
+    def observe(self, nodes: Sequence[Node]) -> Observation:
+        """See Provider."""
+        return self._here().observe(nodes)
+
+    def grow(self, operation: Operation) -> Outcome:
+        """See Provider."""
+        return self._here().grow(operation)
+
+    def remove(self, operation: Operation) -> Outcome:
+        """See Provider."""
+        return self._here().remove(operation)
+
+    def release(self, operation: Operation) -> bool:
+        """See Provider."""
+        return self._here().release(operation)
+
+    def shrink_target(self, operation: Operation) -> Outcome:
+        """See Provider."""
+        return self._here().shrink_target(operation)
+
+    def poll(self, operation: Operation) -> Outcome:
+        """See Provider."""
+        return self._here().poll(operation)
+
+    def _here(self) -> Provider:
+        if self._built is None:
+            self._built = self._build()
+        return self._built

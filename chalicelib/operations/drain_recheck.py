@@ -1,0 +1,110 @@
+"""The drain rules asked again about one node, on what the cluster says now (architecture §5; scale-down.md §9, 4).
+
+It is the planner's own table of rules over a snapshot of one node: its pods, the budgets, and the pods' controllers,
+each fetched by name. What may not be read weakens the verdict as it does in a pass, and holds nothing up by itself.
+
+One question is added: a pod that several budgets select. The eviction API refuses it for good, and without naming them
+(demands.md 19), so it is better known before the first pod of the node is evicted for nothing.
+"""
+
+from __future__ import annotations
+
+from chalicelib.kube.client import Cluster, path_segment
+from chalicelib.kube.errors import Forbidden, Missing, Unavailable
+from chalicelib.kube.pods import pods_on_node
+from chalicelib.model.errors import BadInput
+from chalicelib.model.pod import Owner
+from chalicelib.model.policy import Options
+from chalicelib.model.reason import Reason
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.operations.step_context import Recheck
+from chalicelib.plan.scale_down.drain_rules import assess
+from chalicelib.plan.scale_down.drain_rules.verdict import Action, Context
+from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
+from chalicelib.plan.state.pending_pods import is_expendable
+from chalicelib.snapshot.snapshot_builder import Folder
+
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+CONTROLLERS = {
+    "ReplicaSet": "/apis/apps/v1/namespaces/{}/replicasets/{}",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets/{}",
+    "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets/{}",
+    "Job": "/apis/batch/v1/namespaces/{}/jobs/{}",
+    "ReplicationController": "/api/v1/namespaces/{}/replicationcontrollers/{}",
+}
+_NOTHING = b'{"items":[]}'
+
+
+class Rules:
+    """Callable: node name -> Recheck. Raises ClusterError where the pods themselves cannot be read."""
+
+    def __init__(self, cluster: Cluster, options: Options, now: float) -> None:
+        self._cluster, self._options, self._now = cluster, options, now
+
+    def __call__(self, node: str) -> Recheck:
+        """The first pod that holds the node, by name, or nothing."""
+        snapshot = self._look(node)
+        if snapshot.gaps:
+            gap = snapshot.gaps[0]
+            return Recheck(gap.name, f"it could not be read ({gap.detail})")
+        context = Context(
+            now=self._now, options=self._options, budgets=BudgetLedger(snapshot.budgets, snapshot.classes),
+            controllers={(c.kind, c.namespace, c.name): c for c in snapshot.controllers},
+            controller_kinds=frozenset(snapshot.controller_kinds),
+        )
+        for pod in snapshot.pods:
+            if is_expendable(snapshot.cls(pod), self._options):
+                continue    # it dies with its node, as the planner has it
+            verdict = assess(pod, snapshot.cls(pod), context)
+            if verdict.action is Action.BLOCK and verdict.reason is not None:
+                return Recheck(pod.key, _rule(verdict.reason))
+            if verdict.action is Action.WAIT:
+                return Recheck(pod.key, "BlockedByOnCompletionPod")
+            budgets = context.budgets.of(pod.cls)
+            if len(budgets) > 1 and verdict.action is Action.MOVE:
+                return Recheck(pod.key, f"budgets {', '.join(budgets)} all select it, and it can never be evicted")
+        return Recheck()
+
+    def _look(self, node: str) -> Snapshot:
+        folder = Folder()
+        try:
+            folder.feed(pods_on_node(self._cluster, node), "/api/v1/pods", "Pod")
+            self._budgets(folder)
+            for namespace, owner in _owners(folder.snapshot("", self._now)):
+                self._controller(folder, namespace, owner)
+        except BadInput as error:   # something else answers in the API's place
+            raise Unavailable(str(error)) from error
+        return folder.snapshot("", self._now)
+
+    def _budgets(self, folder: Folder) -> None:
+        try:
+            for page in self._cluster.list_pages(BUDGETS):
+                if page.first:
+                    folder.forget("PodDisruptionBudget")
+                folder.feed(page.body, BUDGETS, "PodDisruptionBudget")
+        except (Forbidden, Missing):
+            folder.forget("PodDisruptionBudget")
+
+    def _controller(self, folder: Folder, namespace: str, owner: Owner) -> None:
+        """One controller. One that is not there is known not to be there; one that may not be read is not known."""
+        path = CONTROLLERS[owner.kind].format(path_segment(namespace), path_segment(owner.name))
+        try:
+            body = self._cluster.get(path)
+        except Forbidden:
+            return
+        except Missing:
+            body = _NOTHING
+        folder.feed(body, path, owner.kind)
+
+
+def _rule(reason: Reason) -> str:
+    """The rule's code, and the budget where one is the cause."""
+    budget = reason.params.get("budget")
+    return f"{reason.code.value} (budget {budget})" if budget else reason.code.value
+
+
+def _owners(snapshot: Snapshot) -> list[tuple[str, Owner]]:
+    """The controllers of the pods, each once, of the kinds that the rules ask about."""
+    found = {(pod.namespace, owner.kind, owner.name): owner
+             for pod in snapshot.pods if (owner := snapshot.cls(pod).owner) and owner.built_in}
+    return [(key[0], found[key]) for key in sorted(found)]

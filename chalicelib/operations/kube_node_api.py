@@ -1,0 +1,168 @@
+"""The real cluster behind NodeApi: chalicelib.kube's verbs, and of each object only the few fields a removal asks for.
+
+The connection is made at the first use: an operation that only talks to a vendor needs none.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from chalicelib.kube import nodes, pods
+from chalicelib.kube.errors import Missing, Unavailable
+from chalicelib.kube.lazy_client import Lazily
+from chalicelib.model.node import DELAY_DELETION_PREFIX, SCALE_DOWN_DISABLED, Taint
+from chalicelib.model.operation import OPERATION_ANNOTATION
+from chalicelib.model.timestamps import parse_time
+from chalicelib.operations.step_context import Eviction, NodeState, PodState
+from chalicelib.operations.volume_claims import awaiting
+
+T = TypeVar("T")
+
+MIRROR = "kubernetes.io/config.mirror"
+DAEMONSET_POD = "cluster-autoscaler.kubernetes.io/daemonset-pod"
+ENABLE_DS_EVICTION = "cluster-autoscaler.kubernetes.io/enable-ds-eviction"
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    kind: str
+    controller: bool | None = False
+
+
+class _Meta(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: float | None = None
+
+
+class _Taint(msgspec.Struct, frozen=True):
+    key: str
+    effect: str = ""
+    value: str | None = None
+
+
+class _NodeSpec(msgspec.Struct, frozen=True):
+    provider_id: str | None = msgspec.field(default=None, name="providerID")
+    unschedulable: bool = False
+    taints: list[_Taint] | None = None
+
+
+class _Node(msgspec.Struct, frozen=True):
+    metadata: _Meta
+    spec: _NodeSpec = _NodeSpec()
+
+
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str | None = None
+    priority: int | None = None
+    termination_grace_period_seconds: float | None = None
+    scheduling_gates: list[msgspec.Raw] | None = None
+
+
+class _PodStatus(msgspec.Struct, frozen=True):
+    phase: str | None = None
+
+
+class _Pod(msgspec.Struct, frozen=True):
+    metadata: _Meta
+    spec: _PodSpec = _PodSpec()
+    status: _PodStatus = _PodStatus()
+
+
+class _Pods(msgspec.Struct, frozen=True):
+    items: list[_Pod] | None = None
+
+
+class KubeNodes(Lazily):
+    """NodeApi over one cluster. connect: called once, when the first verb is used."""
+
+    def node(self, name: str) -> NodeState | None:
+        """See NodeApi."""
+        try:
+            return _node_state(_decode(nodes.get_node(self.connected, name), _Node))
+        except Missing:
+            return None
+
+    def taint(self, name: str, taint: Taint, *, operation: str, cordon: bool) -> None:
+        """See NodeApi."""
+        nodes.add_taint(self.connected, name, taint, cordon=cordon, operation=operation)
+
+    def untaint(self, name: str, key: str, *, operation: str, uncordon: bool) -> None:
+        """See NodeApi."""
+        try:
+            nodes.remove_taint(self.connected, name, key, uncordon=uncordon, operation=operation)
+        except Missing:
+            return
+
+    def pods_on(self, node: str) -> tuple[PodState, ...]:
+        """See NodeApi; finished pods are left at the server."""
+        return _pod_states(pods.pods_on_node(self.connected, node))
+
+    def pods_nominated(self, node: str) -> tuple[PodState, ...]:
+        """See NodeApi."""
+        query = {"fieldSelector": f"status.nominatedNodeName={node}"}
+        return _pod_states(self.connected.get("/api/v1/pods", query=query))
+
+    def claims_awaiting(self, node: str) -> tuple[str, ...]:
+        """See NodeApi."""
+        return awaiting(self.connected, node)
+
+    def evict(self, pod: PodState, grace: float) -> Eviction:
+        """See NodeApi."""
+        result = pods.evict(self.connected, pod.namespace, pod.name, pod.uid, int(grace))
+        if isinstance(result, pods.Blocked):
+            return Eviction(accepted=False, why_not=result.message, retry_after=result.retry_after)
+        return Eviction(accepted=True, gone=isinstance(result, pods.Gone))
+
+
+def _decode(body: bytes, shape: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Unavailable(f"the answer is not what the Kubernetes API gives: {error}") from None
+
+
+def _node_state(node: _Node) -> NodeState:
+    meta, spec = node.metadata, node.spec
+    annotations = meta.annotations or {}
+    return NodeState(
+        name=meta.name,
+        uid=meta.uid,
+        provider_id=spec.provider_id or "",
+        unschedulable=spec.unschedulable,
+        scale_down_disabled=annotations.get(SCALE_DOWN_DISABLED) == "true",
+        taints=tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in spec.taints or ()),
+        delays=tuple(sorted(key for key in annotations if key.startswith(DELAY_DELETION_PREFIX))),
+        operation=annotations.get(OPERATION_ANNOTATION, ""),
+    )
+
+
+def _pod_states(body: bytes) -> tuple[PodState, ...]:
+    return tuple(_pod_state(pod) for pod in _decode(body, _Pods).items or ())
+
+
+def _pod_state(pod: _Pod) -> PodState:
+    meta, spec = pod.metadata, pod.spec
+    annotations = meta.annotations or {}
+    owned = any(owner.controller and owner.kind == "DaemonSet" for owner in meta.owner_references or ())
+    grace = meta.deletion_grace_period_seconds
+    return PodState(
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        node=spec.node_name or "",
+        phase=pod.status.phase or "",
+        mirror=MIRROR in annotations,
+        daemonset=owned or annotations.get(DAEMONSET_POD) == "true",
+        enable_ds_eviction=annotations.get(ENABLE_DS_EVICTION, ""),
+        priority=spec.priority or 0,
+        grace=30.0 if spec.termination_grace_period_seconds is None else spec.termination_grace_period_seconds,
+        deleted=parse_time(meta.deletion_timestamp) if meta.deletion_timestamp else 0.0,
+        deletion_grace=30.0 if grace is None else grace,
+        gated=bool(spec.scheduling_gates),
+    )

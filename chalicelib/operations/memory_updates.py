@@ -1,0 +1,142 @@
+"""What the end of an operation means for memory: requests, cooldowns, back-off. Pure: it can be read as a table.
+
+    grow    done     request += increase, both its instants anew; last_add, last_scale_up            state.md §5, §8
+            failed   back-off by class; a target that somebody else moved is no fault of the group    state.md §7
+    remove  done     last_delete, last_scale_down                                                    state.md §8
+            failed   last_failure, last_scale_down_failure
+    shrink  done     the request is over; the target is what it was lowered to                       state.md §5
+    discard done     the target is lower by as many
+    both    failed   not tried again for a while, each time longer; nothing else of the group waits
+
+Upstream starts the cooldown only where tainting failed, and so tries a node whose drain got stuck again in the next
+loop (demands.md 19: 5,035 failed drains in a week). Ours starts it for every removal that failed, but not for one that
+we called off ourselves. A repair that failed for a conflict waits too: a rollout conflicts with it for hours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from chalicelib.model.memory import FailedRemoval, GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.policy import Options
+from chalicelib.model.timeouts import granted, retry
+from chalicelib.operations.registry import NOT_STARTED
+from chalicelib.plan.state import backoff
+
+_WHY = 300      # characters of a failure that are remembered
+ABANDONED = "Abandoned"
+"""The class of an operation that we called off ourselves."""
+OURS = frozenset({ABANDONED, NOT_STARTED})
+"""Ends that say nothing about the group or the node: the cause is on this side."""
+BLAMELESS = OURS | {"Conflict"}
+"""Failures after which the group may be tried again at once: the world was not as planned."""
+
+GroupPatch = Callable[[GroupMemory], GroupMemory]
+MemoryPatch = Callable[[Memory], Memory]
+Lesson = tuple[GroupPatch | None, MemoryPatch | None]
+
+
+def learn(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+    """The patches to be written with the operation's end, by kind and outcome. They may be applied more than once, to
+    whatever is in memory by then."""
+    teach = _LESSONS.get((operation.kind, type(outcome)))
+    return teach(operation, outcome, options, now) if teach else (None, None)
+
+
+def _grown(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+    del outcome
+
+    def group(memory: GroupMemory) -> GroupMemory:
+        before = memory.request.increase if memory.request else 0
+        request = ScaleUpRequest(before + operation.to_size - operation.from_size, now,
+                                 now + granted(operation, options))
+        return msgspec.structs.replace(memory, request=request, last_add=now, target=operation.to_size)
+
+    return group, lambda memory: msgspec.structs.replace(memory, last_scale_up=max(memory.last_scale_up, now))
+
+
+def _not_grown(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+    del operation
+    if not isinstance(outcome, Failed) or outcome.cls in BLAMELESS:
+        return None, None
+
+    def group(memory: GroupMemory) -> GroupMemory:
+        failed = backoff.fail(memory.backoff, now, options, outcome.cls, outcome.code, outcome.message)
+        asked = max(failed.until, now + outcome.retry_after)
+        return msgspec.structs.replace(memory, backoff=msgspec.structs.replace(failed, until=asked))
+
+    return group, None
+
+
+def _removed(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+    del options
+    count = int(outcome.facts.get("removed", len(operation.targets)))
+
+    def group(memory: GroupMemory) -> GroupMemory:
+        return msgspec.structs.replace(memory, last_delete=now, target=max(0, memory.target - count))
+
+    return group, lambda memory: msgspec.structs.replace(memory, last_scale_down=max(memory.last_scale_down, now))
+
+
+def _not_removed(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+    """The node waits the longer the more often its removal failed, so that it is not the first in every pass and holds
+    up all others (demands.md 19)."""
+    if not isinstance(outcome, Failed) or outcome.cls in OURS:
+        return None, None
+    why = outcome.message[:_WHY]
+
+    def group(memory: GroupMemory) -> GroupMemory:
+        failed = dict(memory.failed_removals)
+        for target in operation.targets:
+            times = failed[target.node].times + 1 if target.node in failed else 1
+            failed[target.node] = FailedRemoval(now + retry(times, options), times, why)
+        return msgspec.structs.replace(memory, last_failure=now, failed_removals=failed)
+
+    return (
+        group,
+        lambda memory: msgspec.structs.replace(
+            memory, last_scale_down_failure=max(memory.last_scale_down_failure, now)),
+    )
+
+
+def _shrunk(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+    del outcome, options, now
+    return lambda memory: msgspec.structs.replace(
+        memory, request=None, target=operation.to_size, repair_failures=0, repair_after=0.0), None
+
+
+def _discarded(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+    del outcome, options, now
+    count = len(operation.targets)
+    return lambda memory: msgspec.structs.replace(
+        memory, target=max(0, memory.target - count), repair_failures=0, repair_after=0.0), None
+
+
+def _not_repaired(operation: Operation, outcome: Done | Failed, options: Options, now: float) -> Lesson:
+    del operation
+    if not isinstance(outcome, Failed) or outcome.cls in OURS:
+        return None, None
+    asked = outcome.retry_after
+
+    def group(memory: GroupMemory) -> GroupMemory:
+        failures = memory.repair_failures + 1
+        return msgspec.structs.replace(memory, repair_failures=failures,
+                                       repair_after=now + max(retry(failures, options), asked))
+
+    return group, None
+
+
+_LESSONS: dict[tuple[Kind, type[Done] | type[Failed]], Callable[[Operation, Done | Failed, Options, float], Lesson]] = {
+    (Kind.GROW, Done): _grown,
+    (Kind.GROW, Failed): _not_grown,
+    (Kind.REMOVE, Done): _removed,
+    (Kind.REMOVE, Failed): _not_removed,
+    (Kind.SHRINK, Done): _shrunk,
+    (Kind.SHRINK, Failed): _not_repaired,
+    (Kind.DISCARD, Done): _discarded,
+    (Kind.DISCARD, Failed): _not_repaired,
+}

@@ -1,0 +1,96 @@
+"""Who lowers a group's size lets a growth of that group that has begun be recorded first; and of those who set the
+total of one pool, one writes at a time.
+
+A growth says "from 3 to 4". After a crash its next attempt looks at the size to learn whether the first one got
+through. If a removal beside it has lowered the size to 3 by then, the size says that it did not, and the machine would
+be bought a second time. So whatever lowers sizes waits for as long as a growth is open that may have called its
+provider; that growth ends by itself, at its own deadline at the latest.
+
+    grow     3 ──► 4 ✝ (nothing recorded)                  asks: 4, done ──► recorded
+    remove         waits ─────────────────────────────────────────────────────► 4 ──► 3
+
+Groups of one pool share one number at the vendor (Operation.pool; huaweicloud-cce.md B6). Two executors that read 5 and
+ask for 5 + 2 and 5 + 1 buy two machines in place of three, and a lower total beside a higher one costs machines that
+nobody has named. So the older goes first until its request has been taken. Nobody of these waits for a younger one, so
+that they never wait for one another. At a provider with pools, polls only look (its contract), so a pool is not held up
+while machines come.
+
+    grow  a  5 ──► 7 taken, is polled ─────────────────────────►
+    grow  b     waits  ──► 7 ──► 8 taken, is polled ───────────►
+
+A removal lowers that number too, by one with each node. A total that was made a moment before would buy what it lowers,
+so nobody sets one in the moments in which a removal of the pool deletes; a removal that only waits stops nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from chalicelib.model.operation import Kind, Operation, State
+from chalicelib.model.outcome import Pending
+from chalicelib.model.policy import Options
+from chalicelib.operations.deadline import deadline_of
+from chalicelib.operations.prior_effects import having_waited
+from chalicelib.runtime.runtime import Runtime
+
+AFTER = 10.0
+SOON = 3.0
+"""Seconds until the next look, for a growth to be recorded, and for a pool's turn."""
+_LOWERS: Mapping[Kind, frozenset[str]] = MappingProxyType({
+    Kind.REMOVE: frozenset({"delete", "poll"}),
+    Kind.DISCARD: frozenset({"", "delete", "poll"}),
+    Kind.SHRINK: frozenset({"", "lower", "poll"}),
+})
+"""The steps of an operation (execute) that may lower a size; "" is the first."""
+_SETS: Mapping[Kind, frozenset[str]] = MappingProxyType({
+    Kind.GROW: frozenset({"", "request"}),
+    Kind.DISCARD: frozenset({"", "delete"}),
+    Kind.SHRINK: frozenset({"", "lower"}),
+})
+"""The steps of an operation that may tell the vendor a pool's total."""
+
+
+def waits(operation: Operation, options: Options, rt: Runtime) -> Pending | None:
+    """Come back later, where another operation goes first; None where the step may be done, and past its deadline,
+    where it is given up. Raises StoreError."""
+    if not (_lowers(operation) or _sets(operation)) or rt.clock() >= deadline_of(operation, options):
+        return None
+    data = having_waited(operation)
+    for other in rt.store.operations.list_open(operation.cluster):
+        if other.id == operation.id:
+            continue
+        if _sets(operation) and _sets(other) and operation.pool == other.pool:
+            if _age(other) < _age(operation):
+                return Pending(SOON, operation.step, data, f"until {other.id} has changed their pool")
+            continue
+        if _sets(operation) and _deletes(other, rt.clock()) and operation.pool == other.pool:
+            return Pending(SOON, operation.step, data, f"until {other.id} has deleted nodes of their pool")
+        if _lowers(operation) and _has_begun_beside(other, operation):
+            return Pending(AFTER, operation.step, data, f"until {other.id}, which has begun, is recorded")
+    return None
+
+
+def _lowers(operation: Operation) -> bool:
+    return operation.step in _LOWERS.get(operation.kind, ())
+
+
+def _sets(operation: Operation) -> bool:
+    return bool(operation.pool) and operation.step in _SETS.get(operation.kind, ())
+
+
+def _deletes(operation: Operation, now: float) -> bool:
+    """Whether its nodes are being deleted right now; whose function has died is believed for as long as its claim."""
+    return (operation.kind is Kind.REMOVE and operation.step == "delete" and operation.state is State.RUNNING
+            and operation.claimed_until > now)
+
+
+def _has_begun_beside(other: Operation, operation: Operation) -> bool:
+    """A growth of the same group; and, of another group of its pool, one whose request is not known to be taken."""
+    if other.kind is not Kind.GROW or not other.attempt:
+        return False
+    return other.group == operation.group or (_sets(other) and other.pool == operation.pool)
+
+
+def _age(operation: Operation) -> tuple[float, str]:
+    return operation.created_at, operation.id

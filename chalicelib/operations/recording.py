@@ -1,0 +1,167 @@
+"""What is told of a pass, and of an operation's steps and end: the log, and through chalicelib/record everything else.
+
+It comes after the work: a pass is saved and sent, an operation's row is written. So whatever goes wrong in telling is
+said in the log and goes no further; what happened is in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.plan import Mark, Plan
+from chalicelib.model.policy import Metrics, Options, Policy
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.timeouts import LARGEST
+from chalicelib.operations import removal_progress
+from chalicelib.record import carry_over
+from chalicelib.record.cluster_writer import Board
+from chalicelib.record.journal import failing, recovered
+from chalicelib.record.operation_events import Step
+from chalicelib.record.recorder import Recorder, record_failure, record_outcome, record_plan, record_step
+from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.store import failure_streak
+
+if TYPE_CHECKING:
+    from chalicelib.kube.client import Cluster
+    from chalicelib.store.leases import Lease
+
+
+_UNEXPECTED = "unexpected; the function's log has the details"
+
+
+class Tale:
+    """One pass as it is told: what the last one left comes with the lease, and what this one leaves goes back with it.
+
+    left, decision, succeeded, failure: for Leases.release, whatever became of the pass. Nothing in here raises.
+    """
+
+    def __init__(self, policy: Policy, lease: Lease, rt: Runtime) -> None:
+        self._policy, self._token, self._rt, self._failure_before = policy, lease.token, rt, lease.failure
+        self._before = carry_over.read(lease.left)
+        self._begun = rt.clock()
+        self._seconds: dict[str, float] = {}
+        self.left, self.decision = lease.left, lease.decision
+        self.succeeded = False
+        self.failure: failure_streak.PassFailure | None = None
+
+    @contextmanager
+    def part(self, function: str) -> Iterator[None]:
+        """Measure a part of the pass, by metrics' name of it; several times the same part add up."""
+        begun = self._rt.clock()
+        try:
+            yield
+        finally:
+            self._seconds[function] = self._seconds.get(function, 0.0) + self._since(begun)
+
+    def decided(self, plan: Plan, snapshot: Snapshot, marks: Sequence[Mark], kube: Cluster | None) -> None:
+        """Tell a decision that was saved. kube None: this cluster is not to be written to."""
+        self.succeeded = True
+        trouble: tuple[str, ...] = ()
+        if self._failure_before is not None:
+            with _contained("recovery not told", plan.cluster):
+                now = self._rt.clock()
+                self._rt.store.journal.append(plan.cluster, recovered(self._failure_before, self._begun, now))
+        with _contained("pass not told", plan.cluster):
+            told = record_plan(plan, snapshot, self._recorder(kube), self._before, self.decision,
+                               seconds=self._timed(), marks=marks)
+            self.left, self.decision, trouble = carry_over.write(told.left), told.decision, told.trouble
+        logger.info("pass", cluster=plan.cluster, plan=plan.id, token=self._token, grow=len(plan.scale_ups),
+                    remove=len(plan.removals), repair=len(plan.repairs), unneeded=len(plan.unneeded),
+                    gaps=len(plan.gaps))
+        if trouble:
+            logger.error("pass not told everywhere", cluster=plan.cluster, plan=plan.id, detail=list(trouble))
+
+    def overtaken(self, error: Exception) -> None:
+        """Count a pass that came to no decision because others wrote in its place, which is not a failure."""
+        with _contained("failure not told", self._policy.name):
+            after = record_failure(self._policy.name, error, self._recorder(None), self._before, self._timed())
+            self.left = carry_over.write(after)
+
+    def failed(self, error: Exception) -> None:
+        """Count a pass that failed. The first one in a row gets an entry in the journal."""
+        self.overtaken(error)
+        # The text of an error that nobody foresaw may hold anything; of ours it is safe to show.
+        asked = getattr(error, "asked", "")
+        message = ": ".join(filter(None, (asked, str(error)))) if isinstance(error, OutscalerError) else _UNEXPECTED
+        self.succeeded = False
+        self.failure = failure_streak.after(self._failure_before, type(error).__name__, message, self._begun)
+        if self._failure_before is None:
+            with _contained("failure not told", self._policy.name):
+                self._rt.store.journal.append(self._policy.name, failing(self.failure, self._rt.clock()))
+
+    def _recorder(self, kube: Cluster | None) -> Recorder:
+        board = None if kube is None else Board(lambda: kube)
+        return Recorder(journal=self._rt.store.journal, board=board, clock=self._rt.clock,
+                        options=self._policy.options, emit=self._rt.emit, metrics=self._policy.metrics)
+
+    def _timed(self) -> dict[str, float]:
+        return {"main": self._since(self._begun), **self._seconds}
+
+    def _since(self, begun: float) -> float:
+        return max(0.0, self._rt.clock() - begun)      # the clock may have been set back
+
+
+def tell(before: Operation, after: Operation, outcome: Outcome, policy: Policy | None,
+         connect: Callable[[], Cluster] | None, rt: Runtime) -> None:
+    """before, after: the step. connect: to the cluster for events; None: this cluster is not to be written to."""
+    board = Board(connect) if connect else None
+    recorder = Recorder(journal=rt.store.journal, board=board, clock=rt.clock, emit=rt.emit,
+                        options=policy.options if policy else Options(),
+                        metrics=policy.metrics if policy else Metrics.SUMMARY)
+    trouble = ""
+    with _contained("not told", after.cluster, operation=after.id):
+        if isinstance(outcome, Pending):
+            trouble = _tell_step(before, after, outcome, recorder)
+        else:
+            trouble = _tell_end(after, outcome, policy, recorder, rt)
+    if trouble:
+        logger.warning("not told everywhere", cluster=after.cluster, operation=after.id, detail=trouble)
+
+
+def _tell_step(before: Operation, after: Operation, outcome: Pending, recorder: Recorder) -> str:
+    logger.info("step", cluster=after.cluster, operation=after.id, group=after.group, step=before.step,
+                next=outcome.step, after=outcome.after, note=outcome.note)
+    return record_step(Step(before, outcome, _why_undone(after, outcome)), recorder)
+
+
+def _why_undone(after: Operation, outcome: Pending) -> str:
+    """Why nodes of a removal are given up in this step."""
+    if after.kind is not Kind.REMOVE or outcome.step != "undo":
+        return ""
+    nodes = removal_progress.read(after).nodes.values()
+    return "; ".join(sorted({node.kept for node in nodes if node.kept and not node.undone}))
+
+
+def _tell_end(after: Operation, outcome: Done | Failed, policy: Policy | None, recorder: Recorder, rt: Runtime) -> str:
+    logger.info("operation ended", cluster=after.cluster, operation=after.id, group=after.group,
+                state=after.state.value, outcome=after.outcome)
+    unready: frozenset[str] = frozenset()
+    if after.kind is Kind.REMOVE and isinstance(outcome, Done):
+        passed = rt.store.schedule.passed_by([after.cluster]).get(after.cluster)
+        unready = frozenset(carry_over.read(passed.left).unready) if passed else unready
+    return record_outcome(after, outcome, recorder, largest=_largest(after, policy), unready=unready)
+
+
+def _largest(operation: Operation, policy: Policy | None) -> int | None:
+    """The group's maximum as it was planned with; of an operation of an earlier version, as the policy has it."""
+    planned = operation.data.get(LARGEST, "")
+    if planned.isascii() and planned.isdecimal():
+        return int(planned[:12])
+    groups = policy.node_groups if policy else ()
+    return next((group.max for group in groups
+                 if (group.provider, group.id) == (operation.provider, operation.group)), None)
+
+
+@contextmanager
+def _contained(what: str, cluster: str, operation: str = "") -> Iterator[None]:
+    """Whatever goes wrong in here is logged, and ends in here."""
+    try:
+        yield
+    except Exception as error:
+        logger.exception(what, cluster=cluster, operation=operation, **failure(error))

@@ -1,0 +1,76 @@
+"""The table of what can be done, and the one way to do a step of it.
+
+    (Operation, World, now) -> Done | Pending(after, step, data) | Failed
+
+A step may be run twice, late, or after a crash of the first attempt, and comes to the same end. Errors of a vendor or a
+cluster are values here; anything else is a bug and is raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from chalicelib.kube.errors import ClusterError
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Failed, Outcome, Pending
+from chalicelib.model.timestamps import format_time
+from chalicelib.operations.deadline import deadline_of
+from chalicelib.operations.definition import Recipe
+from chalicelib.operations.error_policy import settle, unhurt
+from chalicelib.operations.prior_effects import never_begun
+from chalicelib.operations.step_context import World
+from chalicelib.operations.steps.decrease_target import SHRINK
+from chalicelib.operations.steps.delete_instances import DISCARD
+from chalicelib.operations.steps.remove_nodes import REMOVE
+from chalicelib.operations.steps.scale_up import GROW
+from chalicelib.providers.errors import ProviderError
+
+TABLE: Mapping[Kind, Recipe] = MappingProxyType(
+    {Kind.GROW: GROW, Kind.REMOVE: REMOVE, Kind.SHRINK: SHRINK, Kind.DISCARD: DISCARD}
+)
+DEADLINE_EXCEEDED = "DeadlineExceeded"
+NOT_STARTED = "NotStarted"
+"""The class of an operation that was first taken up after its deadline: the delay is this program's own."""
+
+
+def run_step(operation: Operation, world: World, now: float) -> Outcome:
+    """Do the operation's next step. Pending.after 0.0: the next step need not wait."""
+    recipe = TABLE[operation.kind]
+    name, step = recipe.step(operation.step)
+    deadline = deadline_of(operation, world.options)
+    if now >= deadline and never_begun(operation):
+        text = f"not begun by {format_time(deadline)}, its deadline; nothing was asked of the provider"
+        return Failed(NOT_STARTED, text)
+    if now >= deadline and name not in recipe.bounded:
+        last = operation.data.get(NOTE, "")
+        text = f"not finished by {format_time(deadline)}, at step {name}" + (f"; last: {last}" if last else "")
+        return recipe.give_up(operation, Failed(DEADLINE_EXCEEDED, text))
+    try:
+        outcome = step(unhurt(operation), world, now)
+    except (ProviderError, ClusterError) as error:
+        outcome = settle(error, operation, name)
+        if isinstance(outcome, Failed):
+            return recipe.give_up(operation, outcome)
+    return _noted(outcome)
+
+
+def give_up(operation: Operation, world: World, now: float, cls: str, why: str) -> Outcome:
+    """Stop the operation for a reason from outside (policy gone, mode changed), rolling back what can be. What the
+    vendor has already been told, and a roll-back under way, are seen through."""
+    recipe = TABLE[operation.kind]
+    if operation.step in recipe.beyond:
+        return run_step(operation, world, now)
+    return recipe.give_up(operation, Failed(cls, why))
+
+
+NOTE = "own.note"
+"""The key in the operation's data: what the last step waited for, so that a deadline can say what was in the way."""
+
+
+def _noted(outcome: Outcome) -> Outcome:
+    if not isinstance(outcome, Pending) or not outcome.note:
+        return outcome
+    return msgspec.structs.replace(outcome, data={**outcome.data, NOTE: outcome.note})

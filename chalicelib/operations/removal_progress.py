@@ -1,0 +1,117 @@
+"""How far a removal has come, node by node, as text in the operation's row: nothing else of it survives a process.
+
+A node that is given up is first recorded as such and only then rolled back. Were it the other way round, a crash
+between the two would repeat the step on a node whose taint is off, and might find nothing wrong with it any more.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Failed, Pending
+from chalicelib.operations.poll_backoff import Wait
+from chalicelib.operations.provider_call import OWN
+
+KEY = f"{OWN}removal"
+TOLD = frozenset({"delete", "poll"})
+"""Steps in which the vendor is told of the nodes, perhaps by an attempt of which nothing else is known."""
+
+
+class NodeProgress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One target. cordoned: by us, so it is ours to undo. kept: why the node stays, empty while it is to go.
+    undone: nothing of ours is on the node any more.
+
+    group: the priority of the group of pods that goes now (phases.py), None before the first; wait: how long its
+    evictions are being asked for, or, once all are granted, how long its pods have been waited for. asked: fingerprints
+    of the pods whose eviction was granted, so that nobody is evicted or reported twice; daemons: of the DaemonSet pods
+    that are evicted like others. blocked: the first refusal of this round."""
+
+    cordoned: bool = False
+    daemons_asked: bool = False
+    daemons: tuple[int, ...] = ()
+    group: int | None = None
+    granted: bool = False
+    wait: Wait = Wait()
+    asked: tuple[int, ...] = ()
+    blocked: str = ""
+    kept: str = ""
+    cls: str = ""
+    code: str = ""
+    undone: bool = False
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The whole removal. wait: of the present step, where it is one wait for all nodes. cursor: the last pod asked in
+    this round of evictions; again: the longest pause that its refusals asked for, seconds. looked: when the nodes were
+    last seen to be as they should, epoch seconds. ordered: the vendor may have been told something about the nodes.
+    resume, resume_after: where to go on once the roll-back of single nodes is done; undoing: how long that takes."""
+
+    nodes: dict[str, NodeProgress] = {}
+    wait: Wait = Wait()
+    cursor: str = ""
+    again: float = 0.0
+    looked: float = 0.0
+    ordered: bool = False
+    resume: str = ""
+    resume_after: float = 0.0
+    undoing: Wait = Wait()
+
+    @property
+    def live(self) -> tuple[str, ...]:
+        """Nodes still to go, by name."""
+        return tuple(sorted(name for name, node in self.nodes.items() if not node.kept))
+
+    @property
+    def to_undo(self) -> tuple[str, ...]:
+        """Nodes given up whose roll-back has not been seen to work."""
+        return tuple(sorted(name for name, node in self.nodes.items() if node.kept and not node.undone))
+
+    def change(self, name: str, **changes: object) -> Progress:
+        """With fields of one node replaced."""
+        node = msgspec.structs.replace(self.nodes.get(name, NodeProgress()), **changes)
+        return msgspec.structs.replace(self, nodes={**self.nodes, name: node})
+
+    def keep(self, name: str, cls: str, why: str, *, untouched: bool = False) -> Progress:
+        """Give one node up. untouched: nothing was done to it yet."""
+        return self.change(name, kept=why, cls=cls, undone=untouched)
+
+    def failure(self) -> Failed:
+        """What to say when no node is left to go: the first one's class, everybody's reason."""
+        kept = [(name, self.nodes[name]) for name in sorted(self.nodes) if self.nodes[name].kept]
+        first = kept[0][1] if kept else NodeProgress(cls="InvalidRequest")
+        text = "; ".join(f"node {name}: {node.kept}" for name, node in kept) or "no node to remove was named"
+        return Failed(first.cls, text, code=first.code, facts={"kept": len(kept)})
+
+
+def read(operation: Operation) -> Progress:
+    """The progress kept in the operation; an operation that has none yet has all of it before it. What cannot be read
+    raises nothing, for then no step could end it: its nodes are given up, or, once the vendor was told, seen go."""
+    text = operation.data.get(KEY)
+    if text is None:
+        return Progress()
+    names = sorted({target.node for target in operation.targets})
+    try:
+        known = msgspec.json.decode(text, type=Progress)
+    except (msgspec.MsgspecError, UnicodeError):
+        known = Progress()
+    if sorted(known.nodes) == names:
+        return known
+    lost = NodeProgress() if operation.step in ("poll", "confirm") else NodeProgress(
+        kept="how far its removal had come cannot be read", cls="InvalidRequest")
+    return Progress(dict.fromkeys(names, lost), ordered=True)
+
+
+def stay(operation: Operation, progress: Progress, step: str, after: float, note: str = "") -> Pending:
+    """Come back to `step` after so many seconds, with this progress recorded."""
+    data = {**operation.data, KEY: msgspec.json.encode(progress).decode()}
+    return Pending(after, step, data, note)
+
+
+def onward(operation: Operation, progress: Progress, step: str, after: float = 0.0) -> Pending:
+    """The next step, after the nodes given up in this one have been rolled back. A new step begins without a clock."""
+    ordered = progress.ordered or operation.step in TOLD
+    fresh = msgspec.structs.replace(progress, wait=Wait(), cursor="", again=0.0, ordered=ordered)
+    if fresh.to_undo or not fresh.live:
+        return stay(operation, msgspec.structs.replace(fresh, resume=step, resume_after=after), "undo", 0.0)
+    return stay(operation, fresh, step, after)

@@ -1,0 +1,211 @@
+"""operation message -> claim, one step at the provider or the cluster, the outcome recorded, perhaps come back later.
+
+    message ─► claim ─┬─ Taken, Over ──► nothing: somebody else is at it, or it is done
+                      ├─ NotDue ───────► the message again, when it is due
+                      └─ step ─► Pending(after > 0) ─► recorded as waiting, a delayed message
+                           ▲   └ Pending(0) ─┐       └ Done, Failed ─► recorded with what they mean for memory;
+                           └─────────────────┘                         told; a new plan asked for
+
+Every arrow is recorded before the next begins. A function that is killed anywhere leaves an operation whose claim runs
+out, and whose step is done again. No step waits; short steps follow each other until BUDGET seconds are used.
+
+A message that comes too early is either a duplicate, whose original will come in time, or it was sent by a function
+whose clock is ahead of ours. To tell them apart, a follow-up says which attempt sent it: as long as no other attempt
+has begun since, it is the one that the operation is waiting for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from chalicelib.dispatch.messages import ActMessage, Cause, act_queue, decode_act, encode
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.dispatch.sqs import MAX_DELAY, whole_delay
+from chalicelib.model.errors import BadInput
+from chalicelib.model.operation import Operation, State
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.policy import Policy
+from chalicelib.operations.clients import Way
+from chalicelib.operations.memory_updates import ABANDONED, BLAMELESS, learn
+from chalicelib.operations.ordering import waits
+from chalicelib.operations.recording import tell
+from chalicelib.operations.registry import NOT_STARTED, give_up, run_step
+from chalicelib.runtime import active_policy
+from chalicelib.runtime.log import logger
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.runtime.wakeup import wake
+from chalicelib.store.errors import NotDue, NotMoved, Over, Stale, Taken
+
+CLAIM = 90.0
+"""Seconds an executor has before another may take over: longer than an invocation can last (60, .chalice/config)."""
+BUDGET = 25.0
+"""Seconds after which no further step is begun in the same invocation; the rest of its 60 is for the step under way."""
+OLDER_POLICIES = 5
+"""Versions of a policy that are tried where the one in force cannot be read."""
+EARLY = 5.0
+"""A message this much ahead of the one that was sent for the next step is not that one."""
+
+
+class _FollowUp(ActMessage, frozen=True, omit_defaults=True):
+    """The message for an operation's next step. attempt: the one that sent it, 0: from elsewhere."""
+
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What is the same for every step of one invocation. why_not: why the operation must be called off, if it must."""
+
+    cluster: str
+    policy: Policy | None
+    why_not: str
+    way: Way | None
+
+
+def handle(body: bytes | str, rt: Runtime) -> None:
+    """Carry one operation on. Raises BadInput for a message nobody can read, StoreError where the table fails, and
+    NewerSchema where a newer release has written it; then the queue brings the message again."""
+    message = _decode(body)
+    rt.store.schema.check()
+    begun, task = rt.clock(), None
+    while True:
+        operation = _claim(message, rt)
+        if operation is None:
+            return
+        rt.checkpoint("act:claimed")
+        task = task or _task(operation, rt)
+        outcome = _step(operation, task, rt)
+        rt.checkpoint("act:stepped")
+        more = isinstance(outcome, Pending) and outcome.after <= 0.0 and rt.clock() - begun < BUDGET
+        try:
+            after = _advance(operation, outcome, task, rt)
+        except (Taken, Over, Stale) as error:
+            logger.warning("overtaken", cluster=message.cluster, operation=message.operation, detail=str(error))
+            return
+        rt.checkpoint("act:recorded")
+        if isinstance(outcome, Pending) and not more:
+            _come_back(after, rt)
+        connect = task.way.cluster if task.way and not task.why_not else None
+        tell(operation, after, outcome, task.policy, connect, rt)
+        if not isinstance(outcome, Pending):
+            _plan_again(outcome, task, rt)
+        if not more:
+            return
+
+
+def _decode(body: bytes | str) -> _FollowUp:
+    message = decode_act(body)
+    try:
+        return msgspec.json.decode(body, type=_FollowUp)
+    except msgspec.ValidationError:     # somebody else's word `attempt`
+        return _FollowUp(message.cluster, message.operation)
+
+
+def _claim(message: _FollowUp, rt: Runtime) -> Operation | None:
+    """Become the executor, or find that there is nothing to do here and now."""
+    try:
+        return rt.store.operations.claim(message.cluster, message.operation, rt.owner(), CLAIM)
+    except (Taken, Over) as error:
+        logger.info("nothing to do", cluster=message.cluster, operation=message.operation, detail=str(error))
+    except NotDue as early:
+        _too_early(message, early.due_at, rt)
+    return None
+
+
+def _too_early(message: _FollowUp, due_at: float, rt: Runtime) -> None:
+    """Send it on, unless the message for the next step is known to be on its way: then this is a duplicate, and keeping
+    duplicates alive would multiply them."""
+    operation, now = rt.store.operations.get(message.cluster, message.operation), rt.clock()
+    if operation is None or not operation.is_open:
+        return
+    arrival = operation.sent_at + min(MAX_DELAY, max(0.0, due_at - operation.sent_at))
+    awaited = message.attempt == operation.attempt
+    not_a_duplicate = awaited if message.attempt else not operation.sent_at or now >= arrival - EARLY
+    if not_a_duplicate:
+        _send(operation, due_at - now, rt)
+
+
+def _task(operation: Operation, rt: Runtime) -> _Task:
+    """The policy in force, or the last one that can be read, and whether it lets us act. Raises NotMoved."""
+    try:
+        policy = active_policy.current(operation.cluster, rt)
+        if policy is None and rt.store.moving.waits_for_move(operation.cluster):
+            raise NotMoved(operation.cluster)
+        why_not = "" if policy else "the cluster's policy is gone"
+    except BadInput as error:
+        policy, why_not = None, f"the cluster's policy cannot be read: {error}".splitlines()[0]
+    if policy is not None:
+        permission = permitted(policy)
+        why_not = "" if permission.act else f"the cluster's mode is {permission.word}"
+        return _Task(operation.cluster, policy, why_not, Way(operation, policy, rt))
+    old = _last_readable(operation.cluster, rt)
+    return _Task(operation.cluster, old, why_not, Way(operation, old, rt) if old else None)
+
+
+def _last_readable(cluster: str, rt: Runtime) -> Policy | None:
+    """The newest version that this program understands: what was begun under it can be rolled back under it."""
+    for stored in rt.store.policies.history(cluster, OLDER_POLICIES):
+        try:
+            return active_policy.in_force(stored, rt.clock(), rt.deployment)
+        except BadInput:
+            continue
+    return None
+
+
+def _step(operation: Operation, task: _Task, rt: Runtime) -> Outcome:
+    if task.way is None:
+        return Failed(ABANDONED, f"{task.why_not}; what it had marked, if anything, could not be rolled back")
+    if task.why_not:
+        return give_up(operation, task.way.world(), rt.clock(), ABANDONED, task.why_not)
+    if task.policy is not None and (later := waits(operation, task.policy.options, rt)):
+        return later
+    return run_step(operation, task.way.world(), rt.clock())
+
+
+def _advance(before: Operation, outcome: Outcome, task: _Task, rt: Runtime) -> Operation:
+    """Record what the step came to; what it means for memory goes into the same transaction."""
+    now = rt.clock()
+    if isinstance(outcome, Pending):
+        due = now + max(0.0, outcome.after)
+        after = msgspec.structs.replace(before, state=State.WAITING, step=outcome.step, data=outcome.data, due_at=due,
+                                        sent_at=now)
+        return rt.store.operations.advance(before, after, before.claimed_by)
+    after = _ended(before, outcome)
+    group, memory = learn(before, outcome, task.policy.options, now) if task.policy else (None, None)
+    return rt.store.operations.advance(before, after, before.claimed_by, group, memory)
+
+
+def _ended(before: Operation, outcome: Done | Failed) -> Operation:
+    if isinstance(outcome, Done):
+        facts = ", ".join(f"{name} {value}" for name, value in outcome.facts.items())
+        return msgspec.structs.replace(before, state=State.SUCCEEDED, outcome=facts or "done")
+    state = State.ABANDONED if outcome.cls == ABANDONED else State.FAILED
+    return msgspec.structs.replace(before, state=state, outcome=outcome.message, error_class=outcome.cls,
+                                   error_code=outcome.code)
+
+
+def _come_back(operation: Operation, rt: Runtime) -> None:
+    """The message for the next step. It is noted as sent already: should it get lost, the tick's sweeper sends it."""
+    _send(operation, operation.due_at - rt.clock(), rt)
+    rt.checkpoint("act:sent")
+
+
+def _send(operation: Operation, delay: float, rt: Runtime) -> None:
+    body = encode(_FollowUp(operation.cluster, operation.id, operation.attempt))
+    rt.sender.send(act_queue(operation.provider), body, whole_delay(delay))
+
+
+def _plan_again(outcome: Done | Failed, task: _Task, rt: Runtime) -> None:
+    """What ended changes what is possible: plan now, not at the next scan. Several that end together are one wake-up.
+
+    Not after a failure that teaches nothing: the same plan would fail the same way, in a loop as fast as the queues. An
+    operation that was never begun is planned again: its deadline is minutes away from its beginning.
+    """
+    if isinstance(outcome, Failed) and outcome.cls in BLAMELESS - {NOT_STARTED}:
+        return
+    if task.policy is None or not permitted(task.policy).plan:
+        return
+    if wake(task.policy, Cause.OPERATION, rt):
+        rt.checkpoint("act:woken")

@@ -1,0 +1,21 @@
+"""Lower a group's target by what never came. No machine is deleted: the provider refuses where one would be."""
+
+from __future__ import annotations
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Outcome
+from chalicelib.operations.definition import Recipe
+from chalicelib.operations.provider_call import ask
+from chalicelib.operations.step_context import World
+from chalicelib.operations.steps.scale_up import poll
+
+
+def lower(operation: Operation, world: World, now: float) -> Outcome:
+    """Set the lower target; absolute, so it may be repeated."""
+    del now
+    outcome = ask(world.provider.shrink_target, operation)
+    world.checkpoint("shrink:called")
+    return outcome
+
+
+SHRINK = Recipe(steps=(("lower", lower), ("poll", poll)))

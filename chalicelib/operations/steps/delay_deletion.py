@@ -1,0 +1,34 @@
+"""Between the drain and the deletion: who has something to do on the empty node may hold it (scale-down.md §9, 6).
+
+A storage driver detaches its volumes, a backup is finished: each puts an annotation on the node and takes it off when
+it is through. Afterwards comes the last look, for this is the last moment at which everything can be taken back.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Outcome
+from chalicelib.operations.removal_progress import onward, read, stay
+from chalicelib.operations.step_context import World
+from chalicelib.operations.steps.recheck import last_look
+
+POLL = 5.0
+LONGEST_POLL = 15.0
+LOOK_HOLDS = 30.0
+"""Seconds after the last look within which the machine is deleted; later, it is looked at again."""
+
+
+def delay(operation: Operation, world: World, now: float) -> Outcome:
+    """Wait for the annotations to go, at most node-deletion-delay-timeout; then the last look."""
+    progress = read(operation)
+    limit = world.options.node_deletion_delay_timeout
+    if progress.wait.lasted(now) < limit:
+        nodes = [world.cluster.node(name) for name in progress.live]
+        held = [f"{node.name} by {node.delays[0]}" for node in nodes if node and node.delays]
+        if held:
+            pause = progress.wait.pause(now, first=POLL, most=LONGEST_POLL, limit=limit)
+            later = msgspec.structs.replace(progress, wait=progress.wait.longer(now, pause))
+            return stay(operation, later, "delay", pause, f"deletion delayed: {', '.join(held)}")
+    return onward(operation, last_look(operation, progress, world, now), "delete")

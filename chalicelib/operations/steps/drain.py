@@ -1,0 +1,203 @@
+"""Empty the nodes: ask for evictions, a few per step, until all of a group are granted; then wait until its pods are
+gone; then the next group (phases.py).
+
+Nothing of this lives in a loop that waits. A round of evictions is cut into steps of EVICTIONS_PER_STEP, the last pod
+asked is recorded, and what the budgets refuse is asked again in a later message (scale-down.md §10). What was granted
+is recorded by the pod's identity: a step that is repeated evicts nobody twice, and a successor of the same name is not
+taken for the pod that was to go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from chalicelib.kube.errors import ClusterError, Unauthorized
+from chalicelib.model.operation import Operation, Target
+from chalicelib.model.outcome import Pending
+from chalicelib.model.policy import Options
+from chalicelib.model.timeouts import TERMINATION_SLACK
+from chalicelib.operations.poll_backoff import LEAST, Wait
+from chalicelib.operations.removal_progress import NodeProgress, Progress, onward, read, stay
+from chalicelib.operations.step_context import Eviction, PodState, World
+from chalicelib.operations.steps.eviction_order import daemon_goes, daemons, fingerprint, grace_of, must_go, phase_of
+from chalicelib.operations.steps.recheck import holds, in_words
+
+EVICTIONS_PER_STEP = 20
+RETRY = 10.0
+POLL, LONGEST_POLL = 5.0, 60.0
+LONGER = 90.0
+"""Seconds by which a pod that is leaving already must outlast its group's grace to be asked to hurry."""
+
+Pods = dict[str, tuple[PodState, ...]]
+
+
+def evict(operation: Operation, world: World, now: float) -> Pending:
+    """A part of one round: the pods after the cursor. At the end of a round, refused ones are asked again in 10 s, or
+    when the API says, until max-pod-eviction-time is over and the node is given up by the name of the pod and the
+    budget. The outcome names the pods that were granted and refused in this step."""
+    progress = read(operation)
+    pods: Pods = {name: world.cluster.pods_on(name) for name in progress.live}
+    progress = _begun(operation, progress, pods, world.options, now)
+    granted: list[str] = []
+    refused: list[str] = []
+    outcome: Pending | None = None
+    for count, (name, pod) in enumerate(list(_to_ask(operation, progress, pods, world.options, now))):
+        if count == EVICTIONS_PER_STEP:
+            outcome = stay(operation, progress, "evict", 0.0)
+            break
+        answer = _ask(pod, world)
+        world.checkpoint("evict:called")
+        if answer.accepted:
+            granted += [] if answer.gone else [pod.key]
+        else:
+            refused.append(pod.key)
+        progress = msgspec.structs.replace(_answered(progress, name, pod, answer), cursor=f"{name}/{pod.key}")
+    outcome = outcome or _end_of_round(operation, progress, world, now)
+    return msgspec.structs.replace(outcome, evicted=tuple(granted), refused=tuple(refused))
+
+
+def _begun(operation: Operation, progress: Progress, pods: Pods, options: Options, now: float) -> Progress:
+    """Each node's group of this round: the first one that still has pods. A new group has a clock of its own. A node
+    with a pod that nobody has planned to move is given up: that pod may have every right to stay."""
+    for target in operation.targets:
+        if (name := target.node) not in progress.live:
+            continue
+        if stranger := _unplanned(pods[name], target, options, now):
+            progress = progress.keep(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
+            continue
+        if progress.nodes[name].group is None:
+            progress = progress.change(name, daemons=daemons(pods[name], target, options, now))
+        node = progress.nodes[name]
+        left = [phase_of(pod, options).priority for pod in pods[name] if must_go(pod, node, options, now)]
+        group = min(left, default=node.group)
+        if left and (node.group is None or min(left) > node.group):
+            progress = progress.change(name, group=group, granted=False, wait=Wait(now), blocked="")
+    return progress
+
+
+def _unplanned(pods: tuple[PodState, ...], target: Target, options: Options, now: float) -> PodState | None:
+    return next((pod for pod in pods if holds(pod, options, now) and not pod.deleted and pod.key not in target.evict),
+                None)
+
+
+def _to_ask(operation: Operation, progress: Progress, pods: Pods, options: Options,
+            now: float) -> Iterator[tuple[str, PodState]]:
+    """The pods still to ask in this round, in a fixed order: those of the group, and DaemonSet pods once, as the
+    options say."""
+    targets = {target.node: target for target in operation.targets}
+    done, _, last = progress.cursor.partition("/")
+    for name in progress.live:
+        node = progress.nodes[name]
+        for pod in sorted(pods[name], key=lambda each: each.key):
+            if (name, pod.key) <= (done, last) or fingerprint(pod) in node.asked:
+                continue
+            if _in_turn(pod, node, options, now):
+                if not pod.deleted or pod.deleted - now > grace_of(pod, options) + LONGER:
+                    yield name, pod
+            elif not (pod.deleted or node.daemons_asked or options.drain_priority_config) and (
+                    daemon_goes(pod, targets[name], options)):
+                yield name, pod
+
+
+def _in_turn(pod: PodState, node: NodeProgress, options: Options, now: float) -> bool:
+    """It must go, and in the node's present group or one before it."""
+    first = phase_of(pod, options).priority
+    return must_go(pod, node, options, now) and node.group is not None and first <= node.group
+
+
+def _ask(pod: PodState, world: World) -> Eviction:
+    """One eviction. An API error about one pod is a refusal of that pod (upstream retries any error alike); only
+    refused credentials say something about all of them."""
+    try:
+        return world.cluster.evict(pod, grace_of(pod, world.options))
+    except Unauthorized:
+        raise
+    except ClusterError as error:
+        return Eviction(accepted=False, why_not=str(error), retry_after=error.retry_after)
+
+
+def _answered(progress: Progress, name: str, pod: PodState, answer: Eviction) -> Progress:
+    node = progress.nodes[name]
+    if answer.accepted:
+        return progress.change(name, asked=(*node.asked, fingerprint(pod)))
+    if pod.daemonset and fingerprint(pod) not in node.daemons:
+        return progress     # best effort
+    why = f"pod {pod.key} cannot be evicted: {answer.why_not}"
+    again = max(progress.again, answer.retry_after)
+    return msgspec.structs.replace(progress.change(name, blocked=node.blocked or why), again=again)
+
+
+def _end_of_round(operation: Operation, progress: Progress, world: World, now: float) -> Pending:
+    """All asked: go on, ask again, or give up the nodes whose time for evictions is over."""
+    limit, waiting, left = world.options.max_pod_eviction_time, "", 0.0
+    for name in progress.live:
+        node = progress.nodes[name]
+        progress = progress.change(name, daemons_asked=True, blocked="")
+        tried = node.wait.lasted(now)
+        if node.blocked and tried >= limit:
+            why = f"{node.blocked} (tried for {tried:.0f} s){_rules(name, world)}"
+            progress = progress.keep(name, "EvictionBlocked", why)
+        elif node.blocked:
+            waiting, left = waiting or node.blocked, max(left, limit - tried)
+        elif not node.granted:
+            progress = progress.change(name, granted=True, wait=Wait(now))
+    if not waiting:
+        return onward(operation, progress, "gone")
+    pause = max(LEAST, min(max(RETRY, progress.again), max(RETRY, left)))
+    for name in progress.live:
+        progress = progress.change(name, wait=progress.nodes[name].wait.longer(now, pause))
+    if progress.to_undo:
+        return onward(operation, progress, "evict", pause)
+    return stay(operation, msgspec.structs.replace(progress, cursor="", again=0.0), "evict", pause, waiting)
+
+
+def _rules(name: str, world: World) -> str:
+    """What the rules say about a node that is given up: they know all the budgets, where the API tells of one or, with
+    several on one pod, of none."""
+    try:
+        verdict = world.recheck(name)
+    except ClusterError:
+        return ""
+    return "" if verdict.clear else f"; {in_words(verdict)}"
+
+
+def gone(operation: Operation, world: World, now: float) -> Pending:
+    """Wait for the evicted pods, at most their group's grace and 30 s: a pod still there then keeps the node
+    (scale-down.md §10, 5). A pod that came in spite of taint and cordon keeps it too."""
+    progress = read(operation)
+    targets = {target.node: target for target in operation.targets}
+    waiting: list[tuple[str, float]] = []
+    next_group = False
+    for name in progress.live:
+        node, options = progress.nodes[name], world.options
+        pods = world.cluster.pods_on(name)
+        here = [pod for pod in pods if must_go(pod, node, options, now)]
+        current = [pod for pod in here if _in_turn(pod, node, options, now)]
+        limit = max((phase_of(pod, options).grace for pod in current), default=0.0) + TERMINATION_SLACK
+        stranger = _unplanned(pods, targets[name], options, now) or next(
+            (pod for pod in current if not (pod.deleted or pod.daemonset or fingerprint(pod) in node.asked)), None)
+        if stranger is not None:    # one of a planned pod's name counts, if it is not the pod that was evicted
+            progress = progress.keep(name, "NodeNotEmpty", f"pod {stranger.key} was bound to it during the drain")
+        elif current and node.wait.lasted(now) >= limit:
+            progress = progress.keep(name, "PodNotGone", f"pod {current[0].key} was evicted and has not gone in time")
+        elif current:
+            waiting.append((name, _next_look(current, node.wait, limit, now)))
+        else:
+            next_group = next_group or bool(here)
+    pause = 0.0 if next_group else min((after for _, after in waiting), default=0.0)
+    for name, _ in waiting:
+        progress = progress.change(name, wait=progress.nodes[name].wait.longer(now, pause))
+    step = "evict" if next_group else "gone" if waiting else "delay"
+    return onward(operation, progress, step, pause)
+
+
+def _next_look(current: list[PodState], wait: Wait, limit: float, now: float) -> float:
+    """Seconds until it is worth looking again: soon, for most pods go early; then less and less often; and just after
+    the last of them must have gone."""
+    pause = wait.pause(now, first=POLL, most=LONGEST_POLL, limit=limit)
+    left = max(pod.deleted for pod in current) + 2.0 - now
+    if left > 0.0:
+        return max(LEAST, min(pause, left))
+    return max(LEAST, min(pause, max(POLL, -left)))

@@ -1,0 +1,88 @@
+"""In which order the pods of a node go, and how long each may take (scale-down.md §10, 1 and 2). Pure.
+
+With drain-priority-config the pods of a node form groups, the least important first, and a group begins when the one
+before it is gone. Without, there is one group with the longest grace that max-graceful-termination-sec allows.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+
+import msgspec
+
+from chalicelib.model.operation import Target
+from chalicelib.model.policy import Options
+from chalicelib.model.timeouts import TERMINATION_SLACK
+from chalicelib.operations.removal_progress import NodeProgress
+from chalicelib.operations.step_context import PodState
+from chalicelib.operations.steps.recheck import FINISHED, passing
+
+ONLY = -(2**31)
+"""The priority of the one group there is without a configuration: below every pod's."""
+
+
+class Phase(msgspec.Struct, frozen=True):
+    """One group. grace: seconds a pod of it gets at most."""
+
+    priority: int
+    grace: float
+
+
+def phases(options: Options) -> tuple[Phase, ...]:
+    """All groups, in the order in which they go; never empty."""
+    configured = sorted(options.drain_priority_config)
+    if not configured:
+        return (Phase(ONLY, float(options.max_graceful_termination_sec)),)
+    return tuple(Phase(priority, float(seconds)) for priority, seconds in configured)
+
+
+def phase_of(pod: PodState, options: Options) -> Phase:
+    """The group with the highest priority that is not above the pod's; the first one for a pod below them all."""
+    table = phases(options)
+    return next((phase for phase in reversed(table) if phase.priority <= pod.priority), table[0])
+
+
+def grace_of(pod: PodState, options: Options) -> float:
+    """Seconds the pod gets: its own (30 where it names none), at most its group's."""
+    return min(pod.grace, phase_of(pod, options).grace)
+
+
+def must_go(pod: PodState, node: NodeProgress, options: Options, now: float) -> bool:
+    """This pod has to be gone before the node may: those that hold it and, where groups are configured, the DaemonSet
+    pods that were there when the drain began. Those that their controller makes anew die with the node. One that we
+    have evicted is waited for even when it is long overdue: it was told by us, and its time is the group's."""
+    if pod.daemonset and fingerprint(pod) not in node.daemons:
+        return False
+    if fingerprint(pod) in node.asked:
+        return pod.phase not in FINISHED
+    return not passing(pod, options, now)
+
+
+def daemons(pods: Iterable[PodState], target: Target, options: Options, now: float) -> tuple[int, ...]:
+    """The DaemonSet pods that are evicted like all others: with groups configured, and only where a node is drained."""
+    if not (options.drain_priority_config and target.evict):
+        return ()
+    return tuple(sorted(fingerprint(pod) for pod in pods if pod.daemonset and not passing(pod, options, now)))
+
+
+def daemon_goes(pod: PodState, target: Target, options: Options) -> bool:
+    """Whether a DaemonSet pod is evicted, best effort; its annotation overrides both options (scale-down.md §6)."""
+    if not pod.daemonset or pod.mirror:
+        return False
+    if pod.enable_ds_eviction in ("true", "false"):
+        return pod.enable_ds_eviction == "true"
+    return options.daemonset_eviction_for_occupied_nodes if target.evict else options.daemonset_eviction_for_empty_nodes
+
+
+def fingerprint(pod: PodState) -> int:
+    """32 bits of the pod's identity: a successor of the same name has others."""
+    return zlib.crc32(f"{pod.key}/{pod.uid}".encode())
+
+
+def more_time(options: Options) -> float:
+    """Seconds that groups add to the longest a removal may take: each has its own evictions and its own wait, and
+    plan/patience.py counts one of each."""
+    one = options.max_pod_eviction_time + TERMINATION_SLACK
+    all_of_them = sum(one + phase.grace for phase in phases(options))
+    return max(0.0, all_of_them - one - options.max_graceful_termination_sec)

@@ -1,0 +1,119 @@
+"""Look again after the taint and before the first eviction: what has been bound to the node meanwhile?
+
+Upstream's own logs show a pod bound 371 ms before its node was deleted as empty (demands.md 7). The scheduler has had
+the delay after the taint to notice; what it bound before is seen here, and a pod that the plan did not know keeps the
+node. So does one that is on its way without being bound: nominated, or waiting for a volume that is being made on this
+node. The full drain rules come from outside (World.recheck), since they need more of the cluster than one node. They
+spare a node for an on-completion pod that has come since also where upstream drains it all the same (scale-down.md §9,
+4): the pod was promised its end.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.node import TO_BE_DELETED
+from chalicelib.model.operation import Operation, Target
+from chalicelib.model.outcome import Outcome
+from chalicelib.model.policy import Options
+from chalicelib.operations.removal_progress import Progress, onward, read
+from chalicelib.operations.step_context import NodeState, PodState, Recheck, World
+
+OVERDUE = 30.0
+FINISHED = frozenset({"Succeeded", "Failed"})
+
+
+def recheck(operation: Operation, world: World, now: float) -> Outcome:
+    """Every node again: still there, still marked, nothing new on it, no rule against it."""
+    progress = read(operation)
+    for target in _live(operation, progress):
+        node = world.cluster.node(target.node)
+        if node is None:
+            progress = progress.keep(target.node, "NotFound", "the node no longer exists", untouched=True)
+            continue
+        progress = still_ours(progress, operation, target, node)
+        if progress.nodes[target.node].kept:
+            continue
+        if why := _occupied(target, world, now):
+            progress = progress.keep(target.node, "NodeNotEmpty", why)
+        elif not (verdict := world.recheck(target.node)).clear:
+            progress = progress.keep(target.node, "NodeNotEmpty", in_words(verdict))
+        elif claims := world.cluster.claims_awaiting(target.node):
+            why = f"claim {claims[0]} is being given a volume on it, for a pod that is about to be bound"
+            progress = progress.keep(target.node, "NodeNotEmpty", why)
+    return onward(operation, msgspec.structs.replace(progress, looked=now), "evict")
+
+
+def last_look(operation: Operation, progress: Progress, world: World, now: float) -> Progress:
+    """Once more before the machine goes: a drain is long, and somebody may have taken the mark off meanwhile, or got a
+    pod past it. A node that has gone by itself is no reason to keep its machine."""
+    for target in _live(operation, progress):
+        node = world.cluster.node(target.node)
+        if node is None:
+            continue
+        progress = still_ours(progress, operation, target, node)
+        here = [pod.key for pod in world.cluster.pods_on(target.node) if holds(pod, world.options, now)]
+        if here and not progress.nodes[target.node].kept:
+            progress = progress.keep(target.node, "NodeNotEmpty", f"pod {here[0]} was bound to it during the drain")
+    return msgspec.structs.replace(progress, looked=now)
+
+
+def _live(operation: Operation, progress: Progress) -> list[Target]:
+    return [target for target in operation.targets if target.node in progress.live]
+
+
+def still_ours(progress: Progress, operation: Operation, target: Target, node: NodeState) -> Progress:
+    """Gives the node up if it is another machine now, or if somebody has said that it is to stay."""
+    if why := another(operation, target, node):
+        # It may be between `look` and `taint` that it came: then our mark is on it, and is taken off again.
+        return progress.keep(target.node, "Conflict", why, untouched=node.operation != operation.id)
+    if node.operation not in ("", operation.id):
+        why = f"operation {node.operation} has marked it meanwhile"
+        return progress.keep(target.node, "Conflict", why, untouched=True)
+    if node.taint(TO_BE_DELETED) is None:
+        return progress.keep(target.node, "Conflict", "its taint was taken off by somebody else")
+    if node.scale_down_disabled:
+        return progress.keep(target.node, "Conflict", "annotation scale-down-disabled was set meanwhile")
+    return progress
+
+
+def another(operation: Operation, target: Target, node: NodeState) -> str:
+    """Why a node of the planned name is not the node that was planned; "" where it is."""
+    if target.instance and node.provider_id and node.provider_id != target.instance:
+        return f"another machine has taken its name ({node.provider_id}, planned was {target.instance})"
+    if node.uid and operation.uid_of(target) not in ("", node.uid):
+        return "it was registered anew since it was planned, so it may be another machine"
+    return ""
+
+
+def _occupied(target: Target, world: World, now: float) -> str:
+    """The pod that was not in the plan, in words; empty if there is none."""
+    for pod in world.cluster.pods_on(target.node):
+        if holds(pod, world.options, now) and pod.key not in target.evict:
+            return f"pod {pod.key} was bound to it after it was planned"
+    for pod in world.cluster.pods_nominated(target.node):
+        if not (pod.node or pod.deleted or pod.gated) and holds(pod, world.options, now):
+            return f"pod {pod.key} is nominated to run on it"
+    return ""
+
+
+def in_words(verdict: Recheck) -> str:
+    """The pod that holds a node, and the rule."""
+    return f"pod {verdict.pod} holds it: {verdict.rule}" if verdict.pod else verdict.rule
+
+
+def holds(pod: PodState, options: Options, now: float) -> bool:
+    """This pod must be moved before the node may go (scale-down.md §6 rules 1, 2 and 4; §10, 1)."""
+    return not (pod.daemonset or passing(pod, options, now))
+
+
+def passing(pod: PodState, options: Options, now: float) -> bool:
+    """Nobody has to wait for this pod. An expendable pod dies with its node. Upstream waits for a pod long overdue and
+    so never finishes on a node whose kubelet is dead; the planner ignores such pods, and so do we here."""
+    return (pod.mirror or pod.phase in FINISHED or overdue(pod, now)
+            or pod.priority < options.expendable_pods_priority_cutoff)
+
+
+def overdue(pod: PodState, now: float) -> bool:
+    """Terminating for longer than its grace period and 30 s (rule LongTerminating)."""
+    return pod.deleted > 0.0 and pod.deleted + pod.deletion_grace + OVERDUE < now

@@ -1,0 +1,122 @@
+"""Remove nodes, as persisted steps that survive any process (architecture §5):
+
+    look ► taint ► (wait) ► recheck ► evict ◄► gone ► delay ► delete ► poll ► confirm
+                 any of them ► undo: untaint, uncordon; the other nodes go on, or the operation has failed
+
+Up to `delete` everything can be taken back, and is: for one node when that node cannot go, for all when the deadline is
+reached or the provider refuses. Machines are deleted by instance, never by lowering a size, where the vendor would
+choose.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.kube.errors import ClusterError
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Failed, Outcome, Pending
+from chalicelib.model.timeouts import CONFIRM_TIME
+from chalicelib.operations.definition import Recipe
+from chalicelib.operations.provider_call import ask
+from chalicelib.operations.removal_progress import KEY, Progress, onward, read, stay
+from chalicelib.operations.step_context import World
+from chalicelib.operations.steps.delay_deletion import LOOK_HOLDS, delay
+from chalicelib.operations.steps.drain import evict, gone
+from chalicelib.operations.steps.recheck import last_look, recheck
+from chalicelib.operations.steps.taint import finished, give_up, look, taint, undo
+
+CONFIRM_POLL = 10.0
+LONGEST_POLL = 60.0
+
+
+def delete(operation: Operation, world: World, now: float) -> Outcome:
+    """Delete the instances of the nodes still to go; the provider counts one that is gone or leaving as removed. If the
+    last look at them is old (a message was lost, a function died), they are looked at again first. The provider asks
+    itself, right before its own call, whether each machine is still that node and no other's."""
+    progress = read(operation)
+    if now - progress.looked > LOOK_HOLDS:
+        progress = last_look(operation, progress, world, now)
+        if progress.to_undo:
+            return onward(operation, progress, "delete")
+    outcome = ask(world.provider.remove, _narrowed(operation))
+    world.checkpoint("delete:called")
+    return _after_vendor(operation, outcome, now)
+
+
+def poll(operation: Operation, world: World, now: float) -> Outcome:
+    """Where the deletion stands at the vendor."""
+    outcome = ask(world.provider.poll, _narrowed(operation))
+    world.checkpoint("delete:polled")
+    return _after_vendor(operation, outcome, now)
+
+
+def _narrowed(operation: Operation) -> Operation:
+    """For the provider: without the nodes that were given up, which were fixed in the row before this step, and with
+    the uids that the Node objects had when they were planned."""
+    live = frozenset(read(operation).live)
+    targets = tuple(msgspec.structs.replace(target, uid=operation.uid_of(target)) for target in operation.targets
+                    if target.node in live)
+    spared = len(operation.targets) - len(targets)
+    to_size = operation.to_size + spared if operation.from_size else operation.to_size
+    return msgspec.structs.replace(operation, targets=targets, to_size=to_size)
+
+
+def _after_vendor(operation: Operation, outcome: Outcome, now: float) -> Outcome:
+    """A vendor that is still at it is asked as often as it says at first, and less often the longer it takes."""
+    progress = read(operation)
+    match outcome:
+        case Pending():
+            pause = min(max(outcome.after, progress.wait.lasted(now) / 2), max(outcome.after, LONGEST_POLL))
+            waited = msgspec.structs.replace(progress, wait=progress.wait.longer(now, pause))
+            data = {**outcome.data, KEY: msgspec.json.encode(waited).decode()}
+            return msgspec.structs.replace(outcome, after=pause, data=data)
+        case Failed():
+            return give_up(operation, outcome)
+    return onward(operation, progress, "confirm")
+
+
+def confirm(operation: Operation, world: World, now: float) -> Outcome:
+    """See the nodes go. One that is still there after CONFIRM_TIME, because its Node object outlives the machine or
+    because the vendor did not do what it said, ends the removal all the same, and this is said. Its mark is then a
+    leftover, and the next pass gives the node back (plan/marks.py)."""
+    progress = read(operation)
+    there = _still_there(operation, progress, world)
+    if there and progress.wait.lasted(now) < CONFIRM_TIME:
+        pause = progress.wait.pause(now, first=CONFIRM_POLL, most=LONGEST_POLL, limit=CONFIRM_TIME)
+        waited = msgspec.structs.replace(progress, wait=progress.wait.longer(now, pause))
+        return stay(operation, waited, "confirm", pause)
+    return finished(progress, {"unconfirmed": ",".join(there)} if there else {})
+
+
+def _still_there(operation: Operation, progress: Progress, world: World) -> list[str]:
+    """Nodes whose object is still that of the removed machine. An API that does not answer confirms nothing."""
+    instances = {target.node: target.instance for target in operation.targets}
+    there = []
+    for name in progress.live:
+        try:
+            node = world.cluster.node(name)
+        except ClusterError:
+            there.append(name)
+            continue
+        if node is not None and node.provider_id in ("", instances[name]):
+            there.append(name)
+    return there
+
+
+REMOVE = Recipe(
+    steps=(
+        ("look", look),
+        ("taint", taint),
+        ("recheck", recheck),
+        ("evict", evict),
+        ("gone", gone),
+        ("delay", delay),
+        ("delete", delete),
+        ("poll", poll),
+        ("confirm", confirm),
+        ("undo", undo),
+    ),
+    give_up=give_up,
+    bounded=frozenset({"confirm", "undo"}),
+    beyond=frozenset({"poll", "confirm", "undo"}),
+)

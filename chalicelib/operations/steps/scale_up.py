@@ -1,0 +1,45 @@
+"""Grow a group: one request at the provider, then polled until the vendor has taken it.
+
+The provider asks before it buys (providers/base.py, grow), so this step may be repeated after any crash. Whether the
+machines join is not waited for here: that is the scale-up request's business (state.md §5).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.operations.definition import Recipe
+from chalicelib.operations.provider_call import VENDOR_STEP, ask
+from chalicelib.operations.step_context import World
+
+ANNOUNCED = "announce"
+"""The step of a provider's Pending that has asked the vendor for nothing."""
+
+
+def request(operation: Operation, world: World, now: float) -> Outcome:
+    """Ask for the new size."""
+    del now
+    outcome = ask(world.provider.grow, operation)
+    world.checkpoint("grow:called")
+    return _announced(outcome)
+
+
+def poll(operation: Operation, world: World, now: float) -> Outcome:
+    """Where the request stands."""
+    del now
+    outcome = ask(world.provider.poll, operation)
+    world.checkpoint("grow:polled")
+    return _announced(outcome)
+
+
+def _announced(outcome: Outcome) -> Outcome:
+    """A provider that must write down first what it is about to ask for (ANNOUNCED) has asked for nothing so far: the
+    request is still to come, and does not come if the cluster is switched off in between."""
+    if isinstance(outcome, Pending) and outcome.data.get(VENDOR_STEP) == ANNOUNCED:
+        return msgspec.structs.replace(outcome, step="request")
+    return outcome
+
+
+GROW = Recipe(steps=(("request", request), ("poll", poll)))

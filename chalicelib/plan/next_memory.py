@@ -1,0 +1,82 @@
+"""The next memory (state.md §9): what this pass saw, set beside what was known.
+
+Sizes, sizes that do not match, instances seen without a node, templates learnt from real nodes; requests and back-off
+as plan/requests.py has judged them. What a pass could not look at it does not forget (demands.md 1, 9).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.memory import GroupMemory, LearntTemplate, Memory, NodeMemory
+from chalicelib.plan.repair import wrong_size
+from chalicelib.plan.scale_down.planner import Shrinkage
+from chalicelib.plan.scale_down.unneeded_timers import paused
+from chalicelib.plan.scale_up.planner import Growth
+from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.state.node_templates import learn
+
+_FAILED = 10_800.0  # seconds after which a node's failed removals are forgotten
+_KEPT = 86_400.0    # seconds for which an instance is remembered whose group is not seen any more
+
+
+def recall(world: World, growth: Growth, shrinkage: Shrinkage) -> Memory:
+    """Memory for the next pass. growth: what rules came to. shrinkage: what the shrinking half says of each node it
+    judged, and the brake."""
+    memory, now = world.memory, world.now
+    templates: dict[str, LearntTemplate] = {}
+    for facts in world.groups.values():
+        learnt = learn(facts.nodes, memory.templates.get(facts.id), now, world.options)
+        if learnt is not None:
+            templates[facts.id] = learnt
+    # A group that could not be read keeps what is known of it.
+    groups = {name: kept for name, kept in memory.groups.items() if name not in world.groups}
+    groups.update({facts.id: _group(facts, now) for facts in world.groups.values()})
+    nodes = {**_paused(world, shrinkage), **shrinkage.memory}
+    return msgspec.structs.replace(
+        memory, groups=groups, nodes=dict(sorted(nodes.items())), unregistered=_unregistered(world),
+        templates={**{k: v for k, v in memory.templates.items() if k not in world.groups}, **templates},
+        operations=tuple(op for op in memory.operations if op.is_open), first_seen=memory.first_seen or now,
+        brake=shrinkage.brake, rules=growth.acted.memory, rule_objects=growth.acted.objects,
+    )
+
+
+def _group(facts: GroupFacts, now: float) -> GroupMemory:
+    if facts.group.error:
+        return facts.memory
+    since, pair = wrong_size(facts, now)
+    here = {node.name for node in facts.nodes}
+    failed = {name: kept for name, kept in facts.memory.failed_removals.items()
+              if name in here and abs(now - kept.until) < _FAILED}
+    return msgspec.structs.replace(facts.memory, target=facts.group.target, size_wrong_since=since, size_wrong=pair,
+                                   failed_removals=failed, first_seen=facts.memory.first_seen or now)
+
+
+def _all_read(world: World) -> bool:
+    """Whether every group that was ever seen was read in this pass."""
+    return (all(not facts.group.error for facts in world.groups.values())
+            and world.memory.groups.keys() <= world.groups.keys())
+
+
+def _unregistered(world: World) -> dict[str, float]:
+    """Instance -> first seen without a node. One that no list has is gone, if all lists were read; else it is kept for
+    a day. An instant from the future was written by a clock that was wrong."""
+    known, now = world.memory.unregistered, world.now
+    seen = {i: min(known.get(i, now), now) for facts in world.groups.values() for i in facts.unregistered}
+    if _all_read(world):
+        return seen
+    listed = {i.id for facts in world.groups.values() for i in facts.group.instances}
+    kept = {i: since for i, since in known.items() if i not in listed and now - since < _KEPT}
+    return {**kept, **seen}
+
+
+def _paused(world: World, shrinkage: Shrinkage) -> dict[str, NodeMemory]:
+    """Nodes whose group is missing from what was read, or whose machine is missing from a list that is shorter than the
+    vendor's own target, so that nobody could judge them: their timers pause."""
+    short = any(len({i.id for i in facts.group.instances}) < facts.group.target for facts in world.groups.values())
+    if _all_read(world) and not short:
+        return {}
+    unjudged = {node.name: world.memory.nodes[node.name] for node in world.snapshot.nodes
+                if node.name in world.memory.nodes and node.name not in world.group_of
+                and node.name not in shrinkage.memory}
+    return {name: kept for name, known in unjudged.items() if (kept := paused(known, world.now)) is not None}

@@ -1,0 +1,105 @@
+"""The decision written down: the plan with its verdicts, and the operations that would carry it out.
+
+Ids are made from what is intended (model/operation.py), so that a pass that is repeated intends the same operations.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+
+import msgspec
+
+from chalicelib.model.operation import UID, Kind, Operation, Target, operation_id
+from chalicelib.model.plan import GroupVerdict, Plan, Removal, Repair, ScaleUp
+from chalicelib.model.timeouts import LARGEST, PROVISION, length
+from chalicelib.plan import cluster_warnings
+from chalicelib.plan.repair import compatible, kept, targets
+from chalicelib.plan.scale_down.planner import Shrinkage
+from chalicelib.plan.scale_up.planner import Growth
+from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.state.pending_pods import Pending
+
+_PODS_NAMED = 50
+
+
+def intend(world: World, pending: Pending, growth: Growth, shrinkage: Shrinkage, repairs: tuple[Repair, ...],
+           seed: int) -> Plan:
+    """The whole plan. repairs: what plan/repair.py found; what gets in the way of the rest waits for a later pass."""
+    repairs = compatible(repairs, (up.group for up in growth.scale_ups), (gone.group for gone in shrinkage.removals))
+    name = _plan_id(world, growth, shrinkage, repairs, seed)
+    operations = [_grow(world, scale_up, name) for scale_up in growth.scale_ups]
+    operations += [_remove(world, removal, name) for removal in shrinkage.removals]
+    operations += [_repair(world, each, name) for each in repairs]
+    return Plan(
+        id=name, cluster=world.snapshot.cluster, at=world.now, scale_ups=growth.scale_ups,
+        unschedulable=tuple(sorted(growth.unschedulable, key=lambda v: v.pods)),
+        fits_existing=tuple(sorted(growth.fits)),
+        promises=growth.promises, notes=(*growth.notes, *cluster_warnings.notes(world), *kept(world)),
+        ignored=tuple(sorted(pending.ignored, key=lambda i: (i.reason.code, i.pods))), removals=shrinkage.removals,
+        repairs=repairs, marks=shrinkage.marks, paused=shrinkage.paused,
+        unneeded=shrinkage.unneeded, unremovable=shrinkage.unremovable, groups=_groups(world, growth, shrinkage),
+        operations=tuple(operations), rules=growth.acted.verdicts, headroom=growth.spare.verdicts,
+        health=world.health, gaps=world.snapshot.gaps,
+    )
+
+
+def _groups(world: World, growth: Growth, shrinkage: Shrinkage) -> tuple[GroupVerdict, ...]:
+    """The groups' verdicts, with how many of their nodes are unneeded."""
+    unneeded = Counter(world.group_of.get(node, "") for node in shrinkage.unneeded)
+    return tuple(msgspec.structs.replace(group, candidates=unneeded[group.group]) for group in growth.groups)
+
+
+def _plan_id(world: World, growth: Growth, shrinkage: Shrinkage, repairs: tuple[Repair, ...], seed: int) -> str:
+    what = [world.snapshot.cluster, world.now, seed, growth.scale_ups, shrinkage.removals, repairs]
+    return f"plan-{hashlib.sha256(msgspec.json.encode(what, order='deterministic')).hexdigest()[:16]}"
+
+
+def _grow(world: World, scale_up: ScaleUp, plan: str) -> Operation:
+    cluster, now = world.snapshot.cluster, world.now
+    own = world.groups[scale_up.group].group.options.max_node_provision_time
+    return Operation(
+        id=operation_id(cluster, scale_up.group, Kind.GROW, scale_up.from_size, scale_up.to_size, (), plan),
+        cluster=cluster, provider=scale_up.provider, group=scale_up.group, kind=Kind.GROW, plan=plan, created_at=now,
+        from_size=scale_up.from_size, to_size=scale_up.to_size, pods=scale_up.pods[:_PODS_NAMED], due_at=now,
+        deadline=now + length(Kind.GROW, world.options), updated_at=now,
+        data={LARGEST: str(scale_up.max), **({} if own is None else {PROVISION: str(own)})},
+        pool=_pool(world, scale_up.group),
+    )
+
+
+def _remove(world: World, removal: Removal, plan: str) -> Operation:
+    """One operation per node: a drain that gets stuck holds up no other."""
+    cluster, now = world.snapshot.cluster, world.now
+    facts = world.groups[removal.group]
+    node = next(node for node in facts.nodes if node.name == removal.node)
+    instance = next((i for i in facts.group.instances if i.node == node.name or i.id == node.provider_id), None)
+    size = facts.target - facts.leaving
+    return Operation(
+        id=operation_id(cluster, removal.group, Kind.REMOVE, size, size - 1, (removal.node,), plan),
+        cluster=cluster, provider=facts.group.provider, group=removal.group, kind=Kind.REMOVE, plan=plan,
+        created_at=now, from_size=size, to_size=size - 1, due_at=now, updated_at=now,
+        deadline=now + length(Kind.REMOVE, world.options),
+        targets=(Target(node=removal.node, instance=node.provider_id, handle=instance.handle if instance else "",
+                        evict=removal.evict),), pool=_pool(world, removal.group),
+        data={UID: node.uid} if node.uid else {},
+    )
+
+
+def _repair(world: World, found: Repair, plan: str) -> Operation:
+    """One per group. A discarded instance goes by its handle, under the name of the node that it never became."""
+    cluster, now, kind = world.snapshot.cluster, world.now, Kind(found.kind)
+    facts = world.groups[found.group]
+    return Operation(
+        id=operation_id(cluster, found.group, kind, found.from_size, found.to_size, found.instances, plan),
+        cluster=cluster, provider=facts.group.provider, group=found.group, kind=kind, plan=plan, created_at=now,
+        from_size=found.from_size, to_size=found.to_size, due_at=now, updated_at=now,
+        deadline=now + length(kind, world.options), pool=_pool(world, found.group),
+        targets=tuple(Target(node=each.node, instance=each.id, handle=each.handle) for each in targets(facts, found)),
+    )
+
+
+def _pool(world: World, group: str) -> str:
+    """The pool that a group shares with others, for the executors: only one of them may change its total at a time."""
+    pool = world.groups[group].group.pool
+    return pool.id if pool is not None else ""

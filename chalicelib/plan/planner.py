@@ -1,0 +1,52 @@
+"""The planner's entry, and its table of contents: what is so, who wants a node, where they fit, what to grow, what to
+let go and to put right, what to remember. Pure: the same snapshot, policy, memory, instant and seed give the same plan,
+byte for byte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from chalicelib.model.memory import Memory
+from chalicelib.model.plan import Plan
+from chalicelib.model.policy import Policy
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.next_memory import recall
+from chalicelib.plan.plan_builder import intend
+from chalicelib.plan.repair import repair
+from chalicelib.plan.scale_down.planner import shrink
+from chalicelib.plan.scale_up.headroom import wanted
+from chalicelib.plan.scale_up.planner import grow
+from chalicelib.plan.scale_up.preconditions import held_back
+from chalicelib.plan.simulation.cluster_builder import build
+from chalicelib.plan.state.cluster_state import observe
+from chalicelib.plan.state.pending_pods import gather
+from chalicelib.plan.state.scale_up_requests import settled
+from chalicelib.plan.state.time_budget import Watch
+from chalicelib.plan.tables.node_table import Columns
+from chalicelib.schedules.apply import at_instant, bounded
+
+
+def decide(snapshot: Snapshot, policy: Policy, memory: Memory, now: float, seed: int, *,
+           assume_unneeded_for: float | None = None,
+           clock: Callable[[], float] | None = None, within: float = math.inf) -> tuple[Plan, Memory]:
+    """What to do now, why not more, and what to remember. now: epoch seconds; seed: for expanders that draw lots.
+
+    assume_unneeded_for: for a what-if; treats every node found unneeded as unneeded for so many seconds. clock: for the
+    time limits of a pass; without it there are none, and the plan can be repeated exactly. within: seconds by that
+    clock after which nothing more is looked for: what was found is the plan, and the rest is told so.
+    """
+    watch = Watch(clock, within)
+    policy = at_instant(policy, now)
+    world, virtual = wanted(settled(observe(bounded(snapshot, policy, now), policy, memory, now)))
+    pending = held_back(world, gather(world))
+    columns = Columns([*snapshot.nodes, *(f.template.node for f in world.groups.values() if f.template)],
+                      world.snapshot.classes)
+    floor = build(world, pending.nominated, columns)
+    floor.late = watch.late
+    growth = grow(world, floor, pending, virtual, seed, watch)
+    shrinkage = shrink(world, floor, assume_unneeded_for, pending.hold, watch,
+                       [scale_up.group for scale_up in growth.scale_ups], growth.acted.needs)
+    plan = intend(world, pending, growth, shrinkage, repair(world), seed)
+    return plan, recall(world, growth, shrinkage)

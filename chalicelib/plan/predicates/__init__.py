@@ -1,0 +1,74 @@
+"""The scheduler's filters, one file each, in the scheduler's own order (scale-up.md §5).
+
+Asked two ways: `mask` for a class over all rows at once, and `reasons` for one row when somebody wants to know why
+not. As in the scheduler, the first filter that fails speaks; NodeResourcesFit names every resource that is short.
+Filters that look at other pods are in plan/topology, those of volumes in fit/volumes; plan/floor.py asks all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from chalicelib.model.pod import PodClass
+from chalicelib.model.reason import Reason
+from chalicelib.plan.predicates import (
+    node_affinity,
+    node_ports,
+    node_resources_fit,
+    node_unschedulable,
+    taint_toleration,
+)
+from chalicelib.plan.tables.array_types import Bools
+from chalicelib.plan.tables.node_table import NodeTable
+
+Mask = Callable[[int, PodClass, NodeTable], Bools]
+Why = Callable[[int, PodClass, NodeTable, int], tuple[Reason, ...]]
+
+# Filters that depend on the node alone: their masks hold for the whole pass.
+STATIC: tuple[tuple[str, Mask, Why], ...] = (
+    ("NodeUnschedulable", node_unschedulable.mask, node_unschedulable.reasons),
+    ("TaintToleration", taint_toleration.mask, taint_toleration.reasons),
+    ("NodeAffinity", node_affinity.mask, node_affinity.reasons),
+)
+# Filters that change as pods are placed.
+CHANGING: tuple[tuple[str, Mask, Why], ...] = (
+    ("NodePorts", node_ports.mask, node_ports.reasons),
+    ("NodeResourcesFit", node_resources_fit.mask, node_resources_fit.reasons),
+)
+TABLE = STATIC + CHANGING
+
+
+def static_mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
+    """The rows that a class may use, resources and ports aside."""
+    allowed: Bools = np.ones(len(table), dtype=np.bool_)
+    for _, mask, _ in STATIC:
+        allowed &= mask(at, cls, table)
+    return allowed
+
+
+def tally(at: int, cls: PodClass, table: NodeTable, rows: Bools) -> tuple[list[tuple[Reason, int]], Bools]:
+    """Of these rows, how many each filter turns away, as the scheduler counts them (`9 Insufficient cpu`), and the rows
+    that pass them all. The first failing filter of a row counts; a row short of two resources counts for both."""
+    counts: list[tuple[Reason, int]] = []
+    left = rows.copy()
+    for name, mask, why in TABLE:
+        failing = left & ~mask(at, cls, table)
+        if not failing.any():
+            continue
+        if name == "NodeResourcesFit":
+            counts += node_resources_fit.shortages(at, table, failing)
+        else:
+            counts.append((why(at, cls, table, int(np.flatnonzero(failing)[0]))[0], int(failing.sum())))
+        left &= ~failing
+    return counts, left
+
+
+def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+    """Why a row does not take one more pod of a class: the first failing filter's reasons, () if it fits."""
+    for _, _, why in TABLE:
+        found = why(at, cls, table, row)
+        if found:
+            return found
+    return ()

@@ -1,0 +1,27 @@
+"""NodePorts: a host port can be taken once per node, protocol and address (scale-up.md §5.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chalicelib.model.pod import PodClass
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.tables.array_types import Bools
+from chalicelib.plan.tables.node_table import NodeTable
+
+
+def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
+    """Rows on which every wanted port is free."""
+    del at
+    allowed: Bools = np.ones(len(table), dtype=np.bool_)
+    if cls.ports:
+        for row in table.ports:
+            allowed[row] = table.port_clash(row, cls.ports) is None
+    return allowed
+
+
+def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+    """One reason naming the port that is taken."""
+    del at
+    port = table.port_clash(row, cls.ports)
+    return (Reason.of(Code.PORTS, port=f"{port.port}/{port.protocol}"),) if port else ()

@@ -1,0 +1,44 @@
+"""NodeResourcesFit: what is asked against what is allocatable and not yet taken (scale-up.md §5.2).
+
+Equality fits; a resource that is not asked for is not looked at, so an overcommitted node still takes a pod that asks
+nothing. Every resource that is short is named, with both amounts.
+"""
+
+from __future__ import annotations
+
+from chalicelib.model.pod import PodClass
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.resources import PODS
+from chalicelib.plan.tables.array_types import Bools
+from chalicelib.plan.tables.node_table import NodeTable
+
+
+def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
+    """Rows with room for one more pod of the class."""
+    del cls
+    return table.fitting(at)
+
+
+def shortages(at: int, table: NodeTable, rows: Bools) -> list[tuple[Reason, int]]:
+    """Per resource, how many of these rows are short of it."""
+    need, found = table.columns.need(at), []
+    for column, name in enumerate(table.columns.names):
+        short = int((rows & (table.free[:, column] < need[column])).sum()) if need[column] > 0 else 0
+        if short:
+            best = max(0, int(table.free[rows, column].max()))
+            found.append((Reason.of(Code.TOO_MANY_PODS, offers=best) if name == PODS else
+                          Reason.of(Code.INSUFFICIENT, resource=name, needs=int(need[column]), offers=best), short))
+    return found
+
+
+def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+    """A reason per resource that is short, `Too many pods` first."""
+    del cls
+    need, free = table.columns.need(at), table.free[row]
+    short = []
+    for column, name in enumerate(table.columns.names):
+        if need[column] > 0 and need[column] > free[column]:
+            offers = max(0, int(free[column]))
+            short.append(Reason.of(Code.TOO_MANY_PODS, offers=int(table.allocatable[row][column])) if name == PODS
+                         else Reason.of(Code.INSUFFICIENT, resource=name, needs=int(need[column]), offers=offers))
+    return tuple(short)

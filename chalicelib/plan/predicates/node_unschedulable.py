@@ -1,0 +1,30 @@
+"""NodeUnschedulable: a cordoned node takes only pods that tolerate `node.kubernetes.io/unschedulable:NoSchedule`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chalicelib.model.node import Taint
+from chalicelib.model.pod import PodClass
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.predicates.taint_toleration import tolerates
+from chalicelib.plan.tables.array_types import Bools
+from chalicelib.plan.tables.node_table import NodeTable
+
+_CORDON = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+
+
+def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
+    """Rows that are not cordoned, or all if the class tolerates it."""
+    del at
+    if any(tolerates(toleration, _CORDON) for toleration in cls.tolerations):
+        return np.ones(len(table), dtype=np.bool_)
+    return ~table.cordoned
+
+
+def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+    """One reason if the row is cordoned and the class does not tolerate it."""
+    del at
+    if table.nodes[row].unschedulable and not any(tolerates(t, _CORDON) for t in cls.tolerations):
+        return (Reason.of(Code.UNSCHEDULABLE_NODE),)
+    return ()

@@ -1,0 +1,51 @@
+"""TaintToleration: every NoSchedule or NoExecute taint needs one toleration; PreferNoSchedule never blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from chalicelib.model.node import Taint
+from chalicelib.model.pod import PodClass, Toleration
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.tables.array_types import Bools
+from chalicelib.plan.tables.node_table import NodeTable
+
+BLOCKING = frozenset({"NoSchedule", "NoExecute"})
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Effect empty or equal; key equal, or empty with Exists; Exists, or Equal with the same value."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key != taint.key and not (toleration.key == "" and toleration.operator == "Exists"):
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator == "Equal" and toleration.value == taint.value
+
+
+def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
+    """The first blocking taint that nothing tolerates."""
+    return next((taint for taint in taints
+                 if taint.effect in BLOCKING and not any(tolerates(t, taint) for t in tolerations)), None)
+
+
+def mask(at: int, cls: PodClass, table: NodeTable) -> Bools:
+    """Rows whose taints are all tolerated; asked once per distinct set of taints."""
+    del at
+    ids, sets = table.taint_sets()
+    # Each taint is asked about once, however many sets it is in.
+    barred = {taint for taint in {taint for taints in sets for taint in taints}
+              if untolerated(cls.tolerations, (taint,)) is not None}
+    verdicts = np.fromiter((barred.isdisjoint(taints) for taints in sets), dtype=np.bool_, count=len(sets))
+    allowed: Bools = verdicts[ids]
+    return allowed
+
+
+def reasons(at: int, cls: PodClass, table: NodeTable, row: int) -> tuple[Reason, ...]:
+    """One reason naming the first taint that is not tolerated."""
+    del at
+    taint = untolerated(cls.tolerations, table.nodes[row].taints)
+    return (Reason.of(Code.UNTOLERATED_TAINT, taint=str(taint)),) if taint else ()

@@ -1,0 +1,173 @@
+"""VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone: where volumes let a pod run (scale-up.md §5.5).
+
+One object per snapshot, asked per class, because all of it hangs on claims and volumes that do not change while a plan
+is made. What pods placed in this pass have taken of the free volumes is handed in (held.py). Most pods have no such
+volume; `concerns` says so first, and nothing else is asked then.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+import numpy as np
+
+from chalicelib.model.node import Node
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.storage import PersistentVolume
+from chalicelib.plan.predicates.volumes import binding, restrictions, topology
+from chalicelib.plan.predicates.volumes import in_use as volumes_in_use
+from chalicelib.plan.predicates.volumes.claimed_volumes import Held
+from chalicelib.plan.predicates.volumes.requirements import HARMLESS, Attachment, Needs, Stock, Waiting, needs
+from chalicelib.plan.tables.array_types import Bools
+from chalicelib.plan.tables.node_table import NodeTable
+
+
+class Volumes:
+    """The four predicates over one snapshot. Knows the snapshot's classes by their index."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._stock = Stock(snapshot.storage)
+        self._concerned = frozenset(at for at, cls in enumerate(snapshot.classes)
+                                    if cls.volumes and any(volume.kind not in HARMLESS for volume in cls.volumes))
+        self._needs: dict[int, Needs] = {}
+        self._counting: dict[int, tuple[Waiting, ...]] = {}
+        self._limits = {node.name: node.limits for node in snapshot.storage.csi_nodes}
+        self._running = volumes_in_use.Running(snapshot, self._concerned, self._stock)
+
+    def concerns(self, cls: int) -> bool:
+        """Whether a class has a volume that any of the predicates looks at."""
+        return cls in self._concerned
+
+    def nowhere(self, cls: int, *, moving: bool = False) -> Reason | None:
+        """Why pods of a class fit no node whatever, if they do not: a claim that is missing, being deleted or not bound
+        though it should be, or a ReadWriteOncePod claim in use.
+
+        moving: a running pod of the class is looked at, which takes its own use of the claim along.
+        """
+        wants = self._of(cls)
+        if wants.nowhere is not None:
+            return wants.nowhere
+        taken = self._taken(cls, moving=moving)
+        return Reason.of(Code.EXCLUSIVE_CLAIM, claim=taken) if taken else None
+
+    def mask(self, cls: int, table: NodeTable) -> Bools:
+        """The rows on which the class's volumes can be had: disks free of conflict, claims bound or to be bound there,
+        zones. Attach limits are arithmetic over `attaches` and `limits`, and not in here; nor is what pods placed in
+        this pass have taken."""
+        wants = self._of(cls)
+        if wants.nowhere is not None:
+            return np.zeros(len(table), dtype=np.bool_)
+        allowed = restrictions.mask(wants.disks, self._running.disks, table)
+        for _, places in wants.bound:
+            allowed &= topology.rows(places, table)
+        if wants.zones:
+            allowed &= topology.zones(wants.zones, table)
+        if wants.waiting:
+            allowed &= binding.mask(wants.waiting, self._stock, table, allowed)
+        return allowed
+
+    def waits(self, cls: int) -> bool:
+        """Whether a class has a claim that is not bound yet."""
+        return self.concerns(cls) and bool(self._of(cls).waiting)
+
+    def counting(self, cls: int) -> tuple[Waiting, ...]:
+        """The claims of a class that count on free volumes; none for most classes with volumes."""
+        found = self._counting.get(cls)
+        if found is None:
+            found = self._counting[cls] = binding.counting(self._of(cls).waiting)
+        return found
+
+    def one_by_one(self, cls: int, held: Held) -> bool:
+        """Whether a pod of a class takes a volume that decides about the next one: then they are placed singly."""
+        wants = [want for want in self.counting(cls)
+                 if want.claim.namespace or not binding.made_anywhere(want, self._stock)]
+        return bool(wants) and held.unsettled(wants)
+
+    def left(self, cls: int, table: NodeTable, held: Held) -> Bools:
+        """The rows on which the claims of a class can be bound, now that these volumes are taken."""
+        everywhere: Bools = np.ones(len(table), dtype=np.bool_)
+        allowed = binding.mask(self._of(cls).waiting, self._stock, table, everywhere, held)
+        zones = topology.zones_of(self._given(cls, held))
+        return allowed & topology.zones(zones, table) if zones else allowed
+
+    def _given(self, cls: int, held: Held) -> list[PersistentVolume]:
+        """The volumes that claims of a class have taken already."""
+        return [volume for want in self._of(cls).waiting if (volume := held.given(want)) is not None]
+
+    def bindable(self, cls: int, node: Node, held: Held) -> bool:
+        """The same for one node, which need not exist yet."""
+        given = self._given(cls, held)
+        reached = all(topology.one_matches(volume.node_terms, node) for volume in given)
+        return reached and not topology.wrong_zone(topology.zones_of(given), node.labels) and (
+            not binding.reasons(self._of(cls).waiting, self._stock, node, held))
+
+    def reasons(self, cls: int, table: NodeTable, row: int, held: Held | None = None) -> tuple[Reason, ...]:
+        """Why a row does not pass: all that the first failing filter has to say, () where `mask` and `left` hold."""
+        wants, node = self._of(cls), table.nodes[row]
+        if wants.nowhere is not None:
+            return (wants.nowhere,)
+        if restrictions.conflict(wants.disks, self._running.disks.get(node.name, ())):
+            return (Reason.of(Code.DISK_CONFLICT),)
+        given = self._given(cls, held) if held else []
+        found = [Reason.of(Code.VOLUME_NODE_AFFINITY, volume=volume.name)
+                 for volume in (*(volume for volume, _ in wants.bound), *given)
+                 if not topology.one_matches(volume.node_terms, node)][:1]
+        found += binding.reasons(wants.waiting, self._stock, node, held)
+        if not found:
+            zone = topology.wrong_zone((*wants.zones, *topology.zones_of(given)), node.labels)
+            found = [Reason.of(Code.VOLUME_ZONE, volume=zone)] if zone else []
+        return tuple(found)
+
+    def most(self, cls: int) -> int | None:
+        """The most pods of a class in the whole cluster: 1 with a ReadWriteOncePod claim, None: no limit."""
+        return 1 if self._of(cls).exclusive else None
+
+    def per_node(self, cls: int) -> int | None:
+        """The most pods of a class on one node: 1 where they would use the same disk in conflict, None: no limit."""
+        return 1 if restrictions.conflict(self._of(cls).disks, self._of(cls).disks) else None
+
+    def attaches(self, cls: int) -> dict[str, tuple[int, int]]:
+        """CSI driver -> (volumes that each pod of a class brings along, volumes that all its pods share)."""
+        wants = self._of(cls)
+        own, shared = Counter(wants.own), Counter(driver for driver, _ in wants.shared)
+        return {driver: (own[driver], shared[driver]) for driver in sorted(own.keys() | shared.keys())}
+
+    def limits(self, node_name: str) -> dict[str, int]:
+        """The attach limits of a node's CSI drivers; a driver that is not in here has none."""
+        return self._limits.get(node_name, {})
+
+    def attached(self) -> dict[tuple[str, str], int]:
+        """(node, CSI driver) -> the volumes that running pods use there, each counted once."""
+        return self._running.counts
+
+    def shared(self, cls: int) -> frozenset[Attachment]:
+        """The volumes that all pods of a class share, by driver and name."""
+        return self._of(cls).shared
+
+    def in_use(self, node_name: str) -> Collection[Attachment]:
+        """The volumes that running pods use on a node."""
+        return self._running.volumes.get(node_name, ())
+
+    def exclusive(self, cls: int) -> tuple[str, ...]:
+        """The ReadWriteOncePod claims of a class, namespace/name: once a pod of any class has one, no other gets it."""
+        return self._of(cls).exclusive
+
+    def clash(self, one: int, other: int) -> bool:
+        """Whether pods of two classes cannot be on one node, because they use the same disk in conflict."""
+        return self.concerns(one) and self.concerns(other) and restrictions.conflict(
+            self._of(one).disks, self._of(other).disks)
+
+    def _of(self, cls: int) -> Needs:
+        found = self._needs.get(cls)
+        if found is None:
+            found = self._needs[cls] = needs(self._snapshot.classes[cls], self._stock)
+        return found
+
+    def _taken(self, cls: int, *, moving: bool) -> str:
+        """The first ReadWriteOncePod claim of a class that a running pod has; empty if there is none."""
+        users = self._running.users
+        mine = (key for key in self._of(cls).exclusive if users.get(key, frozenset()) - ({cls} if moving else set()))
+        return next((key.partition("/")[2] for key in mine), "")

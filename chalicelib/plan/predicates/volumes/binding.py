@@ -1,0 +1,144 @@
+"""VolumeBinding for claims that wait for their first consumer (scale-up.md §5.5): a free volume, or one that is made.
+
+Over all rows, each claim is looked at by itself first. Only where claims of one pod would compete for the same free
+volumes are the rows that are left gone through one by one, as the scheduler does: smallest claim first, and each takes
+the smallest volume that will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from chalicelib.model.node import Node
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.storage import PersistentVolume, StorageCapacity
+from chalicelib.plan.predicates.volumes import topology
+from chalicelib.plan.predicates.volumes.claimed_volumes import Held
+from chalicelib.plan.predicates.volumes.requirements import Stock, Waiting
+from chalicelib.plan.tables.array_types import Bools
+from chalicelib.plan.tables.node_table import NodeTable
+
+
+def mask(waiting: Sequence[Waiting], stock: Stock, table: NodeTable, among: Bools, held: Held | None = None) -> Bools:
+    """Rows where every claim can be bound; among: the rows that are still worth a look; held: volumes that pods placed
+    in this pass have taken."""
+    allowed: Bools = among.copy()
+    made: Bools = np.ones(len(table), dtype=np.bool_)
+    given = [volume for want in waiting if held and (volume := held.given(want)) is not None]
+    for volume in given:
+        allowed &= topology.rows(topology.places([volume.node_terms]), table)
+    waiting = [want for want in waiting if not held or held.given(want) is None]
+    for want in waiting:
+        can_make = _can_make(want, stock, table)
+        made &= can_make
+        found = _promised(want, table) & can_make if want.claim.selected_node else _found(want, table, held) | can_make
+        allowed &= found
+    if _compete(waiting):
+        for row in np.flatnonzero(allowed & ~made).tolist():
+            allowed[row] = not reasons(waiting, stock, table.nodes[row], held)
+    return allowed
+
+
+def counting(waiting: Sequence[Waiting]) -> tuple[Waiting, ...]:
+    """The claims that take a volume from others: a free one, which is not set aside for them by name."""
+    return tuple(want for want in waiting
+                 if want.free.volumes and not want.reserved and not want.claim.selected_node)
+
+
+def made_anywhere(want: Waiting, stock: Stock) -> bool:
+    """Whether a volume can be made for a claim on any node, so that it does not need one of the free ones."""
+    return want.provisions and want.cls.topologies is None and not _is_counted(want, stock)
+
+
+def _promised(want: Waiting, table: NodeTable) -> Bools:
+    """The one row of the node that the claim is promised to: never that of a template."""
+    only: Bools = np.zeros(len(table), dtype=np.bool_)
+    row = table.index.get(want.claim.selected_node)
+    if row is not None:
+        only[row] = True
+    return only
+
+
+def _found(want: Waiting, table: NodeTable, held: Held | None) -> Bools:
+    """Rows with a free volume for a claim, the other claims of its pod aside."""
+    if want.reserved:
+        return topology.rows(topology.places([want.reserved[0].node_terms]), table)
+    return topology.rows(held.places(want) if held else want.free.places, table)
+
+
+def _can_make(want: Waiting, stock: Stock, table: NodeTable) -> Bools:
+    """Rows where the claim's class would make a volume of its size."""
+    allowed: Bools = np.full(len(table), want.provisions, dtype=np.bool_)
+    if not want.provisions:
+        return allowed
+    if want.cls.topologies is not None:
+        allowed &= topology.rows(topology.places([want.cls.topologies]), table)
+    if _is_counted(want, stock):
+        room: Bools = np.zeros(len(table), dtype=np.bool_)
+        for capacity in _big_enough(want, stock):
+            if capacity.node_topology is not None:
+                room |= topology.selected(capacity.node_topology, table)
+        allowed &= room
+    return allowed
+
+
+def _is_counted(want: Waiting, stock: Stock) -> bool:
+    return want.claim.request > 0 and want.cls.provisioner in stock.publishing
+
+
+def _big_enough(want: Waiting, stock: Stock) -> Iterable[StorageCapacity]:
+    """The largest volume that can be made counts where the driver says so, else what is left in all."""
+    for capacity in stock.capacities.get(want.cls.name, ()):
+        limit = capacity.capacity if capacity.largest is None else capacity.largest
+        if limit is not None and limit >= want.claim.request:
+            yield capacity
+
+
+def _compete(waiting: Sequence[Waiting]) -> bool:
+    """Whether two claims could want the same free volume."""
+    asking = [want for want in waiting if not want.claim.selected_node]
+    if len(asking) < 2:
+        return False
+    names = [volume.name for want in asking for volume in (*want.free.volumes, *want.reserved)]
+    return len(names) > len(set(names))
+
+
+def reasons(waiting: Sequence[Waiting], stock: Stock, node: Node, held: Held | None = None) -> list[Reason]:
+    """What keeps the claims from being bound on one node, [] if nothing does. Those that have taken a volume are
+    bound."""
+    waiting = [want for want in waiting if not held or held.given(want) is None]
+    for want in waiting:
+        if want.claim.selected_node not in {"", node.name}:
+            return [Reason.of(Code.NOTHING_TO_BIND, claim=want.claim.name)]
+    to_make = [want for want in waiting if want.claim.selected_node]
+    taken: set[str] = set(held.taken() if held else ())
+    for want in waiting:
+        if not want.claim.selected_node:
+            chosen = _choose(want, node, taken)
+            if chosen is None:
+                to_make.append(want)
+            else:
+                taken.add(chosen.name)
+    problems = (_why_not_made(want, stock, node) for want in to_make)
+    first = next((problem for problem in problems if problem is not None), None)
+    return [first] if first is not None else []
+
+
+def _why_not_made(want: Waiting, stock: Stock, node: Node) -> Reason | None:
+    if not want.provisions or not topology.one_matches(want.cls.topologies, node):
+        return Reason.of(Code.NOTHING_TO_BIND, claim=want.claim.name)
+    if _is_counted(want, stock) and not any(
+            capacity.node_topology is not None and capacity.node_topology.matches(node.labels)
+            for capacity in _big_enough(want, stock)):
+        return Reason.of(Code.STORAGE_CAPACITY, claim=want.claim.name)
+    return None
+
+
+def _choose(want: Waiting, node: Node, taken: set[str]) -> PersistentVolume | None:
+    reserved = next((volume for volume in want.reserved if volume.name not in taken), None)
+    if reserved is not None:
+        return reserved if topology.one_matches(reserved.node_terms, node) else None
+    return next((v for v in want.free.volumes
+                 if v.name not in taken and topology.one_matches(v.node_terms, node)), None)

@@ -1,0 +1,191 @@
+"""What the volumes of a class come down to: bound volumes, claims that wait, disks, and what is attached for them.
+
+Here the references are followed once per class, from the pod's volumes over claims to volumes and storage classes, so
+that the predicates only meet things that exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from chalicelib.model.pod import PodClass, Volume
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.storage import Claim, PersistentVolume, Storage, StorageCapacity, StorageClass
+from chalicelib.plan.predicates.volumes.topology import Places, Zone, places, zones_of
+
+# Volumes that no filter looks at.
+HARMLESS = frozenset({
+    "emptyDir", "emptyDirMemory", "hostPath", "configMap", "secret", "downwardAPI", "projected", "image", "gitRepo",
+    "nfs", "cephfs", "glusterfs", "flexVolume", "fc", "azureFile", "flocker", "quobyte", "scaleIO", "storageos",
+    "photonPersistentDisk",
+    "csi",      # an inline CSI volume, which no limit counts
+})
+# In-tree disks that VolumeRestrictions looks at.
+CONFLICTING = frozenset({"awsElasticBlockStore", "gcePersistentDisk", "iscsi", "rbd"})
+_KNOWN = HARMLESS | CONFLICTING | {
+    "persistentVolumeClaim", "ephemeral", "azureDisk", "cinder", "vsphereVolume", "portworxVolume"}
+_NO_PROVISIONER = frozenset({"", "kubernetes.io/no-provisioner"})
+_ONE_POD = "ReadWriteOncePod"
+
+Attachment = tuple[str, str]    # CSI driver, and the volume's name to it
+
+
+class Stock:
+    """A snapshot's storage by name. Built once; empty at no cost where the cluster has none."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.claims = {claim.key: claim for claim in storage.claims}
+        self.volumes = {volume.name: volume for volume in storage.volumes}
+        self.classes = {cls.name: cls for cls in storage.classes}
+        self.publishing = frozenset(storage.publishing)
+        self.capacities: dict[str, list[StorageCapacity]] = {}
+        for capacity in storage.capacities:
+            self.capacities.setdefault(capacity.storage_class, []).append(capacity)
+        # Smallest first, as they are given out.
+        self._by_class: dict[str, list[PersistentVolume]] = {}
+        self._reserved: dict[str, list[PersistentVolume]] = {}
+        for volume in sorted(storage.volumes, key=lambda v: (v.capacity, v.name)):
+            if volume.claim:
+                self._reserved.setdefault(volume.claim, []).append(volume)
+            else:
+                self._by_class.setdefault(volume.storage_class, []).append(volume)
+        self._free: dict[Claim, Free] = {}
+        defaults = sorted((c for c in storage.classes if c.is_default), key=lambda c: (-c.created, c.name))
+        self.default = defaults[0].name if defaults else ""
+
+    def free(self, claim: Claim) -> Free:
+        """The unclaimed volumes that would do for a claim; siblings that ask the same get the same answer."""
+        shape = msgspec.structs.replace(claim, namespace="", name="", selected_node="")
+        found = self._free.get(shape)
+        if found is None:
+            some = tuple(v for v in self._by_class.get(claim.storage_class, ())
+                         if _holds(claim, v) and v.phase in {"", "Available"} and _suits(claim, v))
+            found = self._free[shape] = Free(some, places(v.node_terms for v in some))
+        return found
+
+    def reserved(self, claim: Claim) -> tuple[PersistentVolume, ...]:
+        """The volumes of its class that are set aside for a claim by name, before it is bound to the first of them."""
+        mine = [v for v in self._reserved.get(claim.key, ()) if v.storage_class == claim.storage_class
+                and v.phase not in {"Released", "Failed"} and _holds(claim, v)] if claim.namespace else []
+        return tuple(sorted(mine, key=lambda v: v.name))
+
+    def attachment(self, claim: Claim) -> Attachment | None:
+        """What is attached for a claim: the volume it is bound to, or the one that will be made for it."""
+        volume = self.volumes.get(claim.volume)
+        if volume is not None:
+            return (volume.driver, volume.handle) if volume.driver and volume.handle else None
+        cls = self.classes.get(claim.storage_class)
+        return (cls.provisioner, claim.key) if cls is not None and cls.provisioner else None
+
+    def attachments(self, namespace: str, volume: Volume, claim: str) -> Attachment | None:
+        """What is attached for a volume of a pod whose claim has this name; nothing for a claim that is not there."""
+        if claim:
+            found = self.claims.get(f"{namespace}/{claim}")
+            return self.attachment(found) if found else None
+        return (volume.driver, volume.disk) if volume.driver and volume.disk else None
+
+
+class Free(msgspec.Struct, frozen=True):
+    """Volumes that would do for a claim, smallest first, and where at least one of them can be used."""
+
+    volumes: tuple[PersistentVolume, ...]
+    places: Places
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A claim that is bound once its pod has a node, with its class and the free volumes that would do.
+
+    reserved: what is set aside for this claim; the first will do and no other, and where it is of no use one is made.
+    """
+
+    claim: Claim
+    cls: StorageClass
+    free: Free
+    reserved: tuple[PersistentVolume, ...] = ()
+
+    @property
+    def provisions(self) -> bool:
+        """Whether a volume can be made for it at all."""
+        return self.cls.provisioner not in _NO_PROVISIONER
+
+
+class Needs(msgspec.Struct, frozen=True):
+    """All of it, for one class. shared: what is attached once for all its pods on a node; own: the drivers of what each
+    pod brings along."""
+
+    nowhere: Reason | None = None
+    bound: tuple[tuple[PersistentVolume, Places], ...] = ()
+    waiting: tuple[Waiting, ...] = ()
+    zones: tuple[Zone, ...] = ()
+    exclusive: tuple[str, ...] = ()
+    disks: tuple[Volume, ...] = ()
+    shared: frozenset[Attachment] = frozenset()
+    own: tuple[str, ...] = ()
+
+
+def needs(cls: PodClass, stock: Stock) -> Needs:
+    """What the volumes of a class need."""
+    unknown = next((v.kind for v in cls.volumes if v.kind not in _KNOWN), None)
+    if unknown is not None:
+        return Needs(nowhere=Reason.of(Code.NOT_SIMULATED, what="volumes"))
+    named = [(v, _claim(v, cls.namespace, stock)) for v in cls.volumes if v.claim or v.template is not None]
+    claims = [claim for _, claim in named if claim is not None]
+    bound = [stock.volumes[claim.volume] for claim in claims if claim.volume in stock.volumes]
+    from_claims = [claim for v, claim in named if claim is not None and v.kind == "persistentVolumeClaim"]
+    found = [stock.attachments(cls.namespace, v, v.claim) for v in cls.volumes]
+    return Needs(
+        nowhere=_nowhere(named, stock),
+        bound=tuple((volume, places([volume.node_terms])) for volume in bound),
+        waiting=_waiting([claim for claim in claims if not claim.volume], stock),
+        zones=zones_of(stock.volumes[claim.volume] for claim in from_claims if claim.volume in stock.volumes),
+        exclusive=tuple(sorted({claim.key for claim in from_claims if _ONE_POD in claim.access_modes})),
+        disks=tuple(v for v in cls.volumes if v.kind in CONFLICTING),
+        shared=frozenset(attachment for attachment in found if attachment is not None),
+        own=tuple(made[0] for v, claim in named if not v.claim and claim is not None
+                  and (made := stock.attachment(claim)) is not None),
+    )
+
+
+def _claim(volume: Volume, namespace: str, stock: Stock) -> Claim | None:
+    """The claim behind a volume, or what each pod's own will be like, named after the volume; None: it is missing."""
+    if volume.claim or volume.template is None:
+        return stock.claims.get(f"{namespace}/{volume.claim}")
+    template = volume.template
+    return msgspec.structs.replace(template, name=volume.name, any_class=False,
+                                   storage_class=stock.default if template.any_class else template.storage_class)
+
+
+def _nowhere(named: Iterable[tuple[Volume, Claim | None]], stock: Stock) -> Reason | None:
+    """As the scheduler finds out: claims that are not there or going, in the pod's order; then those that should have
+    been bound before it came; then volumes that are gone."""
+    named = list(named)
+    for volume, claim in named:
+        if claim is None:
+            return Reason.of(Code.CLAIM_NOT_FOUND, claim=volume.claim)
+        if claim.deleted:
+            return Reason.of(Code.CLAIM_BEING_DELETED, claim=claim.name)
+    claims = [claim for _, claim in named if claim is not None]
+    for claim in claims:
+        cls = stock.classes.get(claim.storage_class)
+        if claim.unsettled or (not claim.volume and (cls is None or not cls.waits)):
+            return Reason.of(Code.UNBOUND_IMMEDIATE, claim=claim.name)
+    gone = next((claim.volume for claim in claims if claim.volume and claim.volume not in stock.volumes), None)
+    return Reason.of(Code.VOLUME_NOT_FOUND, volume=gone) if gone else None
+
+
+def _waiting(claims: Iterable[Claim], stock: Stock) -> tuple[Waiting, ...]:
+    """Smallest claim first: that is the order in which they choose."""
+    ordered = sorted(claims, key=lambda claim: claim.request)
+    return tuple(Waiting(claim, stock.classes[claim.storage_class], stock.free(claim), stock.reserved(claim))
+                 for claim in ordered if claim.storage_class in stock.classes)
+
+
+def _holds(claim: Claim, volume: PersistentVolume) -> bool:
+    return volume.capacity >= claim.request and volume.volume_mode == claim.volume_mode and not volume.deleted
+
+
+def _suits(claim: Claim, volume: PersistentVolume) -> bool:
+    chosen = claim.selector is None or claim.selector.matches(volume.labels)
+    return chosen and set(claim.access_modes) <= set(volume.access_modes)

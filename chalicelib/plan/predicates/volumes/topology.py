@@ -1,0 +1,145 @@
+"""Node terms and zones over all rows at once: what volumes, storage classes and capacities ask of a node's labels.
+
+Apart from fit/node_affinity.py because a volume's terms are few and simple but there may be thousands of volumes: the
+common `key In (one value)` is one comparison per volume, whatever the number of values the column has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.node import Node
+from chalicelib.model.selector import NodeTerm, Requirement, Selector
+from chalicelib.model.storage import PersistentVolume
+from chalicelib.plan.tables.array_types import Bools, Ints
+from chalicelib.plan.tables.node_table import NodeTable
+
+
+class Places(msgspec.Struct, frozen=True):
+    """Where at least one of many node selectors matches, sorted so that thousands of them cost little: selectors that
+    only say `key in values` come down to one set of values per key."""
+
+    everywhere: bool = False
+    values: dict[str, frozenset[str]] = {}
+    terms: tuple[NodeTerm, ...] = ()
+
+
+Zone = tuple[str, str, frozenset[str]]      # volume, label key, the zones it may be used in
+
+# Each topology label with its older or newer name.
+_TWINS = {
+    "topology.kubernetes.io/zone": "failure-domain.beta.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+
+
+def places(selectors: Iterable[tuple[NodeTerm, ...] | None]) -> Places:
+    """What any of these selectors allows; None allows everything, an empty one nothing."""
+    values: dict[str, set[str]] = {}
+    rest: dict[NodeTerm, None] = {}
+    for terms in selectors:
+        if terms is None:
+            return Places(everywhere=True)
+        for term in terms:
+            if len(term.expressions) == 1 and not term.fields and term.expressions[0].operator == "In":
+                values.setdefault(term.expressions[0].key, set()).update(term.expressions[0].values)
+            else:
+                rest[term] = None
+    return Places(values={key: frozenset(some) for key, some in values.items()}, terms=tuple(rest))
+
+
+def rows(where: Places, table: NodeTable) -> Bools:
+    """The rows in these places; an empty term matches none."""
+    allowed: Bools = np.full(len(table), where.everywhere, dtype=np.bool_)
+    for key, values in where.values.items():
+        allowed |= _among(*table.label(key), values)
+    for term in where.terms:
+        if term.expressions or term.fields:
+            allowed |= _all(term.expressions, table) & _fields(term.fields, table)
+    return allowed
+
+
+def one_matches(terms: Iterable[NodeTerm] | None, node: Node) -> bool:
+    """The same for one selector and one node."""
+    return terms is None or any(term.matches(node.name, node.labels) for term in terms)
+
+
+def selected(selector: Selector, table: NodeTable) -> Bools:
+    """Rows whose labels a selector matches; an empty one matches all."""
+    return _all(selector.requirements, table)
+
+
+def _all(requirements: Iterable[Requirement], table: NodeTable) -> Bools:
+    allowed: Bools = np.ones(len(table), dtype=np.bool_)
+    for requirement in requirements:
+        allowed &= _holds(requirement, table)
+    return allowed
+
+
+def _holds(requirement: Requirement, table: NodeTable) -> Bools:
+    codes, values = table.label(requirement.key)
+    if requirement.operator == "In":
+        return _among(codes, values, requirement.values)
+    verdicts = [requirement.matches({requirement.key: value}) for value in values]  # in the order of their codes
+    verdicts.append(requirement.matches({}))                                        # code -1: the label is missing
+    held: Bools = np.array(verdicts, dtype=np.bool_)[codes]
+    return held
+
+
+def _among(codes: Ints, values: Mapping[str, int], wanted: Iterable[str]) -> Bools:
+    known = [values[value] for value in wanted if value in values]
+    if len(known) == 1:
+        one: Bools = codes == known[0]
+        return one
+    verdicts = np.zeros(len(values) + 1, dtype=np.bool_)    # the last is for code -1: the label is missing
+    verdicts[known] = True
+    some: Bools = verdicts[codes]
+    return some
+
+
+def _fields(fields: Iterable[Requirement], table: NodeTable) -> Bools:
+    allowed: Bools = np.ones(len(table), dtype=np.bool_)
+    for field in fields:
+        names = (field.key == "metadata.name" and field.matches({"metadata.name": node.name}) for node in table.nodes)
+        allowed &= np.fromiter(names, dtype=np.bool_, count=len(table))
+    return allowed
+
+
+def zones_of(volumes: Iterable[PersistentVolume]) -> tuple[Zone, ...]:
+    """The zones and regions of bound volumes (scale-up.md §5.5 VolumeZone); `a__b` is a set, `a__` counts for nothing.
+    """
+    found: list[Zone] = []
+    for volume in volumes:
+        for key in _TWINS.keys() & volume.labels.keys():
+            parts = [part.strip() for part in volume.labels[key].split("__")]
+            if all(parts):
+                found.append((volume.name, key, frozenset(parts)))
+    return tuple(sorted(found, key=lambda zone: zone[:2]))
+
+
+def zones(wanted: Iterable[Zone], table: NodeTable) -> Bools:
+    """Rows in the zones of all volumes; a node without any topology label is in all of them."""
+    unlabelled: Bools = np.ones(len(table), dtype=np.bool_)
+    for key in _TWINS:
+        unlabelled &= table.label(key)[0] < 0
+    allowed: Bools = np.ones(len(table), dtype=np.bool_)
+    for _, key, among in wanted:
+        codes, values = table.label(key)
+        inside = _among(codes, values, among)
+        missing = codes < 0
+        if missing.any():
+            inside |= missing & _among(*table.label(_TWINS[key]), among)
+        allowed &= inside
+    return allowed | unlabelled
+
+
+def wrong_zone(wanted: Iterable[Zone], node: Mapping[str, str]) -> str:
+    """The first volume that cannot be used where a node with these labels is; empty if all can."""
+    if not any(key in node for key in _TWINS):
+        return ""
+    return next((name for name, key, among in wanted if node.get(key, node.get(_TWINS[key])) not in among), "")

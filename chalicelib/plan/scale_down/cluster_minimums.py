@@ -1,0 +1,61 @@
+"""What removals must leave: the cluster's minima of cores, memory and GPUs (scale-down.md §7, options.md §12).
+
+The counterpart of limits.py, which counts the same way: cores rounded up per node, no virtual-kubelet nodes. Nodes on
+their way out are gone already, so that two passes never spend the same room.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from chalicelib.model.node import Node
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
+from chalicelib.plan.scale_up.limits import GPU_TYPE_LABELS
+from chalicelib.plan.state.cluster_state import World
+
+
+class Minima:
+    """The room above each minimum, lowered by every node that is taken."""
+
+    def __init__(self, world: World) -> None:
+        options = world.options
+        least = {CPU: options.cores_total[0], MEMORY: options.memory_total[0]}
+        for kind, fewest, _ in options.gpu_total:
+            least[kind] = max(fewest, least.get(kind, 0))
+        self._room = {name: -amount for name, amount in least.items() if amount > 0}
+        for node in world.snapshot.nodes if self._room else ():
+            if node.name not in world.leaving and node.labels.get("type") != "virtual-kubelet":
+                for name, amount in self._amounts(node).items():
+                    self._room[name] += amount
+
+    def refuse(self, node: Node) -> Reason | None:
+        """Why a node is still needed for a minimum. One that has nothing of a resource does not matter to it."""
+        short = [name for name, amount in self._amounts(node).items() if amount > max(0, self._room[name])]
+        return Reason.of(Code.MINIMAL_RESOURCE_LIMIT, resources=", ".join(sorted(short))) if short else None
+
+    def take(self, node: Node) -> None:
+        """A node that goes."""
+        for name, amount in self._amounts(node).items():
+            self._room[name] -= amount
+
+    def mark(self) -> Mapping[str, int]:
+        """For `back_to`."""
+        return dict(self._room)
+
+    def back_to(self, mark: Mapping[str, int]) -> None:
+        """As if nothing had been taken since."""
+        self._room = dict(mark)
+
+    def _amounts(self, node: Node) -> dict[str, int]:
+        """What a node counts for, of the resources that have a minimum: cores, bytes, GPUs of a label's type."""
+        if not self._room:
+            return {}
+        source = node.capacity or node.allocatable
+        known = {CPU: math.ceil(source.get(CPU, 0) / 1000), MEMORY: source.get(MEMORY, 0)}
+        if self._room.keys() <= known.keys():
+            return {name: known[name] for name in self._room}
+        types = {node.labels[label] for label in GPU_TYPE_LABELS if label in node.labels}
+        gpus = next((source[name] for name in GPU_RESOURCES if source.get(name)), 0)
+        return {name: known.get(name, source.get(name, 0) or (gpus if name in types else 0)) for name in self._room}

@@ -1,0 +1,18 @@
+"""Data on the node itself would be lost: hostPath and emptyDir hold the node, unless the volume is named in
+`safe-to-evict-local-volumes` (comma-separated, taken as written) or lives in memory."""
+
+from __future__ import annotations
+
+from chalicelib.model.pod import Pod, PodClass
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.scale_down.drain_rules.verdict import Context, Verdict, block
+
+
+def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
+    """scale-down.md §6; None leaves the pod to the next rule."""
+    del pod
+    if not context.options.skip_nodes_with_local_storage:
+        return None
+    exempt = cls.safe_local_volumes.split(",")
+    held = next((v.name for v in cls.volumes if v.kind in {"hostPath", "emptyDir"} and v.name not in exempt), None)
+    return block(Reason.of(Code.LOCAL_STORAGE, volume=held)) if held is not None else None

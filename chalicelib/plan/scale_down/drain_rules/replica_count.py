@@ -1,0 +1,25 @@
+"""The controller must exist, and have enough replicas. Comes before "safe to evict": a pod whose controller is gone
+would not come back. Asked only with skipNodesWithCustomControllerPods, and for kinds that could be read. A controller
+of another API group is never read, so nothing is asked about it."""
+
+from __future__ import annotations
+
+from chalicelib.model.pod import Pod, PodClass
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.scale_down.drain_rules.verdict import Context, Verdict, block
+
+
+def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
+    """scale-down.md §6; None leaves the pod to the next rule."""
+    if cls.owner is None or not context.options.skip_nodes_with_custom_controller_pods:
+        return None
+    kind, name = cls.owner.kind, cls.owner.name
+    if kind not in context.controller_kinds or not cls.owner.built_in:
+        return None
+    controller = context.controllers.get((kind, pod.namespace, name))
+    if controller is None:
+        return block(Reason.of(Code.CONTROLLER_NOT_FOUND, controller=f"{kind}/{name}"))
+    least = context.options.min_replica_count
+    if kind in {"ReplicaSet", "ReplicationController"} and (controller.replicas or 0) < least:
+        return block(Reason.of(Code.MIN_REPLICAS, replicas=controller.replicas or 0, min=least))
+    return None

@@ -1,0 +1,13 @@
+"""A pod that has ended needs no place: Failed, or Succeeded and not to be restarted."""
+
+from __future__ import annotations
+
+from chalicelib.model.pod import Pod, PodClass
+from chalicelib.plan.scale_down.drain_rules.verdict import EVICT, Context, Verdict
+
+
+def decide(pod: Pod, cls: PodClass, context: Context) -> Verdict | None:
+    """scale-down.md §6; None leaves the pod to the next rule."""
+    del context
+    ended = pod.phase == "Failed" or (pod.phase == "Succeeded" and cls.restart_policy in {"Never", "OnFailure"})
+    return EVICT if ended else None

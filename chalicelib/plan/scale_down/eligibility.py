@@ -1,0 +1,65 @@
+"""The cheap questions about a node, asked before any simulation (scale-down.md §2, §3), in upstream's order."""
+
+from __future__ import annotations
+
+from chalicelib.model.memory import NodeMemory
+from chalicelib.model.node import SCALE_DOWN_DISABLED, Node
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.scale_down.utilization import Usage
+from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.state.pools import at_minimum, spares
+from chalicelib.plan.state.readiness import Bucket
+
+
+def ineligible(node: Node, known: NodeMemory, world: World, usage: Usage) -> Reason | None:
+    """Why a node is no candidate, None if it is one."""
+    options, bucket = world.options, world.buckets[node.name]
+    facts = world.groups.get(world.group_of.get(node.name, ""))
+    checks: tuple[tuple[bool, Reason], ...] = (
+        (node.name in world.leaving or bucket is Bucket.DELETED, Reason.of(Code.BEING_DELETED)),
+        (world.now < known.unremovable_until <= world.now + options.unremovable_node_recheck_timeout, _recently(known)),
+        (node.annotations.get(SCALE_DOWN_DISABLED) == "true", Reason.of(Code.SCALE_DOWN_DISABLED_ANNOTATION)),
+        (facts is None, Reason.of(Code.NOT_AUTOSCALED)),
+        (bucket is Bucket.NOT_STARTED, Reason.of(Code.NOT_STARTED)),
+        (bucket is not Bucket.READY and not options.scale_down_unready_enabled,
+         Reason.of(Code.SCALE_DOWN_UNREADY_DISABLED)),
+    )
+    if node.name in world.contested:
+        return world.contested[node.name]
+    if facts is not None and facts.frozen is not None and node.name not in world.leaving:
+        return facts.frozen
+    failed = next((reason for fails, reason in checks if fails), None)
+    return failed if failed is not None or facts is None else _of_group(node, facts, world, usage)
+
+
+def _recently(known: NodeMemory) -> Reason:
+    """With what was found then, so that the answer to "why?" is not "because I said so"."""
+    why = known.why
+    was = {"was": why.code.value, **why.params} if why is not None else {}
+    return Reason(Code.RECENTLY_UNREMOVABLE, {"until": known.unremovable_until, **was})
+
+
+def _of_group(node: Node, facts: GroupFacts, world: World, usage: Usage) -> Reason | None:
+    group, options = facts.group, world.options
+    if held := group.error or group.scale_down_held or facts.held_back(node):
+        return Reason.of(Code.UNEXPECTED, detail=held)
+    if facts.target - facts.leaving <= group.min:
+        return Reason.of(Code.GROUP_MIN_SIZE, min=group.min, target=facts.target - facts.leaving)
+    if group.pool is not None and group.pool.min > 0:
+        beside = {each.id: each for each in world.groups.values()
+                  if each.group.pool is not None and each.group.pool.id == group.pool.id}
+        if full := at_minimum(group, spares(beside, lambda each: each.target - each.leaving)):
+            return full
+    own = group.options
+    ignore = options.ignore_daemonsets_utilization
+    used = usage.of(node, ignore_daemonsets=(
+        ignore if own.ignore_daemonsets_utilization is None else own.ignore_daemonsets_utilization))
+    if used is None:
+        return Reason.of(Code.UNEXPECTED, detail="node has no allocatable cpu or memory")
+    mine, default = ((own.scale_down_gpu_utilization_threshold, options.scale_down_gpu_utilization_threshold)
+                     if used.gpu else (own.scale_down_utilization_threshold, options.scale_down_utilization_threshold))
+    threshold = default if mine is None else mine
+    if used.share > threshold:
+        return Reason.of(Code.NOT_UNDERUTILIZED, resource=used.resource, utilization=round(used.share, 4),
+                         threshold=threshold)
+    return None

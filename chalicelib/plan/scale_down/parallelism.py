@@ -1,0 +1,39 @@
+"""How many nodes may be on their way out at once, and how many of them being drained (scale-down.md §8).
+
+An atomic group is one unit: it is taken whole or not at all. The first one of a plan may be larger than what is left,
+or else a large one would never go; it may not if nothing is left.
+"""
+
+from __future__ import annotations
+
+from chalicelib.model.operation import Kind
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.state.cluster_state import World
+
+
+class Parallelism:
+    """What is left of the two budgets once removals in flight are taken off."""
+
+    def __init__(self, world: World) -> None:
+        options = world.options
+        going = [target for op in world.memory.operations if op.is_open and op.kind is Kind.REMOVE
+                 for target in op.targets]
+        self._most, self._most_drains = options.max_scale_down_parallelism, options.max_drain_parallelism
+        self._left = max(0, self._most - len(going))
+        self._drains_left = max(0, self._most_drains - sum(bool(target.evict) for target in going))
+        self._may_overflow = True
+
+    def refuse(self, nodes: int, drains: int, *, atomic: bool) -> Reason | None:
+        """Why a unit of so many nodes, of which so many must be drained, may not go now. Drains are nodes too, so that
+        what is left for nodes bounds them as well."""
+        if nodes <= self._left and drains <= self._drains_left:
+            return None
+        if atomic and self._may_overflow and self._left and (self._drains_left or not drains):
+            return None
+        return Reason.of(Code.PARALLELISM, limit=self._most if nodes > self._left else self._most_drains)
+
+    def take(self, nodes: int, drains: int, *, atomic: bool) -> None:
+        """Count a unit that goes. After an overflow nothing is left."""
+        self._left = max(0, self._left - nodes)
+        self._drains_left = max(0, self._drains_left - drains)
+        self._may_overflow = self._may_overflow and not atomic

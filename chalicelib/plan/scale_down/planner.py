@@ -1,0 +1,143 @@
+"""Which nodes are not needed, and which of them go now (scale-down.md §2, §3, §5, §7, §8).
+
+    eligible ► holds ► search (trials, each node's pods put elsewhere) ► timers ► pick
+
+Timers run whether or not anything may be removed just now; every node that stays has a verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import msgspec
+
+from chalicelib.model.memory import Brake, NodeMemory
+from chalicelib.model.node import Node
+from chalicelib.model.plan import Mark, NodeVerdict, Removal
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.scale_down.eligibility import ineligible
+from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
+from chalicelib.plan.scale_down.removal_simulation.drainability import Holding, Moves
+from chalicelib.plan.scale_down.removal_simulation.removal_trial import Candidate
+from chalicelib.plan.scale_down.removal_simulation.search import Found, Search
+from chalicelib.plan.scale_down.selection import pick
+from chalicelib.plan.scale_down.taint_updates import marks
+from chalicelib.plan.scale_down.unneeded_timers import NOT_JUDGED, paused, unneeded
+from chalicelib.plan.scale_down.utilization import Usage
+from chalicelib.plan.scale_up.scaling_rules.removal_guard import Needs
+from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.state.time_budget import Watch
+
+
+class Shrinkage(msgspec.Struct, frozen=True):
+    """The shrinking half of a plan. memory: the next memory of every node that has any."""
+
+    removals: tuple[Removal, ...]
+    unneeded: tuple[str, ...]
+    unremovable: tuple[NodeVerdict, ...]
+    memory: dict[str, NodeMemory]
+    paused: Reason | None = None
+    brake: Brake = Brake()
+    marks: tuple[Mark, ...] = ()
+
+
+class _Sorted(msgspec.Struct, frozen=True):
+    """Nodes before any simulation: those to be tried, with how full they are, and a verdict on the others."""
+
+    nodes: tuple[Moves, ...]
+    filled: dict[str, float]
+    verdicts: dict[str, NodeVerdict]
+
+
+def shrink(world: World, floor: Floor, assume_unneeded_for: float | None = None, hold: Reason | None = None,
+           watch: Watch | None = None, grown: Collection[str] = (), needs: Needs | None = None) -> Shrinkage:
+    """Plan the removals. assume_unneeded_for: treat every unneeded node as unneeded for at least so many seconds. hold:
+    why none goes in this pass, though timers run. watch: for scaleDownSimulationTimeout; without it there is none.
+    grown: groups that this pass makes larger. needs: what metric rules would buy again."""
+    budgets = BudgetLedger(world.snapshot.budgets, world.snapshot.classes)
+    before = _sort(world, floor, budgets)
+    started, limit = (watch.spent() if watch else 0.0), world.options.scale_down_simulation_timeout
+
+    def over() -> bool:
+        return floor.unsettled or (watch is not None and (watch.over(started + limit) or watch.ended()))
+
+    found = Search(world, floor, budgets, before.nodes, before.filled, over).best()
+    verdicts = {**before.verdicts, **_failed(found, limit, over)}
+    memory = _memory(world, verdicts)
+    for candidate in found.candidates:
+        name = candidate.node.name
+        memory[name] = unneeded(candidate.node, world.memory.nodes.get(name, NodeMemory()), world, assume_unneeded_for)
+    picked = pick(world, found.candidates, memory, hold, grown, needs)
+    verdicts.update({name: NodeVerdict(name, reason) for name, reason in picked.held.items()})
+    free = {candidate.node.name for candidate in found.candidates}
+    going = {candidate.node.name for candidate in picked.chosen}
+    return Shrinkage(
+        removals=tuple(_removal(candidate) for candidate in picked.chosen),
+        unneeded=tuple(sorted(free)),
+        unremovable=tuple(verdicts[name] for name in sorted(verdicts)),
+        memory=memory, paused=picked.paused, brake=picked.brake,
+        marks=tuple(mark for mark in marks(world, free) if mark.node not in going),
+    )
+
+
+def _sort(world: World, floor: Floor, budgets: BudgetLedger) -> _Sorted:
+    """The cheap questions about every node."""
+    usage, holding = Usage(world), Holding(world, budgets)
+    nodes: list[Moves] = []
+    filled: dict[str, float] = {}
+    verdicts: dict[str, NodeVerdict] = {}
+    for node in world.snapshot.nodes:
+        judged = _judge(node, world, floor, usage, holding)
+        if isinstance(judged, NodeVerdict):
+            verdicts[node.name] = judged
+        else:
+            nodes.append(judged)
+            filled[node.name] = usage.share(node)
+    return _Sorted(tuple(nodes), filled, verdicts)
+
+
+def _judge(node: Node, world: World, floor: Floor, usage: Usage, holding: Holding) -> Moves | NodeVerdict:
+    reason = ineligible(node, world.memory.nodes.get(node.name, NodeMemory()), world, usage)
+    if reason is None and node.name in floor.promised:
+        reason = Reason.of(Code.PROMISED, pod=floor.promised[node.name])
+    if reason is None and node.name in floor.held:
+        reason = Reason.of(Code.UNEXPECTED, detail=floor.held[node.name])
+    if reason is not None:
+        return NodeVerdict(node.name, reason, str(reason.params.get("pod", "")))
+    return holding.of(node)
+
+
+def _failed(found: Found, limit: float, over: Callable[[], bool]) -> dict[str, NodeVerdict]:
+    """The verdicts of nodes that were tried in vain, and of those there was no time for. The scheduler's counts are
+    made for each node; only once the time is over, pods of a class share what the last of them was told."""
+    verdicts = {failure.moves.node.name: found.trial.verdict(failure, in_haste=over()) for failure in found.failures}
+    reason = Reason.of(Code.NOT_EVALUATED, seconds=limit)
+    return verdicts | {moves.node.name: NodeVerdict(moves.node.name, reason) for moves in found.left}
+
+
+# A simulation that failed is not repeated for a while; a node that never came so far is looked at every time.
+_TRIED = frozenset({Code.NO_PLACE_TO_MOVE_PODS, Code.BLOCKED_BY_POD})
+
+
+def _memory(world: World, verdicts: dict[str, NodeVerdict]) -> dict[str, NodeMemory]:
+    """The next memory of the nodes that stay needed, or could not be judged."""
+    now, recheck = world.now, world.options.unremovable_node_recheck_timeout
+    memory: dict[str, NodeMemory] = {}
+    for name, verdict in verdicts.items():
+        code, known = verdict.reason.code, world.memory.nodes.get(name, NodeMemory())
+        kept: NodeMemory | None = None
+        if code in _TRIED:
+            kept = NodeMemory(unremovable_until=now + recheck, why=verdict.reason)
+        elif code in NOT_JUDGED:
+            kept = paused(known, now)
+        elif known.unremovable_until > now:
+            kept = NodeMemory(unremovable_until=known.unremovable_until, why=known.why)
+        if kept is not None:
+            memory[name] = kept
+    return memory
+
+
+def _removal(candidate: Candidate) -> Removal:
+    kind = "drain" if candidate.evict else "empty"
+    return Removal(candidate.node.name, candidate.group, kind, candidate.evict, candidate.destinations)

@@ -1,0 +1,105 @@
+"""What holds a node (scale-down.md §6): the drain rules over its pods, without simulating anything yet.
+
+Most pods of a class get the same answer: unless a pod is being deleted, has ended or is young in kube-system, no rule
+but the last looks at anything but its class. So the table is asked once per class, and only the budgets, which a plan
+uses up as it goes, are left for the attempt itself.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.node import Node
+from chalicelib.model.plan import NodeVerdict
+from chalicelib.model.pod import Pod
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.scale_down.drain_rules import BEFORE_BUDGETS
+from chalicelib.plan.scale_down.drain_rules.verdict import MOVABLE, Action, Context, Verdict
+from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
+from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.state.pending_pods import is_expendable
+
+_ALIVE = frozenset({"", "Pending", "Running", "Unknown"})
+
+
+class Moves(msgspec.Struct, frozen=True):
+    """What removing a node takes. asked: pods whose budgets must allow one more, with the budgets' names; used: budget
+    -> the disruptions that moving all of them uses."""
+
+    node: Node
+    group: str
+    pods: tuple[Pod, ...]
+    asked: tuple[tuple[Pod, tuple[str, ...]], ...] = ()
+    used: dict[str, int] = {}
+    waits_for: str = ""
+
+
+class Holding:
+    """The drain rules of one pass."""
+
+    def __init__(self, world: World, budgets: BudgetLedger) -> None:
+        snapshot = world.snapshot
+        self._world, self._classes, self._budgets = world, snapshot.classes, budgets
+        self._context = Context(
+            now=world.now, options=world.options, budgets=budgets,
+            controllers={(c.kind, c.namespace, c.name): c for c in snapshot.controllers},
+            controller_kinds=frozenset(snapshot.controller_kinds),
+        )
+        self._expendable = [is_expendable(cls, world.options) for cls in snapshot.classes]
+        self._known: dict[int, tuple[Verdict | None, tuple[str, ...]]] = {}
+        self._unknown = {gap.node: gap for gap in snapshot.gaps if gap.node}
+
+    def of(self, node: Node) -> Moves | NodeVerdict:
+        """The pods that must move, or the one that holds the node whatever the budgets allow."""
+        gap = self._unknown.get(node.name)
+        if gap is not None:
+            what = f"pod {gap.name} could not be read" if gap.kind == "Pod" else "the Node could not be read"
+            return NodeVerdict(node.name, Reason.of(Code.UNEXPECTED, detail=what), gap.name)
+        moving: list[Pod] = []
+        asked: list[tuple[Pod, tuple[str, ...]]] = []
+        used: dict[str, int] = {}
+        waits_for = ""
+        for pod in self._world.occupancy.on(node.name):
+            if self._expendable[pod.cls]:
+                continue    # it dies with its node (scale-down.md §10.1)
+            verdict, names = self._verdict(pod)
+            if verdict is not None and verdict is not MOVABLE:
+                if verdict.reason is not None:
+                    return self._spent(node, asked) or blocked(node, pod, verdict.reason)
+                if verdict.action is Action.WAIT:
+                    waits_for = pod.key
+                continue
+            moving.append(pod)
+            if not names:
+                continue
+            if verdict is None:
+                asked.append((pod, names))
+            for name in names:
+                used[name] = used.get(name, 0) + 1
+        return Moves(node, self._world.group_of[node.name], tuple(moving), tuple(asked), used, waits_for)
+
+    def _spent(self, node: Node, asked: list[tuple[Pod, tuple[str, ...]]]) -> NodeVerdict | None:
+        """The first pod that holds a node speaks for it, as upstream has it; here that may be one whose budget has
+        nothing left from the beginning."""
+        return next((blocked(node, pod, Reason.of(Code.NOT_ENOUGH_PDB, budget=name))
+                     for pod, names in asked for name in names if self._budgets.left(name) < 1), None)
+
+    def _verdict(self, pod: Pod) -> tuple[Verdict | None, tuple[str, ...]]:
+        """What the rules before the budgets say (None: the budgets decide), and the budgets that moving it uses."""
+        if pod.deleted or pod.unready or pod.phase not in _ALIVE or pod.namespace == "kube-system":
+            return self._ask(pod), self._budgets.spent_by(pod)
+        found = self._known.get(pod.cls)
+        if found is None:
+            found = self._known[pod.cls] = (self._ask(pod), self._budgets.of(pod.cls))
+        return found
+
+    def _ask(self, pod: Pod) -> Verdict | None:
+        cls = self._classes[pod.cls]
+        answers = (rule(pod, cls, self._context) for _, rule in BEFORE_BUDGETS)
+        return next((verdict for verdict in answers if verdict is not None), None)
+
+
+def blocked(node: Node, pod: Pod, reason: Reason) -> NodeVerdict:
+    """The verdict of a node that a pod holds, with the rule's own numbers."""
+    return NodeVerdict(node.name, Reason(Code.BLOCKED_BY_POD, {
+        "pod": pod.key, "rule": reason.code.value, **reason.params}), pod.key)

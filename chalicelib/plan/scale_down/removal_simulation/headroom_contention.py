@@ -1,0 +1,62 @@
+"""Headroom of several kinds on rows that more than one of them may use.
+
+What each kind finds on rows of its own is counted apart; only what is left of two or more is looked at here. It is laid
+out first fit, kind after kind; where there is ample room, a sum says so before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from chalicelib.plan.simulation.simulated_cluster import Floor, first_fit
+from chalicelib.plan.tables.array_types import Bools, Ints
+from chalicelib.plan.tables.node_table import least_fit
+
+
+class Rivals:
+    """usable: rows by kind; shared: rows that more than one kind may use."""
+
+    def __init__(self, floor: Floor, classes: Sequence[int], usable: Bools, shared: Ints) -> None:
+        self._floor, self._usable = floor, usable
+        self._shared: list[Ints] = [shared[each[shared]] for each in usable]
+        self._asked = [floor.table.columns.asked(cls) for cls in classes]
+        self._need: Ints = np.array([floor.table.columns.need(cls) for cls in classes], dtype=np.int64)
+        self._order: Ints = np.concatenate([np.setdiff1d(np.arange(floor.real), shared), shared])
+        # How many virtual pods of a kind (column) lose their room to one of another (row) at most.
+        whole = np.maximum(self._need, 1)
+        each = np.where(self._need[None, :] > 0, -(-self._need[:, None] // whole[None, :]), 0).max(axis=2)
+        meet = usable.astype(np.float64) @ usable.T.astype(np.float64) > 0
+        self._takes: Ints = np.triu(np.where(meet, each, 0), 1)
+
+    def first_short(self, rivals: Ints, total: Ints, need: Ints, left: Ints, free: Ints) -> int | None:
+        """The first of these kinds that finds no room beside those before it. total: what all rows take; need: how many
+        are wanted; left: those that find no room on rows of their own; free: what is free on each row."""
+        displaced = left[rivals] @ self._takes[np.ix_(rivals, rivals)]
+        if np.all(total[rivals] - displaced >= need[rivals]):
+            return None
+        is_open, room = self._floor.open, free.copy()
+        for kind in rivals.tolist():
+            rows = self._shared[kind]
+            counts = np.where(is_open[rows], self._capacity(kind, room[rows]), 0)
+            if counts.sum() < left[kind]:
+                return int(kind)
+            where, here = first_fit(counts, int(left[kind]))
+            room[rows[where]] -= here[:, None] * self._need[kind]
+        return None
+
+    def laid_out(self, free: Ints, pods: Ints) -> Ints:
+        """How many of each kind find room, in order, each first fit, shared rows last."""
+        room, is_open = free[self._order], self._floor.open[self._order]
+        found = []
+        for kind, count in enumerate(pods.tolist()):
+            counts = np.where(self._usable[kind, self._order] & is_open, self._capacity(kind, room), 0)
+            where, here = first_fit(counts, count)
+            room[where] -= here[:, None] * self._need[kind]
+            found.append(int(here.sum()))
+        return np.array(found, dtype=np.int64)
+
+    def _capacity(self, kind: int, room: Ints) -> Ints:
+        counts: Ints = np.maximum(least_fit(room, *self._asked[kind]), 0)
+        return counts

@@ -1,0 +1,111 @@
+"""What pods that move may cost headroom, wherever the scheduler puts them.
+
+A plan says where the pods of a drained node find room, but the scheduler decides, and it likes empty nodes: those that
+hold headroom. If headroom stood only where the plan left it, a drain could end in a purchase, the purchase in the next
+drain, and pods would be evicted for nothing all day. So a drain is priced by the worst places that its pods could take.
+
+Three bounds of it, each of them never too low; the lowest counts. Each row that a pod comes to may lose one virtual pod
+more than the amounts alone would take, for what is broken off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.tables.array_types import Bools, Ints
+
+_FINE = 1000        # virtual pods are counted in thousandths where amounts are divided
+_MOST = 2**44       # amounts beyond it are as good as this much
+_SUM = 2**52        # the same of sums
+
+
+class Prices:
+    """Prices of classes of pods in virtual pods of every kind. Rows that a pod could go to are those of the beginning:
+    removals only lower what is free.
+
+    A price is a row of numbers per kind: what pods ask for, column by column (of pods: how many they are); thousandths
+    of virtual pods by what they ask for most; whole virtual pods, pod by pod.
+    """
+
+    def __init__(self, floor: Floor, kinds: Sequence[int], room: Ints) -> None:
+        """kinds: the class of each; room: virtual pods of each kind that each row takes, (kinds, rows)."""
+        self._floor, self._free = floor, floor.table.free[: floor.real].copy()
+        self._need: Ints = np.array([floor.table.columns.need(cls) for cls in kinds], dtype=np.int64)
+        self._asks: Bools = self._need > 0
+        self._whole: Ints = np.maximum(self._need, 1)
+        count, columns = self._need.shape
+        self.shape = (count, columns + 2)
+        self._prices: Ints = np.empty((len(floor.classes), *self.shape), dtype=np.int64)
+        self._wholes: dict[int, int] = {}
+        self._kinds, self._rows = np.nonzero(room)
+        self._room: Ints = room[self._kinds, self._rows]
+        self._present, self._starts = np.unique(self._kinds, return_index=True)
+        self._total: Ints = room.sum(axis=1)
+        # Of every column, what each row has over after its virtual pods: the least of all rows.
+        self._over: Ints = np.full((count, columns), _MOST, dtype=np.int64)
+        if len(self._present):
+            over = self._free[self._rows] - self._room[:, None] * self._need[self._kinds]
+            self._over[self._present] = np.minimum.reduceat(over, self._starts, axis=0)
+        self._objectors = [_objectors(floor, cls) for cls in kinds]
+
+    def of(self, classes: list[int]) -> Ints:
+        """The price of pods of these classes together."""
+        self._learn(classes)
+        total: Ints = self._prices[classes].sum(axis=0)
+        return total
+
+    def whole(self, classes: list[int]) -> int:
+        """Whole virtual pods that these pods cost at most, of whichever kind."""
+        self._learn(classes)
+        return sum([self._wholes[cls] for cls in classes])
+
+    def _learn(self, classes: list[int]) -> None:
+        for cls in classes:
+            if cls not in self._wholes:
+                self._prices[cls] = price = self._price(cls)
+                self._wholes[cls] = int(price[:, -1].max())
+
+    def loss(self, price: Ints, rows: Ints) -> Ints:
+        """How many virtual pods of every kind are lost at most. rows: those that take any, per kind."""
+        asked, shares, whole = np.minimum(price[:, :-2], _SUM), price[:, -2], price[:, -1]
+        hit = np.minimum(asked[:, 0], rows)
+        tight = self._asks & (asked > self._over)
+        by_column = np.where(tight, -(-asked * _FINE // self._whole), 0).sum(axis=1)
+        by_column = np.where(tight.any(axis=1), _broken(by_column, hit), 0)
+        by_share = _broken(shares, hit) + np.maximum(0, asked[:, 0] - self._over[:, 0])
+        lost: Ints = np.minimum(whole, np.minimum(by_column, by_share))
+        return lost
+
+    def _price(self, cls: int) -> Ints:
+        """Of one pod. A kind on none of whose rows it fits has nothing to lose by it."""
+        floor, found = self._floor, np.zeros(self.shape, dtype=np.int64)
+        columns, need = floor.table.columns.asked(cls)
+        able = floor.static(cls)[: floor.real] & np.all(self._free[:, columns] >= need, axis=1)
+        most = np.zeros(len(found), dtype=np.int64)
+        if len(self._present):
+            most[self._present] = np.maximum.reduceat(np.where(able[self._rows], self._room, 0), self._starts)
+        asked = np.minimum(floor.table.columns.need(cls), _MOST)
+        each = np.where(self._asks, -(-asked * _FINE // self._whole), 0)
+        found[:, :-2], found[:, -2] = asked, each[:, 1:].max(axis=1, initial=0)
+        found[:, -1] = np.minimum(-(-each.max(axis=1) // _FINE), most)
+        for at, objectors in enumerate(self._objectors):
+            if cls in objectors:    # where it comes nothing else may be, maybe in a whole zone
+                found[at] = _MOST
+                found[at, -1] = self._total[at]
+        found[most == 0] = 0
+        return found
+
+
+def _broken(thousandths: Ints, rows: Ints) -> Ints:
+    """Whole virtual pods that so many thousandths make on so many rows, each of them rounded up, at most."""
+    whole: Ints = (thousandths + rows * _FINE - 1) // _FINE
+    return np.maximum(0, whole)
+
+
+def _objectors(floor: Floor, kind: int) -> frozenset[int]:
+    """Classes that tolerate no virtual pod of a kind beside them."""
+    needs = floor.needs(kind)
+    return frozenset(cls for each in (needs.repulsions if needs else ()) for cls in each.counter.members)

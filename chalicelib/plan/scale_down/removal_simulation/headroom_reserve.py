@@ -1,0 +1,182 @@
+"""Headroom while removals are tried: what nodes that exist hold of it, those that stay must hold, too.
+
+Its virtual pods stand nowhere. They would pin the nodes that they happened to be put on, and bar real pods from the
+only nodes that these may go to. So it is counted how many the open rows could take, which is the same for pods that are
+alike. Two counts must suffice:
+
+    planned ► with all pods that move where the plan puts them: all unneeded nodes can go
+    sure    ► with the pods of as many drains as may go at once wherever they do most harm (prices.py): what is drained
+              now makes nobody buy, and nothing is drained and bought in turn
+
+A row is counted anew only when something on it changes, and only for the kinds that may use it. Rules of real pods
+about others are looked at once, at the beginning: a node whose pod wants to be alone holds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from chalicelib.model.pod import Pod
+from chalicelib.plan.scale_down.removal_simulation.headroom_contention import Rivals
+from chalicelib.plan.scale_down.removal_simulation.headroom_cost import Prices
+from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.tables.array_types import Bools, Ints
+from chalicelib.plan.tables.node_table import least_fit
+
+
+class _Ledger:
+    """Room of every kind on every row. room: (kinds, rows); total, own, rows: per kind, virtual pods that fit, those on
+    rows that no other kind may use, and rows that take any."""
+
+    def __init__(self, room: Ints, alone: Bools) -> None:
+        self.room = room.copy()
+        self.total: Ints = room.sum(axis=1)
+        self.own: Ints = room[:, alone].sum(axis=1)
+        self.rows: Ints = np.count_nonzero(room, axis=1)
+
+    def set(self, kind: int, row: int, room: int, *, alone: bool) -> None:
+        """A row takes so many of a kind now."""
+        before = self.room.item(kind, row)
+        self.room[kind, row] = room
+        self.total[kind] += room - before
+        self.own[kind] += room - before if alone else 0
+        self.rows[kind] += (room > 0) - (before > 0)
+
+
+class Reserve:
+    """All headroom, as things stand on the floor. drains: how many nodes may be drained at once."""
+
+    def __init__(self, floor: Floor, drains: int) -> None:
+        self._floor, self._names = floor, [spare.name for spare in floor.spare]
+        if not self._names:
+            return
+        classes = [spare.cls for spare in floor.spare]
+        usable = np.array([_usable(floor, cls) for cls in classes])
+        shared: Bools = usable.sum(axis=0) > 1
+        self._alone: list[bool] = (~shared).tolist()
+        self._free: Ints = floor.table.free[: floor.real].copy()
+        room = np.where(usable & floor.open[: floor.real], np.array([_takes(floor, cls) for cls in classes]), 0)
+        self._start = _Ledger(room, ~shared)
+        self._pairs = [tuple(zip(*(each.tolist() for each in floor.table.columns.asked(cls)), strict=True))
+                       for cls in classes]
+        self._kinds_on: list[list[int]] = [[] for _ in range(floor.real)]
+        for kind, row in zip(*(each.tolist() for each in np.nonzero(room)), strict=True):
+            self._kinds_on[row].append(kind)        # a row that takes none at the beginning never will
+        self._rivals = Rivals(floor, classes, usable, np.flatnonzero(shared))
+        # What is laid out here may be less than what was, by other rules: what never was is never missed.
+        self._pods: Ints = self._rivals.laid_out(self._free, np.array([spare.pods for spare in floor.spare]))
+        self._prices, self._drains = Prices(floor, classes, room), max(1, drains)
+        self.again()
+
+    def again(self) -> None:
+        """Count from the beginning."""
+        if self._names:
+            self._planned = _Ledger(self._start.room, np.array(self._alone))
+            self._sure = _Ledger(self._start.room, np.array(self._alone))
+            # Per column of a price, the highest of as many nodes as may be drained at once, lowest of them first.
+            self._highest: Ints = np.zeros((self._drains, *self._prices.shape), dtype=np.int64)
+            self._sum: Ints = self._highest.sum(axis=0)
+            self._wholes = [0] * self._drains
+            self._kept: list[list[int]] = []        # classes of pods that move, not in the prices yet, per node
+            self._moving: list[int] = []
+
+    def unsure(self, row: int | None, pods: Iterable[Pod]) -> str:
+        """The name of headroom that might find no room once a row is closed and its pods are anywhere; empty if all of
+        it does in any case. Asked before they are put anywhere."""
+        if not self._names:
+            return ""
+        ledger, self._moving = self._sure, [pod.cls for pod in pods]
+        if self._is_ample(row):
+            return ""
+        while self._kept:
+            self._insert(self._prices.of(self._kept.pop()))
+        price, least = self._prices.of(self._moving), self._highest[0]
+        price = self._sum - least + np.maximum(price, least)
+        gone: Ints = np.zeros(len(self._names), dtype=np.int64)
+        own = ledger.own
+        if row is not None and row < self._floor.real:
+            gone = ledger.room[:, row]
+            own = own - gone if self._alone[row] else own
+        need = self._pods + self._prices.loss(price, ledger.rows - (gone > 0))
+        return self._short(ledger.total - gone, own, need, self._free)
+
+    def _is_ample(self, row: int | None) -> bool:
+        """Whether the question need not be asked: there is room even if every pod that moves costs whole virtual
+        pods of every kind."""
+        ledger, need = self._sure, sum(self._wholes) - self._wholes[0]
+        need += max(self._wholes[0], self._prices.whole(self._moving))
+        if row is not None and row < self._floor.real:
+            need += max([ledger.room.item(kind, row) for kind in self._kinds_on[row]], default=0)
+        if int((ledger.total - self._pods).min()) < need:
+            return False
+        return len(self._names) < 2 or int(np.partition(ledger.own - self._pods, 1)[1]) >= need
+
+    def lacking(self, row: int | None, rows: Iterable[int]) -> str:
+        """The name of headroom that finds no room any more, now that a row is closed and pods have been put on others;
+        empty if all of it does: then that is how things stand. Asked after `unsure` of the same node."""
+        if not self._names:
+            return ""
+        ledger, before = self._planned, []
+        changed = set(rows) | ({row} if row is not None and row < self._floor.real else set())
+        for at in changed:
+            for kind in self._kinds_on[at]:
+                room = self._takes(kind, at)
+                if room != (was := ledger.room.item(kind, at)):
+                    before.append((kind, at, was))
+                    ledger.set(kind, at, room, alone=self._alone[at])
+        name = self._short(ledger.total, ledger.own, self._pods, self._floor.table.free[: self._floor.real]) \
+            if before else ""
+        if name:
+            for kind, at, was in before:
+                ledger.set(kind, at, was, alone=self._alone[at])
+        else:
+            self._keep(row)
+        return name
+
+    def _keep(self, row: int | None) -> None:
+        """It goes."""
+        if row is not None and row < self._floor.real:
+            for kind in self._kinds_on[row]:
+                self._sure.set(kind, row, 0, alone=self._alone[row])
+        if self._moving:
+            self._kept.append(self._moving)
+            self._wholes = sorted((*self._wholes, self._prices.whole(self._moving)))[1:]
+
+    def _insert(self, price: Ints) -> None:
+        """Into the highest prices, column by column."""
+        self._sum += np.maximum(price, self._highest[0]) - self._highest[0]
+        highest = np.maximum(self._highest, price)
+        highest[:-1] = np.minimum(highest[:-1], self._highest[1:])
+        self._highest = highest
+
+    def _short(self, total: Ints, own: Ints, need: Ints, free: Ints) -> str:
+        """The first kind that finds less room than it needs."""
+        lacks = total < need
+        if lacks.any():
+            return self._names[int(lacks.argmax())]
+        rivals = np.flatnonzero(own < need)
+        if len(rivals) < 2:
+            return ""
+        kind = self._rivals.first_short(rivals, total, need, need - own, free)
+        return "" if kind is None else self._names[kind]
+
+    def _takes(self, kind: int, row: int) -> int:
+        """How many of a kind one row takes now."""
+        free = self._floor.table.free
+        if not self._floor.open[row]:
+            return 0
+        least: int = min([free.item(row, column) // amount for column, amount in self._pairs[kind]])
+        return max(0, least)
+
+
+def _usable(floor: Floor, cls: int) -> Bools:
+    barred = (floor.capacity(cls) > 0) & (floor.quota(cls)[0] == 0)
+    usable: Bools = (floor.static(cls) & ~barred)[: floor.real]
+    return usable
+
+
+def _takes(floor: Floor, cls: int) -> Ints:
+    counts: Ints = np.maximum(least_fit(floor.table.free[: floor.real], *floor.table.columns.asked(cls)), 0)
+    return counts

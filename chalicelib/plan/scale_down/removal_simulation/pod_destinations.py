@@ -1,0 +1,192 @@
+"""Another place for a pod that must move, among the nodes that exist (scale-down.md §5.3).
+
+Nodes that stay are asked before nodes that may go too: a pod put on the latter would have to be put elsewhere once
+more. Within each of the two, a small cluster is filled first fit; a large one in turn, from where the last pod was put,
+as upstream does: then hardly a row is looked at in vain. Room only shrinks while removals are tried, so what found no
+place among the nodes of a kind is not tried there again, unless an attempt is taken back.
+
+Pods with volumes or host ports ask the floor.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from chalicelib.plan.scale_down.removal_simulation.pod_topology import Neighbours
+from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.tables.array_types import Bools, Ints
+
+_IN_TURN = 400      # rows from which on a cluster is filled in turn
+_PEEKS = 6          # rows looked at one by one before all of them are
+
+
+class Mark(NamedTuple):
+    """How long each log was."""
+
+    taken: int
+    lifted: int
+    odd: int
+    full: int
+    floor: int
+
+
+class _Kind:
+    """Rows of nodes of one kind, in order of preference. at: where the last pod was put."""
+
+    def __init__(self, rows: Ints, *, in_turn: bool) -> None:
+        self.rows, self.in_turn, self.at = rows, in_turn, 0
+        self.listed: list[int] = rows.tolist()
+        self.full: set[int] = set()     # classes that found no place here
+
+
+class _Ask(NamedTuple):
+    """What is remembered of a class: rows by what does not change, what a pod takes of which column, and whether there
+    are rules between it and other pods."""
+
+    allowed: Bools
+    needs: tuple[tuple[int, int], ...]
+    ruled: bool
+
+
+class Places:
+    """Room on the floor, with a log of what was taken. staying, going: rows of nodes that exist, best place first."""
+
+    def __init__(self, floor: Floor, staying: Ints, going: Ints) -> None:
+        self._floor = floor
+        in_turn = len(staying) + len(going) > _IN_TURN
+        self._kinds = tuple(_Kind(rows, in_turn=in_turn) for rows in (staying, going) if len(rows))
+        self._preferred = np.concatenate([staying, going])
+        self._asks: dict[int, _Ask | None] = {}
+        # Row and class of plain pods put and lifted (the floor logs the others), and classes that found a kind full.
+        self._taken: list[tuple[int, int]] = []
+        self._lifted: list[tuple[int, int]] = []
+        self._odd: list[tuple[int, int, int]] = []
+        self._full: list[tuple[_Kind, int]] = []
+        self._counts = floor.society.matters
+        self.neighbours = Neighbours(floor)
+
+    def put(self, cls: int) -> int | None:
+        """A pod of a class onto the best row that takes it; None: no row does."""
+        ask = self._ask(cls)
+        if ask is None:
+            return self._put_by_quota(cls)
+        for kind in self._kinds:
+            if cls in kind.full:
+                continue
+            row = self._find_by_rules(kind, ask, cls) if ask.ruled else self._find(kind, ask)
+            if row is not None:
+                self._change(row, cls, ask, -1)
+                self._taken.append((row, cls))
+                return row
+            if not ask.ruled:
+                kind.full.add(cls)
+                self._full.append((kind, cls))
+        return None
+
+    def lift(self, cls: int, row: int) -> None:
+        """A pod off a row that is closed: its room there is of no use, but other pods may no longer count on it."""
+        if self._ask(cls) is None:
+            self._floor.put_one(cls, row, -1)
+            self._odd.append((row, cls, -1))
+            self.neighbours.follow(cls, row, -1)
+        elif self._counts:
+            self.neighbours.count(cls, row, -1)
+            self._lifted.append((row, cls))
+
+    def mark(self) -> Mark:
+        """A point to go back to."""
+        return Mark(len(self._taken), len(self._lifted), len(self._odd), len(self._full), self._floor.mark())
+
+    def rewind(self, mark: Mark) -> None:
+        """Take back everything since."""
+        for row, cls in self._taken[mark.taken:]:
+            ask = self._asks[cls]
+            assert ask is not None
+            self._change(row, cls, ask, 1)
+        for row, cls in self._lifted[mark.lifted:]:
+            self.neighbours.count(cls, row, 1)
+        for row, cls, sign in self._odd[mark.odd:]:
+            self.neighbours.follow(cls, row, -sign)
+        for kind, cls in self._full[mark.full:]:
+            kind.full.discard(cls)
+        del self._taken[mark.taken:], self._lifted[mark.lifted:], self._odd[mark.odd:], self._full[mark.full:]
+        self._floor.rewind(mark.floor)
+
+    def again(self) -> None:
+        """Begin as at first, after everything was taken back."""
+        for kind in self._kinds:
+            kind.at = 0
+
+    def _put_by_quota(self, cls: int) -> int | None:
+        quota = self._floor.quota(cls, moving=True)[0]
+        able = quota[self._preferred] > 0
+        if not able.any():
+            return None
+        row = int(self._preferred[int(able.argmax())])
+        self._floor.put_one(cls, row)
+        self._odd.append((row, cls, 1))
+        self.neighbours.follow(cls, row, 1)
+        return row
+
+    def _change(self, row: int, cls: int, ask: _Ask, sign: int) -> None:
+        free = self._floor.table.free
+        for column, amount in ask.needs:
+            free[row, column] += sign * amount
+        if self._counts:
+            self.neighbours.count(cls, row, -sign)
+
+    def _ask(self, cls: int) -> _Ask | None:
+        """None: the class asks something of volumes or of ports, or cannot be simulated."""
+        if cls in self._asks:
+            return self._asks[cls]
+        found, floor = None, self._floor
+        if floor.is_plain(cls):
+            asked, need = floor.table.columns.asked(cls)
+            found = _Ask(floor.static(cls), tuple(zip(asked.tolist(), need.tolist(), strict=True)),
+                         floor.needs(cls) is not None)
+        self._asks[cls] = found
+        return found
+
+    def _find(self, kind: _Kind, ask: _Ask) -> int | None:
+        """The next row of a kind that takes one more."""
+        free, is_open, allowed, needs = self._floor.table.free, self._floor.open, ask.allowed, ask.needs
+        start = kind.at if kind.in_turn else 0
+        for at in range(start, min(start + _PEEKS, len(kind.listed))):
+            row = kind.listed[at]
+            if is_open[row] and allowed[row] and _holds(free, row, needs):
+                kind.at = at
+                return row
+        fits = (is_open & allowed)[kind.rows]
+        for column, amount in needs:
+            fits &= free[kind.rows, column] >= amount
+        at = int(fits[start:].argmax()) + start if start < len(fits) else 0
+        if not fits[at]:
+            at = int(fits.argmax())
+        if not fits[at]:
+            return None
+        kind.at = at
+        return kind.listed[at]
+
+    def _find_by_rules(self, kind: _Kind, ask: _Ask, cls: int) -> int | None:
+        """The same where other pods have a say."""
+        free, is_open, allowed, needs = self._floor.table.free, self._floor.open, ask.allowed, ask.needs
+        neighbours, start = self.neighbours, kind.at if kind.in_turn else 0
+        for at in range(start, min(start + _PEEKS, len(kind.listed))):
+            row = kind.listed[at]
+            if is_open[row] and allowed[row] and _holds(free, row, needs) and neighbours.allows(cls, row):
+                return row
+        fits = (is_open & allowed & neighbours.mask(cls))[kind.rows]
+        for column, amount in needs:
+            fits &= free[kind.rows, column] >= amount
+        at = int(fits.argmax())
+        return kind.listed[at] if fits[at] else None
+
+
+def _holds(free: Ints, row: int, needs: tuple[tuple[int, int], ...]) -> bool:
+    """Whether a row has that much room; asked more often than anything else here."""
+    for column, amount in needs:    # noqa: SIM110 - a generator takes twice as long
+        if free.item(row, column) < amount:
+            return False
+    return True

@@ -1,0 +1,166 @@
+"""The rules between pods, kept up to date pod by pod while removals are tried.
+
+plan/topology answers for many pods and all rows at once, and forgets its sums when anything is placed. Here one pod
+after the other is asked for, thousands of times; so the sums per domain are kept and every change is added to them.
+`tests/unit/plan/test_neighbours.py` holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from chalicelib.plan.simulation.pod_topology.constraints import Attraction, Evenness, Needs, Repulsion
+from chalicelib.plan.simulation.pod_topology.pod_counts import Counter
+from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.tables.array_types import Bools, Ints
+
+
+class Sums:
+    """Counted pods per domain of a key. eligible: rows that count, None: all of them; many: such rows per domain."""
+
+    def __init__(self, counter: Counter, codes: Ints, domains: int, eligible: Bools | None) -> None:
+        rows = counter.rows if eligible is None else np.where(eligible, counter.rows, 0)
+        self.counter, self.codes, self.eligible = counter, codes, None if eligible is None else eligible.copy()
+        self.pods: Ints = np.bincount(codes + 1, weights=rows, minlength=domains + 1)[1:].astype(np.int64)
+        counted = codes if eligible is None else codes[eligible]
+        self.many: Ints = np.bincount(counted + 1, minlength=domains + 1)[1:].astype(np.int64)
+
+    def count(self, row: int, pods: int) -> None:
+        """Pods more, or fewer, on a row."""
+        code = self.codes[row]
+        if code >= 0 and (self.eligible is None or self.eligible[row]):
+            self.pods[code] += pods
+
+    def admit(self, row: int, *, eligible: bool) -> None:
+        """A row counts from now on, or no more."""
+        if self.eligible is None or bool(self.eligible[row]) is eligible:
+            return
+        self.eligible[row] = eligible
+        code, sign = self.codes[row], 1 if eligible else -1
+        if code >= 0:
+            self.pods[code] += sign * self.counter.rows[row]
+            self.many[code] += sign
+
+
+Rule = tuple[Callable[[int], bool], Callable[[], Bools]]
+"""Whether a row takes one more pod, and the same for all rows."""
+
+
+class Neighbours:
+    """All rules that classes of moving pods have asked for."""
+
+    def __init__(self, floor: Floor) -> None:
+        self._floor = floor
+        self._sums: dict[tuple[int, str, object], Sums] = {}
+        self._of: dict[int, list[Sums]] = {}        # id of a counter -> its sums
+        self._even: list[tuple[Sums, Bools, bool]] = []    # with the rows that count, and whether the taint matters
+        self._rules: dict[int, tuple[Rule, ...]] = {}
+
+    def count(self, cls: int, row: int, pods: int) -> None:
+        """Pods of a class more, or fewer, on a row; the floor's own counters follow."""
+        self.follow(cls, row, pods)
+        self._floor.recount(cls, row, pods)
+
+    def follow(self, cls: int, row: int, pods: int) -> None:
+        """The same where the floor has counted them already, or will."""
+        for counter in self._floor.counting.followers(cls):
+            for sums in self._of.get(id(counter), ()):
+                sums.count(row, pods)
+
+    def leave(self, row: int) -> None:
+        """A node is on its way out: it is no longer counted where its taint forbids it."""
+        self._floor.leave(row)
+        for sums, _, minds in self._even:
+            if minds:
+                sums.admit(row, eligible=False)
+
+    def gone(self, row: int) -> None:
+        """It is out, and no domain any more."""
+        self._floor.gone(row)
+        for sums, _, _ in self._even:
+            sums.admit(row, eligible=False)
+
+    def stay(self, row: int, *, is_open: bool) -> None:
+        """It stays after all."""
+        self._floor.stay(row, is_open=is_open)
+        for sums, counting, _ in self._even:
+            sums.admit(row, eligible=bool(counting[row]))
+
+    def allows(self, cls: int, row: int) -> bool:
+        """Whether the rules let one more pod of a class onto a row."""
+        return all(one(row) for one, _ in self._for(cls))
+
+    def mask(self, cls: int) -> Bools:
+        """The same for all rows."""
+        allowed: Bools = np.ones(len(self._floor.table), dtype=np.bool_)
+        for _, every in self._for(cls):
+            allowed &= every()
+        return allowed
+
+    def _for(self, cls: int) -> tuple[Rule, ...]:
+        found = self._rules.get(cls)
+        if found is None:
+            needs = self._floor.society.needs(cls)
+            found = self._rules[cls] = () if needs is None else (
+                *([self._attracted(needs.attraction)] if needs.attraction is not None else []),
+                *(self._unopposed(repulsion) for repulsion in needs.repulsions),
+                *(self._level(cls, even, needs) for even in needs.evenness),
+            )
+        return found
+
+    def _sum(self, counter: Counter, key: str, mark: object = None, eligible: Bools | None = None) -> Sums:
+        name = (id(counter), key, mark)
+        found = self._sums.get(name)
+        if found is None:
+            codes, values = self._floor.table.label(key)
+            found = self._sums[name] = Sums(counter, codes, len(values), eligible)
+            self._of.setdefault(id(counter), []).append(found)
+        return found
+
+    def _unopposed(self, repulsion: Repulsion) -> Rule:
+        sums = self._sum(repulsion.counter, repulsion.key)
+        codes, pods = sums.codes, sums.pods
+
+        def one(row: int) -> bool:
+            return bool(codes[row] < 0 or pods[codes[row]] == 0)
+
+        return one, lambda: np.append(pods == 0, True)[codes]
+
+    def _attracted(self, attraction: Attraction) -> Rule:
+        parts = [self._sum(attraction.counter, key) for key in attraction.keys]
+
+        def first() -> bool:
+            return attraction.own and not any(part.pods.any() for part in parts)
+
+        def one(row: int) -> bool:
+            if any(part.codes[row] < 0 for part in parts):
+                return False
+            return all(part.pods[part.codes[row]] > 0 for part in parts) or first()
+
+        def every() -> Bools:
+            alone = first()
+            allowed: Bools = np.ones(len(self._floor.table), dtype=np.bool_)
+            for part in parts:
+                allowed &= part.codes >= 0 if alone else np.append(part.pods > 0, False)[part.codes]
+            return allowed
+
+        return one, every
+
+    def _level(self, cls: int, even: Evenness, needs: Needs) -> Rule:
+        keys = needs.spread_keys
+        sums = self._sum(even.counter, even.key, (cls, even.honors_affinity, even.honors_taints),
+                         self._floor.counts_in_spread(cls, even, keys))
+        minds = even.honors_taints and not self._floor.tolerates_removal(cls)
+        self._even.append((sums, self._floor.of_spread(cls, even, keys), minds))
+        codes, pods, many, own = sums.codes, sums.pods, sums.many, int(even.own)
+
+        def least() -> int:
+            counted = pods[many > 0]
+            return int(counted.min()) if len(counted) and len(counted) >= even.min_domains else 0
+
+        def one(row: int) -> bool:
+            return bool(codes[row] >= 0 and pods[codes[row]] + own - least() <= even.max_skew)
+
+        return one, lambda: np.append(pods + own - least() <= even.max_skew, False)[codes]

@@ -1,0 +1,223 @@
+"""Nodes tried one after the other on a copy of the cluster, each with the moves of the earlier ones kept.
+
+A node is closed and its pods are put elsewhere; if one of them finds no place, all of it is taken back. What is kept is
+kept for the rest of the trial: later nodes are tried in a cluster without this one, and the budgets are lower by what
+was moved (scale-down.md §5.4). A closed node stays a domain of topology spread, as the tainted node will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.node import Node
+from chalicelib.model.plan import NodeVerdict
+from chalicelib.model.pod import Pod
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
+from chalicelib.plan.scale_down.removal_simulation.drainability import Moves, blocked
+from chalicelib.plan.scale_down.removal_simulation.headroom_reserve import Reserve
+from chalicelib.plan.scale_down.removal_simulation.pod_destinations import Places
+from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.tables.array_types import Ints
+from chalicelib.reasons.text import sentence, text
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A node whose pods all found another place. destinations: pod -> node, as the whole trial leaves them. risky: a
+    budget has fewer disruptions left than this drain needs at once."""
+
+    moves: Moves
+    destinations: dict[str, str]
+    risky: bool
+
+    @property
+    def node(self) -> Node:
+        """The node."""
+        return self.moves.node
+
+    @property
+    def group(self) -> str:
+        """Its group."""
+        return self.moves.group
+
+    @property
+    def evict(self) -> tuple[str, ...]:
+        """Pods that must move; none: the node is empty."""
+        return tuple(pod.key for pod in self.moves.pods)
+
+    @property
+    def waits_for(self) -> str:
+        """A pod that must complete first."""
+        return self.moves.waits_for
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A node that must stay. cls: of the pod that found no place; -1: a budget is spent, or headroom needs it: then it
+    is named, and there is no pod."""
+
+    moves: Moves
+    pod: Pod | None
+    cls: int = -1
+    budget: str = ""
+    headroom: str = ""
+
+
+_Guest = tuple[Pod, dict[str, str]]
+"""A pod to be moved, with the record of where pods of its node end up."""
+
+
+_Moved = tuple[int, Pod, dict[str, str]]
+"""The row on which a pod found a place, the pod, and the record."""
+
+
+class Trial:
+    """One order of nodes, tried. staying, going: rows of nodes that exist, in the order in which pods are put there;
+    drains: how many nodes may be drained at once."""
+
+    def __init__(self, floor: Floor, budgets: BudgetLedger, staying: Ints, going: Ints, drains: int = 1) -> None:
+        self._floor, self._budgets = floor, budgets
+        self._places = Places(floor, staying, going)
+        self._start = self._places.mark()
+        self._reserve = Reserve(floor, drains)
+        self._size = _sizes(floor)
+        # Pods that earlier removals put on a node, with the record of where they end up: if that node goes too, they
+        # must find yet another place.
+        self._guests: dict[int, list[_Guest]] = {}
+        self._closed: list[tuple[int, bool]] = []
+        self._said: dict[int, str] = {}         # class -> why its last pod has no place
+
+    def attempt(self, moves: Moves) -> Candidate | Failure:
+        """Try one node; what succeeds stays."""
+        spent = self._spent(moves)
+        if spent is not None:
+            return spent
+        floor, places = self._floor, self._places
+        row = floor.table.index.get(moves.node.name)
+        was_open = False
+        if row is not None:
+            was_open = bool(floor.open[row])
+            places.neighbours.leave(row)
+        mark = places.mark()
+        destinations: dict[str, str] = {}
+        guests = self._guests.get(row, []) if row is not None else []
+        mine = sorted(moves.pods, key=self._hardest_first) if len(moves.pods) > 1 else moves.pods
+        waiting = [*((pod, destinations) for pod in mine), *guests]
+        self._lift((pod for pod, _ in waiting), row)
+        short = self._reserve.unsure(row, mine)
+        moved, left = self._settle(waiting)
+        if left is None and not short:
+            short = self._reserve.lacking(row, (at for at, _, _ in moved))
+        if left is not None or short:
+            places.rewind(mark)
+            if row is not None:
+                places.neighbours.stay(row, is_open=was_open)
+            return Failure(moves, left, left.cls) if left is not None else Failure(moves, None, headroom=short)
+        for at, pod, record in moved:
+            record[pod.key] = floor.table.nodes[at].name
+            self._guests.setdefault(at, []).append((pod, record))
+        if row is not None:
+            self._guests.pop(row, None)
+            places.neighbours.gone(row)
+            self._closed.append((row, was_open))
+        return Candidate(moves, destinations, risky=self._budgets.use(moves.used))
+
+    def _lift(self, pods: Iterable[Pod], row: int | None) -> None:
+        """Off their node. One that is being deleted is not counted by everybody, and is left where it is."""
+        if row is None:
+            return
+        for pod in pods:
+            if not pod.deleted:
+                self._places.lift(pod.cls, row)
+
+    def _settle(self, waiting: list[_Guest]) -> tuple[list[_Moved], Pod | None]:
+        """A place for each, and the first that has none. One that waits for another of them is tried again after it, as
+        the scheduler does."""
+        moved: list[_Moved] = []
+        while waiting:
+            left: list[_Guest] = []
+            for pod, record in waiting:
+                at = self._places.put(pod.cls)
+                if at is not None:
+                    moved.append((at, pod, record))
+                elif self._floor.needs(pod.cls) is None:
+                    return moved, pod
+                else:
+                    left.append((pod, record))
+            if len(left) == len(waiting):
+                return moved, left[0][0]
+            waiting = left
+        return moved, None
+
+    def undo(self) -> None:
+        """Take the whole trial back, budgets included."""
+        self._places.rewind(self._start)
+        self._places.again()
+        for row, was_open in reversed(self._closed):
+            self._places.neighbours.stay(row, is_open=was_open)
+        self._closed.clear()
+        self._guests.clear()
+        self._budgets.reset()
+        self._reserve.again()
+
+    def verdict(self, failure: Failure, *, in_haste: bool = False) -> NodeVerdict:
+        """Why a node stays, in words for people; asked as things stand at the end of the trial. in_haste: rather say
+        what was said of a pod of the same class than count again."""
+        node, pod = failure.moves.node, failure.pod
+        if pod is None:
+            return NodeVerdict(node.name, Reason.of(Code.HEADROOM, headroom=failure.headroom))
+        if failure.cls < 0:
+            return blocked(node, pod, Reason.of(Code.NOT_ENOUGH_PDB, budget=failure.budget))
+        if not in_haste or failure.cls not in self._said:
+            self._said[failure.cls] = "no node takes it" if in_haste else self._what(failure)
+        what = self._said[failure.cls]
+        return NodeVerdict(node.name, Reason.of(Code.NO_PLACE_TO_MOVE_PODS, pod=pod.key, what=what), pod.key)
+
+    def _spent(self, moves: Moves) -> Failure | None:
+        budgets = self._budgets
+        for pod, names in moves.asked:
+            for name in names:
+                if budgets.left(name) < 1:
+                    return Failure(moves, pod, budget=name)
+        return None
+
+    def _hardest_first(self, pod: Pod) -> tuple[bool, float, str]:
+        """Those that few nodes take before the others, which may fill the few up."""
+        floor, cls = self._floor, pod.cls
+        return floor.is_plain(cls) and floor.needs(cls) is None, -self._size[cls], pod.key
+
+    def _what(self, failure: Failure) -> str:
+        """Why a pod has no other node, in the scheduler's words and counts."""
+        floor, cls = self._floor, failure.cls
+        unsure = floor.nowhere(cls, moving=True)
+        if unsure:
+            return "; ".join(sentence(reason) for reason in unsure)
+        rows = floor.open & (np.arange(len(floor.table)) < floor.real)
+        own = floor.table.index.get(failure.moves.node.name)
+        mark = self._places.mark()
+        if own is not None:
+            was_open, rows[own] = bool(floor.open[own]), False
+            self._places.neighbours.leave(own)
+            self._lift(failure.moves.pods, own)
+        counts = floor.tally(cls, rows)
+        self._places.rewind(mark)
+        if own is not None:
+            self._places.neighbours.stay(own, is_open=was_open)
+        said = ", ".join(f"{count} {text(reason)}" for reason, count in counts)
+        others = int(rows.sum())
+        if not others:
+            return "no other node that stays is ready and schedulable"
+        return f"0/{others} nodes: {said or 'the last room went to pods of other nodes that are to be removed'}"
+
+
+def _sizes(floor: Floor) -> list[float]:
+    """Per class, its largest share of what an average node offers: which pods are hard to place."""
+    table = floor.table
+    offers: Mapping[str, float] = dict(zip(table.columns.names, table.allocatable.mean(axis=0).tolist(), strict=True)) \
+        if len(table) else {}
+    return [max((amount / offers[name] for name, amount in cls.requests.items() if offers.get(name)), default=0.0)
+            for cls in floor.classes]
+
+

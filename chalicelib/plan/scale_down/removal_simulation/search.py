@@ -1,0 +1,128 @@
+"""The order that frees most nodes, within the time there is.
+
+The first order is the thrifty one. As long as a trial is cheap, others are tried too: fuller or emptier nodes first,
+and some by lot. One of them is taken only if it frees more nodes and keeps every node that was unneeded in the last
+pass and that the first one keeps: freeing other nodes instead, pass after pass, would let no timer run out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
+from chalicelib.plan.scale_down.removal_simulation.drainability import Moves
+from chalicelib.plan.scale_down.removal_simulation.node_order import by, drawn, thrifty
+from chalicelib.plan.scale_down.removal_simulation.removal_trial import Candidate, Failure, Trial
+from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.tables.array_types import Ints
+
+WORK = 6_000
+"""Pods put somewhere in all trials after the first, per hundred nodes; what takes more is tried in one order only."""
+LOTS = 40
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a trial came to: nodes that can go, nodes that cannot, and nodes that it had no time for."""
+
+    candidates: tuple[Candidate, ...]
+    failures: tuple[Failure, ...]
+    left: tuple[Moves, ...]
+    trial: Trial
+
+
+class Search:
+    """Trials over one set of nodes. filled: node -> share in use. over: whether the time is up."""
+
+    def __init__(self, world: World, floor: Floor, budgets: BudgetLedger, nodes: Sequence[Moves],
+                 filled: dict[str, float], over: Callable[[], bool]) -> None:
+        self._world, self._floor, self._budgets = world, floor, budgets
+        self._nodes, self._filled, self._over = nodes, filled, over
+        self._known = frozenset(name for name, one in world.memory.nodes.items() if one.unneeded_since)
+        self._cost = (1 + sum(len(moves.pods) for moves in nodes)) * max(1, floor.real // 100)
+        self._cheap = self._cost <= WORK
+        self._trial = Trial(floor, budgets, *_preferred(floor, nodes, filled), _at_once(world))
+
+    def best(self) -> Found:
+        """The best order's trial, whose moves stand on the floor afterwards."""
+        first = self._try(thrifty(self._nodes, self._known, self._budgets, self._filled))
+        if first.left or not first.failures:
+            return first
+        kept = self._known & _names(first)
+        best, winner, last = first, -1, -1
+        orders = self._others()
+        for last, order in zip(range(WORK // self._cost), orders, strict=False):
+            if self._over():
+                break
+            self._trial.undo()
+            found = self._try(order)
+            if len(found.candidates) > len(best.candidates) and kept <= _names(found):
+                best, winner = found, last
+            if not found.failures:
+                break
+        return best if winner == last else self._again(winner)
+
+    def _again(self, winner: int) -> Found:
+        self._trial.undo()
+        if winner < 0:
+            return self._try(thrifty(self._nodes, self._known, self._budgets, self._filled))
+        return self._try(next(order for at, order in enumerate(self._others()) if at == winner))
+
+    def _others(self) -> Iterator[Iterable[Moves]]:
+        nodes, known, filled = self._nodes, self._known, self._filled
+        yield thrifty(nodes, known, self._budgets, filled, weight=8.0)
+        yield by(nodes, known, lambda moves: len(moves.pods))
+        yield by(nodes, known, lambda moves: -filled[moves.node.name])
+        yield by(nodes, known, lambda moves: sum(moves.used.values()))
+        for seed in range(LOTS):
+            yield drawn(nodes, known, seed)
+
+    def _try(self, order: Iterable[Moves]) -> Found:
+        candidates: list[Candidate] = []
+        failures: list[Failure] = []
+        walk = iter(order)
+        for moves in walk:
+            if self._over():
+                return Found(tuple(candidates), tuple(failures), (moves, *walk), self._trial)
+            result = self._trial.attempt(moves)
+            if isinstance(result, Candidate):
+                candidates.append(result)
+            else:
+                failures.append(result)
+        if candidates and self._cheap:
+            failures = self._once_more(failures, candidates)
+        return Found(tuple(candidates), tuple(failures), (), self._trial)
+
+    def _once_more(self, failures: list[Failure], candidates: list[Candidate]) -> list[Failure]:
+        """A node that has gone is no domain any more, and may have been in the way. Returns who still fails."""
+        still: list[Failure] = []
+        for failure in failures:
+            result = failure if failure.cls < 0 else self._trial.attempt(failure.moves)
+            if isinstance(result, Candidate):
+                candidates.append(result)
+            else:
+                still.append(result)
+        return still
+
+
+def _names(found: Found) -> frozenset[str]:
+    return frozenset(candidate.node.name for candidate in found.candidates)
+
+
+def _preferred(floor: Floor, nodes: Sequence[Moves], filled: dict[str, float]) -> tuple[Ints, Ints]:
+    """Rows of nodes that exist: those that stay whatever is decided, by name; and of the others the fullest first,
+    which are the last to go."""
+    going = [(-filled[moves.node.name], row) for moves in nodes
+             if (row := floor.table.index.get(moves.node.name)) is not None]
+    order: Ints = np.array([row for _, row in sorted(going)], dtype=np.int64)
+    staying: Ints = np.setdiff1d(np.flatnonzero(floor.open[: floor.real]), order)
+    return staying, order
+
+
+def _at_once(world: World) -> int:
+    """How many nodes may be drained at once; a zero-or-max group goes as a whole (scale-down.md §8)."""
+    atomic = (len(facts.nodes) for facts in world.groups.values() if facts.group.options.zero_or_max)
+    return max(world.options.max_drain_parallelism, *atomic, 1)

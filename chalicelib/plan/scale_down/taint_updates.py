@@ -1,0 +1,73 @@
+"""Which taints are to be put on or taken off outside of any removal (scale-down.md §9, §13).
+
+Upstream takes every hard taint off when its process starts, for then nothing can be under way. There is no such moment
+here: functions die and are started all the time. So every pass compares the taints with the operations that are open,
+and gives back what nobody is coming for. The soft taint asks the scheduler to leave unneeded nodes empty if it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Node
+from chalicelib.model.operation import CORDONED_ANNOTATION, OPERATION_ANNOTATION, Kind
+from chalicelib.model.plan import Mark
+from chalicelib.model.policy import Options
+from chalicelib.model.timeouts import length
+from chalicelib.plan.state.cluster_state import World
+
+CLEANUP, UNSOFTEN, SOFTEN = "cleanup", "unsoften", "soften"
+_AHEAD = 86400.0
+"""Seconds by which a foreign clock may be ahead; what lies farther in the future is no time of a taint."""
+
+
+def marks(world: World, unneeded: Collection[str]) -> tuple[Mark, ...]:
+    """First all `cleanup`s, then `unsoften`, then `soften`, each by node name. unneeded: names of the nodes that are
+    unneeded after this pass. Nodes of open operations, and of groups that could not be read or are not autoscaled, are
+    left alone. How many soft ones are written in a pass is up to handlers/marking.py."""
+    busy = frozenset(target.node for operation in world.memory.operations if operation.is_open
+                     for target in operation.targets)
+    nodes = sorted((node for node in world.snapshot.nodes if node.name not in busy and _ours(node, world)),
+                   key=lambda node: node.name)
+    wanted = frozenset(unneeded) if world.options.max_bulk_soft_taint_count > 0 else frozenset()
+    soft = [node for node in nodes if node.taint(TO_BE_DELETED) is None]
+    return (
+        *_cleanups(nodes, world),
+        *(Mark(node.name, UNSOFTEN) for node in soft if node.taint(DELETION_CANDIDATE) and node.name not in wanted),
+        *(Mark(node.name, SOFTEN) for node in soft if not node.taint(DELETION_CANDIDATE) and node.name in wanted),
+    )
+
+
+def _ours(node: Node, world: World) -> bool:
+    """It belongs to a group that was read without an error."""
+    facts = world.groups.get(world.group_of.get(node.name, ""))
+    return facts is not None and not facts.group.error
+
+
+def _cleanups(nodes: list[Node], world: World) -> Iterator[Mark]:
+    """Hard taints that nobody is coming for. One with our note is given back at once when its operation is over, and
+    uncordoned if the note says that the cordon is ours. One of another program is left until it must have been
+    forgotten; then its cordon goes too, as upstream does it. A node whose machine the vendor is still removing keeps
+    its mark, also after our operation has stopped waiting for it: pods that came to it now would die with it."""
+    opened = frozenset(operation.id for operation in world.memory.operations if operation.is_open)
+    going = frozenset(name for facts in world.groups.values() for machine in facts.group.instances
+                      if machine.state is InstanceState.DELETING for name in (machine.id, machine.node) if name)
+    for node in nodes:
+        taint = node.taint(TO_BE_DELETED)
+        noted = node.annotations.get(OPERATION_ANNOTATION, "")
+        if taint is None or noted in opened or node.name in going or node.provider_id in going:
+            continue
+        if noted:
+            yield Mark(node.name, CLEANUP, cordoned=node.annotations.get(CORDONED_ANNOTATION) == "true")
+        elif _forgotten(taint.value, world.now, world.options):
+            yield Mark(node.name, CLEANUP, cordoned=True)
+
+
+def _forgotten(value: str, now: float, options: Options) -> bool:
+    """A foreign taint older than the longest a removal may take, or one that does not say since when."""
+    if not (value.isascii() and value.isdecimal() and len(value) <= 12):
+        return True
+    groups = sum(seconds + options.max_pod_eviction_time for _, seconds in options.drain_priority_config)
+    age = now - int(value)
+    return age > length(Kind.REMOVE, options) + groups or age < -_AHEAD

@@ -1,0 +1,137 @@
+"""The node groups that may grow, and which pod classes an empty new node of each would take.
+
+A group that cannot be read, has no template, is sick, backed off or already growing is left out with its reason and
+stops nothing else (scale-up.md §6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.node import Node
+from chalicelib.model.pod import PodClass
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan import predicates
+from chalicelib.plan.predicates import node_affinity
+from chalicelib.plan.scale_up.estimator import Shape, shape_of
+from chalicelib.plan.scale_up.limits import Ledger
+from chalicelib.plan.simulation.pod_topology.new_nodes import Fresh
+from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.tables.array_types import LARGEST, Bools, Ints
+from chalicelib.plan.tables.node_table import NodeTable
+
+
+class Candidates:
+    """able: groups that may grow, in the order of their ids; skipped: the others with the reason."""
+
+    def __init__(self, world: World, floor: Floor, ledger: Ledger) -> None:
+        self._floor = floor
+        self.skipped = {facts.id: reason for facts in world.groups.values()
+                        if (reason := _skip(facts, ledger)) is not None}
+        self.able = [facts for _, facts in sorted(world.groups.items()) if facts.id not in self.skipped]
+        self.shapes: dict[str, Shape] = {facts.id: shape_of(facts.template, floor) for facts in self.able
+                                         if facts.template is not None}
+        self.table = _template_table(self.able, floor)
+        self._unpromised = {row: labels for row, facts in enumerate(self.able)
+                            if (labels := facts.group.options.unpromised_labels)}
+        self._fits: dict[int, Bools] = {}
+
+    def fits(self, cls: int) -> Bools:
+        """Per able group, whether one pod of a class passes every filter on an empty new node, other pods aside."""
+        found = self._fits.get(cls)
+        if found is None:
+            floor, pod = self._floor, self._floor.classes[cls]
+            if floor.nowhere(cls):
+                found = np.zeros(len(self.able), dtype=np.bool_)
+            else:
+                found = predicates.static_mask(cls, pod, self.table) & self.table.fitting(cls)
+                for at in np.flatnonzero(found) if pod.ports else ():
+                    found[at] = self.table.port_clash(int(at), pod.ports) is None
+                for row, labels in self._unpromised.items():
+                    found[row] &= not depends(pod, labels, self.table.nodes[row])
+                if floor.volumes.concerns(cls):
+                    found = found & floor.volumes.mask(cls, self.table)
+            self._fits[cls] = found
+        return found
+
+    def confine(self, cls: int, groups: Collection[str]) -> None:
+        """New nodes for a class, that of virtual pods, only in these groups."""
+        inside = np.fromiter((facts.id in groups for facts in self.able), dtype=np.bool_, count=len(self.able))
+        self._fits[cls] = self.fits(cls) & inside
+
+    def against(self, cls: int, row: int) -> tuple[Reason, ...]:
+        """Why an empty new node of the row-th able group takes no pod of a class as things stand, () if it does."""
+        floor = self._floor
+        found = floor.nowhere(cls) or predicates.reasons(cls, floor.classes[cls], self.table, row)
+        if not found and depends(floor.classes[cls], self._unpromised.get(row, ()), self.table.nodes[row]):
+            found = (Reason.of(Code.NODE_AFFINITY),)
+        if not found and floor.volumes.concerns(cls):
+            found = floor.claimed(cls) or self._full(cls, row) or floor.attached.unbound(cls, row, self.table)
+        needs = None if found else floor.needs(cls)
+        if found or needs is None:
+            return found
+        daemons = self.shapes[self.able[row].id].template.daemons
+        return Fresh(floor.rows, self.table.nodes[row].labels, (), daemons).reasons(cls, needs)
+
+
+    def _full(self, cls: int, row: int) -> tuple[Reason, ...]:
+        """A reason if an empty new node's drivers attach fewer volumes than one pod of a class brings."""
+        limits = self.shapes[self.able[row].id].template.volume_limits
+        for driver, (each, shared) in self._floor.volumes.attaches(cls).items():
+            if each + shared > limits.get(driver, each + shared):
+                return (Reason.of(Code.VOLUME_COUNT, driver=driver, max=limits[driver]),)
+        return ()
+
+
+def depends(pod: PodClass, labels: Collection[str], node: Node) -> bool:
+    """Whether a pod could only run on such a node for labels that are not promised (huaweicloud-cce.md A1.2), by what
+    it asks of them or by what it forbids: that a template has not got them must not look like a wish come true."""
+    if not labels:
+        return False
+    terms = pod.required_affinity
+    free = None if terms is None else tuple(
+        term for term in terms if not any(each.key in labels for each in term.expressions))
+    if terms is not None and not free:
+        return True
+    plain = msgspec.structs.replace(pod, required_affinity=free)
+    return bool(pod.node_selector.keys() & set(labels)) or not node_affinity.matches(plain, node.name, node.labels)
+
+
+def _template_table(able: Sequence[GroupFacts], floor: Floor) -> NodeTable:
+    """One row per group: an empty new node, its DaemonSet pods on it."""
+    table = NodeTable([facts.template.node for facts in able if facts.template is not None], floor.table.columns)
+    one: Ints = np.ones(1, dtype=np.int64)
+    for row, facts in enumerate(able):
+        for cls in facts.template.daemons if facts.template else ():
+            table.put(cls, np.array([row]), one, floor.classes[cls].ports)
+            np.maximum(table.free[row], -LARGEST, out=table.free[row])
+    return table
+
+
+def _skip(facts: GroupFacts, ledger: Ledger) -> Reason | None:
+    """Why a group is not asked, in the order of scale-up.md §6; None if it is."""
+    mine = facts.memory.backoff
+    checks: tuple[tuple[bool, Reason], ...] = (
+        (bool(facts.group.error), Reason.of(Code.GROUP_UNREADABLE, detail=facts.group.error)),
+        (not facts.healthy or facts.frozen is not None, Reason(
+            Code.GROUP_UNHEALTHY,
+            facts.frozen.params if facts.frozen is not None else {"detail": f"{facts.missing} nodes are missing"})),
+        (facts.backed_off, Reason.of(Code.GROUP_BACKOFF, until=mine.until if mine else 0.0,
+                                     error=_error(mine.cls, mine.code, mine.message) if mine else "")),
+        (facts.growing, Reason.of(Code.GROUP_UNHEALTHY, detail="an earlier increase is still being carried out")),
+        (facts.target >= facts.group.max, Reason.of(Code.GROUP_MAX_SIZE, max=facts.group.max)),
+        (facts.template is None, Reason.of(Code.NO_TEMPLATE, detail=facts.group.template_error or "none known")),
+    )
+    failed = next((reason for fails, reason in checks if fails), None)
+    if failed is not None:
+        return failed
+    allowance = ledger.allowance(facts, 0)
+    return allowance.stop if allowance.nodes <= 0 else None
+
+
+def _error(cls: str, code: str, message: str) -> str:
+    return " ".join(part for part in (cls, code, message) if part)

@@ -1,0 +1,320 @@
+"""How many new nodes of one template a set of pods needs (scale-up.md §7), by arithmetic on bins.
+
+The order is upstream's: classes by how much of the template one pod takes, largest first; earlier nodes before later
+ones; a new node only when no earlier one has room. A class with rules about other pods is asked again after others
+were placed; one that spreads over host names may go back to nodes that exist, as upstream's does, but those are not
+counted as new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.node import HOSTNAME_LABEL
+from chalicelib.model.pod import HostPort
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.plan.predicates.host_ports import HeldPorts
+from chalicelib.plan.predicates.volumes.requirements import Attachment
+from chalicelib.plan.simulation.bins import Bins
+from chalicelib.plan.simulation.pod_topology.constraints import Evenness, Needs
+from chalicelib.plan.simulation.pod_topology.existing_nodes import UNLIMITED
+from chalicelib.plan.simulation.pod_topology.new_nodes import Cap, Fresh
+from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.state.node_templates import Template
+from chalicelib.plan.tables.array_types import LARGEST, Bools, Ints
+from chalicelib.plan.tables.node_table import least_fit
+
+_PACKED = -1    # the row of all packed pods, as long as they only take free volumes
+_ROUNDS = 4     # how often classes that found no room are tried again because others were placed meanwhile
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """So many pods of a class; first: the key of the first, for the order among equals."""
+
+    cls: int
+    count: int
+    first: str = ""
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """An empty new node. free: its room with the DaemonSet pods on it; ports: what these take."""
+
+    template: Template
+    free: Ints
+    ports: tuple[HostPort, ...]
+
+
+class Packing(msgspec.Struct, frozen=True):
+    """nodes: how many new ones; placed: class -> pods on them; refused: classes of which some found no room for want of
+    nodes; order: the classes in the order in which they were packed; out_of_time: some were not looked at."""
+
+    nodes: int
+    placed: dict[int, int]
+    refused: frozenset[int]
+    order: tuple[int, ...]
+    out_of_time: bool = False
+
+    @property
+    def count(self) -> int:
+        """Pods placed in all."""
+        return sum(self.placed.values())
+
+
+def shape_of(template: Template, floor: Floor) -> Shape:
+    """A template as an empty new node."""
+    columns = floor.table.columns
+    free = columns.vector(template.node.allocatable)
+    ports: tuple[HostPort, ...] = ()
+    for cls in template.daemons:
+        free = np.maximum(free - columns.need(cls), -LARGEST)
+        ports += floor.classes[cls].ports
+    return Shape(template, free, ports)
+
+
+def orders(asks: Sequence[Ask], template: Template, floor: Floor) -> list[list[Ask]]:
+    """In which orders to try: upstream's, by the share of the template that one pod takes, largest first; and, where
+    there are classes of which a node holds one pod only, with these first, since others fit in beside them.
+
+    Equal shares: classes with rules about other pods first, then by namespace and name of the first pod.
+    """
+    cpu, memory = (max(1, template.node.allocatable.get(name, 0)) for name in (CPU, MEMORY))
+
+    def key(ask: Ask) -> tuple[float, bool, str]:
+        wants = floor.classes[ask.cls].requests
+        return (-(wants.get(CPU, 0) / cpu + wants.get(MEMORY, 0) / memory), floor.needs(ask.cls) is None, ask.first)
+
+    largest = sorted(asks, key=key)
+    apart = [ask for ask in largest if _apart(floor.needs(ask.cls))]
+    if not apart:
+        return [largest]
+    return [largest, apart + [ask for ask in largest if not _apart(floor.needs(ask.cls))]]
+
+
+def _apart(needs: Needs | None) -> bool:
+    """Whether no two pods of a class may share a node."""
+    return needs is not None and any(each.own and each.key == HOSTNAME_LABEL for each in needs.repulsions)
+
+
+def pack(shape: Shape, asks: Sequence[Ask], floor: Floor, limit: int,
+         stop: Callable[[], bool] = lambda: False) -> Packing:
+    """Pack what passes the template's static filters onto at most `limit` new nodes: the order that places most pods,
+    then the one that needs fewest nodes. The floor is left as it was. stop: asked before every class."""
+    best: Packing | None = None
+    for order in orders(asks, shape.template, floor):
+        mark = floor.mark()
+        packing = _Packer(shape, order, floor, limit, stop).run()
+        if floor.mark() > mark:
+            floor.rewind(mark)
+        if best is None or (-packing.count, packing.nodes) < (-best.count, best.nodes):
+            best = packing
+    assert best is not None
+    return best
+
+
+class _Packer:
+    def __init__(self, shape: Shape, asks: Sequence[Ask], floor: Floor, limit: int, stop: Callable[[], bool]) -> None:
+        self.shape, self.floor, self.limit, self.stop = shape, floor, limit, stop
+        self.out_of_time = False
+        self.asks = asks
+        self.needs = {ask.cls: floor.needs(ask.cls) for ask in asks}
+        coupled = any(needs is not None for needs in self.needs.values()) or any(
+            floor.classes[ask.cls].ports or floor.volumes.concerns(ask.cls) for ask in asks)
+        self.tracked = tuple(ask.cls for ask in self.asks) if coupled else ()
+        self.at = {cls: at for at, cls in enumerate(self.tracked)}
+        self.bins = Bins(len(shape.free), len(self.tracked))
+        self.fresh = Fresh(floor.rows, shape.template.node.labels, self.tracked, shape.template.daemons)
+        self.made = 0
+        self.refused: set[int] = set()
+        self.bound: dict[int, int] = {}     # class -> pods that have taken free volumes
+
+    def run(self) -> Packing:
+        placed: dict[int, int] = {}
+        left = list(self.asks)
+        for _ in range(_ROUNDS):
+            rest = []
+            for ask in left:
+                self.out_of_time = self.out_of_time or self.stop()
+                done = 0 if self.out_of_time else self._place(ask)
+                if done:
+                    placed[ask.cls] = placed.get(ask.cls, 0) + done
+                if done < ask.count:
+                    rest.append(Ask(ask.cls, ask.count - done, ask.first))
+            moved = sum(ask.count for ask in left) > sum(ask.count for ask in rest)
+            left = [ask for ask in rest if self.needs[ask.cls] is not None]
+            if not moved or not left:
+                break
+        for cls, count in self.bound.items():
+            self._bind(cls, -count)
+        return Packing(self.made, placed, frozenset(self.refused), tuple(ask.cls for ask in self.asks),
+                       self.out_of_time)
+
+    def _place(self, ask: Ask) -> int:
+        """Place pods of one class; returns how many found a new node."""
+        floor, needs = self.floor, self.needs[ask.cls]
+        asked, need = floor.table.columns.asked(ask.cls)
+        alone = int(least_fit(self.shape.free[None, :], asked, need)[0])
+        rest, elsewhere = ask.count, 0
+        while rest > 0 and not self.out_of_time:
+            cap = self._cap(ask.cls, needs)
+            room = min(rest, cap.total)
+            quota = np.minimum(self.bins.room(asked, need), cap.each)
+            done = self._fill(ask.cls, quota, room)
+            rest, room = rest - done, room - done
+            if done and cap.again:
+                self.out_of_time = self.stop()
+                continue
+            if rest and (gone := self._lend(ask.cls, needs, rest)):
+                rest, elsewhere = rest - gone, elsewhere + gone
+                continue
+            each = min(alone, cap.fresh)
+            if room <= 0 or each <= 0:
+                break
+            new = min(self._wanted(ask.cls, needs, room, each, alone), self.limit - self.made)
+            if new <= 0:
+                self.refused.add(ask.cls)
+                break
+            self.bins.add(self.shape.free, new)
+            self.made += new
+            quota = np.zeros(len(self.bins.mult), dtype=np.int64)
+            quota[-1] = each
+            done = self._fill(ask.cls, quota, room)
+            rest -= done
+            if rest and not cap.again:
+                if room > done:
+                    self.refused.add(ask.cls)
+                break
+        return ask.count - rest - elsewhere
+
+    def _fill(self, cls: int, quota: Ints, count: int) -> int:
+        """Up to so many pods of a class into the bins; returns how many found room."""
+        done = self.bins.fill(self.at.get(cls, -1), self.floor.table.columns.need(cls), quota, count)
+        if done and self.floor.volumes.concerns(cls) and self.floor.volumes.counting(cls):
+            self._bind(cls, done)
+            self.bound[cls] = self.bound.get(cls, 0) + done
+        return done
+
+    def _bind(self, cls: int, count: int) -> None:
+        """So many pods take free volumes, as on a node like the template, or give them back."""
+        node, counting = self.shape.template.node, self.floor.volumes.counting(cls)
+        self.floor.attached.held.add(cls, counting, (_PACKED, node), count)
+
+    def _cap(self, cls: int, needs: Needs | None) -> Cap:
+        """What rules, ports and volumes allow on the bins and on one more node."""
+        bins, floor = self.bins, self.floor
+        cap = (self.fresh.cap(cls, needs, bins.pods, bins.mult) if needs is not None
+               else Cap(np.full(len(bins.mult), UNLIMITED, dtype=np.int64)))
+        ports = floor.classes[cls].ports
+        if ports:
+            rivals = sorted(self.at[other] for other in floor.rivals.of(cls) if other in self.at)
+            np.minimum(cap.each, np.where(bins.pods[rivals].any(axis=0), 0, 1), out=cap.each)
+            taken = HeldPorts(self.shape.ports).clash(ports) is not None
+            cap.each, cap.fresh = (np.zeros_like(cap.each), 0) if taken else (cap.each, min(cap.fresh, 1))
+        if floor.volumes.concerns(cls):
+            self._volumes(cls, cap)
+        return cap
+
+    def _volumes(self, cls: int, cap: Cap) -> None:
+        """Disk conflicts, claims that one pod may use, and the attach limits of the template's drivers."""
+        volumes, pods = self.floor.volumes, self.bins.pods
+        mine, held = pods[self.at[cls]], self.floor.attached.held
+        if held and volumes.waits(cls) and not volumes.bindable(cls, self.shape.template.node, held):
+            cap.total = 0
+        elif volumes.one_by_one(cls, held):
+            cap.total, cap.again = min(cap.total, 1), True
+        per_node, most = volumes.per_node(cls), volumes.most(cls)
+        if per_node is not None:
+            np.minimum(cap.each, np.maximum(per_node - mine, 0), out=cap.each)
+            cap.fresh = min(cap.fresh, per_node)
+        if most is not None:
+            claims = set(volumes.exclusive(cls))
+            taken = bool(self.floor.claimed(cls)) or any(
+                pods[at].any() and claims.intersection(volumes.exclusive(other))
+                for other, at in self.at.items() if volumes.concerns(other))
+            cap.total = min(cap.total, 0 if taken else most)
+        for other, at in self.at.items():
+            if other != cls and volumes.clash(cls, other):
+                cap.each[pods[at] > 0] = 0
+        self._attach(cls, cap)
+
+    def _attach(self, cls: int, cap: Cap) -> None:
+        """The attach limits of the template's drivers. A volume counts once per node, however many pods use it."""
+        pods, volumes = self.bins.pods, self.floor.volumes
+        for driver, (each, shared) in volumes.attaches(cls).items():
+            limit = self.shape.template.volume_limits.get(driver)
+            if limit is None:
+                continue
+            common = self._common(driver)
+            used: Ints = np.zeros(len(self.bins.mult), dtype=np.int64)
+            for there in common.values():
+                used = used + there
+            for other, at in self.at.items():
+                if volumes.concerns(other):
+                    used = used + pods[at] * volumes.attaches(other).get(driver, (0, 0))[0]
+            for volume in volumes.shared(cls):
+                if volume[0] == driver:
+                    used = used + (~common[volume] if volume in common else 1)
+            left = limit - used
+            np.minimum(cap.each, np.where(left < 0, 0, left // each if each else UNLIMITED), out=cap.each)
+            alone = limit - shared
+            cap.fresh = min(cap.fresh, 0 if alone < 0 else alone // each if each else UNLIMITED)
+
+    def _common(self, driver: str) -> dict[Attachment, Bools]:
+        """Volumes that several pods may use -> the planned nodes that attach them already."""
+        found: dict[Attachment, Bools] = {}
+        for other, at in self.at.items():
+            shared = self.floor.volumes.shared(other) if self.floor.volumes.concerns(other) else frozenset[Attachment]()
+            for volume in shared:
+                if volume[0] == driver:
+                    there = self.bins.pods[at] > 0
+                    found[volume] = found[volume] | there if volume in found else there
+        return found
+
+    def _wanted(self, cls: int, needs: Needs | None, count: int, each: int, alone: int) -> int:
+        """How many new nodes for so many pods. With a spread over host names a node holds more once its neighbours do:
+        then as few as could do in the end, and after that one at a time."""
+        even = _by_host(needs)
+        if even is None or needs is None:
+            return -(-count // each)
+        if self.made:
+            return 1
+        return -(-count // max(1, min(alone, self._ceiling(cls, even, needs))))
+
+    def _ceiling(self, cls: int, even: Evenness, needs: Needs) -> int:
+        """How many pods of a class one host name may hold in the end: the rows that take none of it hold the least."""
+        floor = self.floor
+        codes, _ = floor.table.label(even.key)
+        level = floor.rows.level(cls, even, needs.spread_keys)
+        counting = (codes >= 0) & level.counted[codes]
+        stuck = counting & (floor.capacity(cls) == 0)
+        return int(level.counts[codes[stuck]].min()) + even.max_skew if stuck.any() else UNLIMITED
+
+    def _lend(self, cls: int, needs: Needs | None, count: int) -> int:
+        """Pods that spread over host names back onto nodes that exist, because new ones have raised the least count."""
+        even = _by_host(needs)
+        if even is None or needs is None or not self.made:
+            return 0
+        if len(needs.evenness) > 1 or needs.attraction is not None or needs.repulsions:
+            return 0    # its other rules would have to know of the new nodes too; the next look at the floor does
+        each, _ = self.fresh.counts(even.counter, self.bins.pods)
+        least, _ = self.fresh.host_level(cls, even, needs, each, self.bins.mult)
+        codes, _ = self.floor.table.label(even.key)
+        level = self.floor.rows.level(cls, even, needs.spread_keys)
+        allowed = np.append(np.maximum(least + even.max_skew - level.counts, 0), 0)[codes]
+        quota = np.minimum(self.floor.capacity(cls), allowed)
+        rows = np.flatnonzero(quota)
+        if not len(rows):
+            return 0
+        total = np.cumsum(quota[rows])
+        here = np.clip(count - (total - quota[rows]), 0, quota[rows])
+        rows, here = rows[here > 0], here[here > 0]
+        here = self.floor.attached.one_of(cls, here)
+        self.floor.put(cls, rows, here)
+        return int(here.sum())
+
+
+def _by_host(needs: Needs | None) -> Evenness | None:
+    """The constraint that spreads a class itself over host names, if there is one."""
+    return next((even for even in needs.evenness if even.key == HOSTNAME_LABEL and even.own), None) if needs else None

@@ -1,0 +1,113 @@
+"""least-cost: the cheapest mix of groups, over all groups and all pending pods at once.
+
+Other expanders ask every group what it could do alone and take the best answer. The cheapest mix is rarely made of
+those: pods that ask for much memory fill what pods that ask for many cores leave. So this one is no filter over options
+but a search of its own: it places as many pods as can be placed, and that at the least price it finds. It proceeds by
+column generation (relax, master, pricing), rounds by buying and asking again (rounding, exact for few nodes), and looks
+at every node once more (polish). The solver, HiGHS, is imported when this expander is chosen, and only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from chalicelib.plan.scale_up.expanders.least_cost.exact_mip import FEW, mix
+from chalicelib.plan.scale_up.expanders.least_cost.greedy import cover, first_fit, spread
+from chalicelib.plan.scale_up.expanders.least_cost.local_search import polish
+from chalicelib.plan.scale_up.expanders.least_cost.lp_relaxation import LEFT, Relaxed, relax
+from chalicelib.plan.scale_up.expanders.least_cost.master_problem import Effort, Master, generate
+from chalicelib.plan.scale_up.expanders.least_cost.pricing_problem import Pricer
+from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms, answer, check, left_over, pose, worth
+from chalicelib.plan.scale_up.expanders.least_cost.rounding import dive
+from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Ask, Bought, Load, Offer, Shared, Stop, Trouble
+
+__all__ = ["Ask", "Bought", "Offer", "Shared", "solve"]
+
+_CLOSE = 1.004          # of the bound: not worth another round
+_DIVES, _NODES = 6, 500  # so many more attempts at rounding, as long as their nodes are not more than so many in all
+_AGAIN = Effort(rounds=4, keep=4, tries=2)
+_MORE = 50              # loads per offer that are tried for few nodes, though fractions of them were no use
+_NEAR = 1.005           # of what the loads could cost at best: not worth trying all mixes
+
+
+def solve(offers: Sequence[Offer], asks: Sequence[Ask], limits: Sequence[Shared], stop: Stop) -> list[Bought] | None:
+    """What to buy: as many pods as possible are placed, and that at the lowest price found.
+
+    stop is asked between steps; when it says so, the best mix so far is the answer. None: there is no solver, it gave
+    up, or there was no time to begin. The same input gives the same answer, in whatever order.
+    """
+    if stop():
+        return None
+    if not offers or not asks:
+        return []
+    problem = pose(offers, asks, limits)
+    if not len(problem.count):
+        return []
+    try:
+        loads = _search(problem, stop)
+        check(problem, loads)
+    except Trouble:
+        return None
+    return answer(problem, offers, asks, loads)
+
+
+def _search(problem: Problem, stop: Stop) -> list[Load]:
+    relaxed = relax(problem)
+    found = [_first(problem, relaxed)]
+    left, cost = worth(problem, found[0])
+    if not stop() and cost + left * LEFT > relaxed.bound * (1 + 1e-9):
+        found += _generated(problem, relaxed, found[0], stop)
+    best = min((polish(problem, loads, relaxed) for loads in found), key=lambda loads: worth(problem, loads))
+    left, cost = worth(problem, best)
+    alone = first_fit(problem, None if left else cost)
+    return best if alone is None else polish(problem, alone, relaxed)
+
+
+def _first(problem: Problem, relaxed: Relaxed) -> list[Load]:
+    """A mix to begin with."""
+    rooms = Rooms(problem)
+    loads = spread(problem, relaxed, rooms)
+    left = left_over(problem, loads)
+    return loads + cover(problem, left, relaxed.value, relaxed.scarce, rooms)
+
+
+def _generated(problem: Problem, relaxed: Relaxed, first: list[Load], stop: Stop) -> list[list[Load]]:
+    """Mixes of generated loads."""
+    master, pricer = Master(problem), Pricer(problem, relaxed.scarce)
+    master.add([*first, *_singles(problem)])
+    offers = len(problem.cost)
+    effort = Effort(rounds=max(30, min(120, 7200 // offers)), keep=max(2, min(8, 240 // offers)), tries=2,
+                    enough=relaxed.bound * _CLOSE)
+    prices = generate(master, pricer, problem.cap, effort, stop, relaxed.value)
+    mixes = [dive(master, pricer, prices, relaxed.scarce, stop)]
+    total = sum(load.nodes for load in mixes[0])
+    for _ in range(min(_DIVES, _NODES // max(1, total))):
+        if stop() or _cost(problem, mixes) <= prices.total * _NEAR:
+            return mixes
+        prices = generate(master, pricer, problem.cap, _AGAIN, stop)
+        mixes.append(dive(master, pricer, prices, relaxed.scarce, stop))
+    cost = _cost(problem, mixes)
+    if total > FEW or cost <= prices.total * _NEAR or stop():
+        return mixes
+    prices = master.solve()
+    master.add(pricer.loads(prices.value, prices.cost, problem.cap, keep=_MORE, tries=2, gain=prices.total / cost - 1))
+    return [*mixes, mix(master, prices, cost)]
+
+
+def _cost(problem: Problem, mixes: Sequence[Sequence[Load]]) -> float:
+    """Of the best, pods without a place included."""
+    left, cost = min(worth(problem, loads) for loads in mixes)
+    return cost + left * LEFT
+
+
+def _singles(problem: Problem) -> list[Load]:
+    """For each ask a node full of it, on the offer where a pod is cheapest."""
+    each = np.where(problem.cap > 0, problem.cost[:, None] / np.maximum(problem.cap, 1), np.inf)
+    loads = []
+    for ask, offer in enumerate(each.argmin(axis=0).tolist()):
+        pods = np.zeros(len(problem.count), dtype=np.int64)
+        pods[ask] = problem.cap[offer, ask]
+        loads.append(Load(offer, pods, 1))
+    return loads

@@ -1,0 +1,57 @@
+"""The pass's own words made into a question for the search, and its answer into purchases.
+
+Only what the search can weigh is asked: pods with rules about other pods, host ports or claims, and groups that grow
+all or nothing, are left to the rest of the chain, which finds the nodes bought here on its floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from chalicelib.model.node import Node
+from chalicelib.model.policy import Prices
+from chalicelib.plan.scale_up.candidate_groups import Candidates
+from chalicelib.plan.scale_up.expanders.least_cost import Ask, Offer, Shared, solve
+from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Stop
+from chalicelib.plan.scale_up.expanders.node_prices import node_price
+from chalicelib.plan.scale_up.limits import Ledger
+from chalicelib.plan.simulation.simulated_cluster import Floor
+
+_UNLIMITED = 10**9
+
+
+class Purchase(msgspec.Struct, frozen=True):
+    """`nodes` new nodes of a group, each with pods[class] pods of a class."""
+
+    group: str
+    nodes: int
+    pods: dict[int, int]
+
+
+def purchases(counts: Mapping[int, int], candidates: Candidates, floor: Floor, ledger: Ledger, prices: Prices | None,
+              stop: Stop, grown: Mapping[str, int], limits: Sequence[Shared]) -> list[Purchase] | None:
+    """The cheapest mix of new nodes for pods that wait. None: no answer, the next expander decides.
+
+    counts: class -> pods without a place; grown: group -> nodes bought already; limits: over the whole cluster, their
+    amounts per able group.
+    """
+    able = candidates.able
+    offers = [Offer(facts.id, candidates.shapes[facts.id].free, _price(facts.template.node, prices, facts.group.price),
+                    0 if facts.group.options.zero_or_max else ledger.allowance(facts, grown.get(facts.id, 0)).nodes)
+              for facts in able if facts.template is not None]
+    classes = [cls for cls in counts if floor.needs(cls) is None and not floor.classes[cls].ports
+               and not floor.volumes.concerns(cls)]
+    asks = [Ask(floor.table.columns.need(cls), counts[cls], tuple(candidates.fits(cls).tolist()), _UNLIMITED)
+            for cls in classes]
+    bought = solve(offers, asks, limits, stop)
+    if bought is None:
+        return None
+    return [Purchase(offers[one.offer].group, one.nodes, {classes[at]: each for at, each in one.pods.items()})
+            for one in bought]
+
+
+def _price(node: Node, prices: Prices | None, own: float) -> float:
+    price = node_price(node, prices, own)
+    return float("inf") if price is None else price

@@ -1,0 +1,121 @@
+"""The last look at a mix, node by node: pods without a place into gaps, nodes nobody needs away, nodes that are too
+large exchanged for cheaper ones that hold the same pods.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from chalicelib.plan.scale_up.expanders.least_cost.greedy import cover
+from chalicelib.plan.scale_up.expanders.least_cost.lp_relaxation import Relaxed
+from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms, left_over
+from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, Loads
+from chalicelib.plan.tables.array_types import Bools, Floats, Ints
+
+_CELLS = 6_000_000      # nodes times asks; larger mixes have no node to spare that would show in the price
+_CANDIDATES = 300       # the emptiest nodes
+_FEW = 40               # nodes; as few may be packed anew altogether
+
+
+def polish(problem: Problem, loads: Loads, relaxed: Relaxed) -> list[Load]:
+    """The same pods or more; fewer or cheaper nodes for those that had a place."""
+    if sum(load.nodes for load in loads) * len(problem.count) <= _CELLS:
+        nodes = _Nodes(problem, loads)
+        left = left_over(problem, loads)
+        for ask in np.flatnonzero(left):
+            left[ask] -= nodes.put(int(ask), int(left[ask]))
+        nodes.drop()
+        loads = nodes.loads()
+    loads = _cheaper(problem, loads)
+    left, rooms = left_over(problem, loads), Rooms(problem)
+    for load in loads:
+        rooms.take(load.offer, load.nodes)
+    return [*loads, *cover(problem, left, relaxed.value, relaxed.scarce, rooms)]
+
+
+class _Nodes:
+    """Every node on its own: offer [N], pods [N,A], left [N,R]."""
+
+    def __init__(self, problem: Problem, loads: Loads) -> None:
+        self.problem = problem
+        times = [load.nodes for load in loads]
+        self.offer: Ints = np.repeat(np.array([load.offer for load in loads], dtype=np.int64), times)
+        self.pods: Ints = np.repeat(np.array([load.pods for load in loads], dtype=np.int64).reshape(
+            len(loads), len(problem.count)), times, axis=0)
+        self.left: Ints = problem.free[self.offer] - self.pods @ problem.need
+        self.gone = np.zeros(len(self.offer), dtype=np.bool_)
+        self.size: Floats = (problem.need / np.maximum(problem.free.max(axis=0, initial=1), 1)).max(axis=1)
+
+    def room(self, ask: int) -> Ints:
+        """How many more pods of an ask each node holds."""
+        need = self.problem.need[ask]
+        used = need > 0
+        room: Ints = np.minimum((self.left[:, used] // need[used]).min(axis=1),
+                                self.problem.cap[self.offer, ask] - self.pods[:, ask])
+        room[self.gone] = 0
+        return np.maximum(room, 0)
+
+    def put(self, ask: int, count: int) -> int:
+        """Place up to `count` pods, first fit; returns how many found room."""
+        before = np.cumsum(self.room(ask))
+        taken = np.diff(np.minimum(before, count), prepend=0)
+        self.pods[:, ask] += taken
+        self.left -= taken[:, None] * self.problem.need[ask]
+        return int(taken.sum())
+
+    def drop(self) -> None:
+        """Take away nodes whose pods fit onto the others, dear and empty ones first."""
+        full = 1.0 - (self.left / np.maximum(self.problem.free[self.offer], 1)).min(axis=1)
+        order = np.argsort(full / self.problem.cost[self.offer], kind="stable")[:_CANDIDATES]
+        for node in order.tolist():
+            if not self._moved(node, np.arange(len(self.offer)) == node) and len(self.offer) <= _FEW:
+                self._moved(node, ~self.gone)
+
+    def _moved(self, node: int, emptied: Bools) -> bool:
+        """Do without a node: place the pods of the emptied nodes anew. If that fails nothing has happened."""
+        kept = self.pods.copy(), self.left.copy(), self.gone.copy()
+        homeless = self.pods[emptied].sum(axis=0)
+        self.pods[emptied] = 0
+        self.left[emptied] = self.problem.free[self.offer[emptied]]
+        self.gone[node] = True
+        asks = np.flatnonzero(homeless)
+        for ask in asks[np.argsort(-self.size[asks], kind="stable")].tolist():
+            if self.put(ask, int(homeless[ask])) < homeless[ask]:
+                self.pods, self.left, self.gone = kept
+                return False
+        self.gone |= ~self.pods.any(axis=1)
+        return True
+
+    def loads(self) -> list[Load]:
+        """Alike nodes together again."""
+        found: dict[tuple[int, bytes], int] = {}
+        first: dict[tuple[int, bytes], Ints] = {}
+        for node in np.flatnonzero(~self.gone).tolist():
+            key = (int(self.offer[node]), self.pods[node].tobytes())
+            found[key] = found.get(key, 0) + 1
+            first.setdefault(key, self.pods[node])
+        return [Load(key[0], first[key], times) for key, times in found.items()]
+
+
+def _cheaper(problem: Problem, loads: Loads) -> list[Load]:
+    """Each load on the cheapest offer that holds it and may still be bought."""
+    rooms = Rooms(problem)
+    for load in loads:
+        rooms.take(load.offer, load.nodes)
+    order = np.argsort(problem.cost, kind="stable")
+    after: list[Load] = []
+    for load in loads:
+        rest, used = load.nodes, load.pods @ problem.need
+        holds: Bools = np.logical_and(np.all(problem.free >= used, axis=1), np.all(problem.cap >= load.pods, axis=1))
+        for offer in order[holds[order]].tolist():
+            if problem.cost[offer] >= problem.cost[load.offer] or not rest:
+                break
+            nodes = min(rest, rooms.exchangeable(load.offer, offer))
+            if nodes:
+                rooms.take(load.offer, -nodes)
+                rooms.take(offer, nodes)
+                after.append(Load(offer, load.pods, nodes))
+                rest -= nodes
+        if rest:
+            after.append(Load(load.offer, load.pods, rest))
+    return after

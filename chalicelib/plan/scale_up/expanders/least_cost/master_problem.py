@@ -1,0 +1,133 @@
+"""The master program of column generation: how many nodes of each known load cover all pods at the least cost.
+
+Every load is a column, and every ask a row that wants at least its pods; a load that carries more than are left is
+allowed, the surplus pods are simply not put there. The dual values of the rows are what `pricing` sells pods for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import numpy as np
+
+from chalicelib.plan.scale_up.expanders.least_cost.highs import Solver
+from chalicelib.plan.scale_up.expanders.least_cost.lp_relaxation import LEFT
+from chalicelib.plan.scale_up.expanders.least_cost.pricing_problem import Pricer
+from chalicelib.plan.scale_up.expanders.least_cost.problem import Problem, Rooms
+from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Load, Stop
+from chalicelib.plan.tables.array_types import Floats, Ints
+
+_SMOOTH = 0.5       # pods are sold for a mean of the old and the new dual values, which swing wildly at first
+_PATIENCE = 12      # rounds without progress
+_PROGRESS = 5e-4
+
+
+class Effort(msgspec.Struct, frozen=True):
+    """How hard to look for columns. rounds; keep: new loads per offer and round; tries: see Pricer; enough: a cost
+    that is good enough."""
+
+    rounds: int
+    keep: int
+    tries: int
+    enough: float = 0.0
+
+
+class Prices(msgspec.Struct, frozen=True):
+    """An optimum of the master: its cost, nodes of each load, value of a pod [A], cost of a node in the limits [G]."""
+
+    total: float
+    nodes: Floats
+    value: Floats
+    cost: Floats
+
+
+class Master:
+    """The program and its columns, which are only ever added to."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.loads: list[Load] = []
+        self._known: set[tuple[int, bytes]] = set()
+        self._limited = np.flatnonzero(problem.most < problem.count.sum())
+        self._scale = np.maximum(problem.amounts.max(axis=1, initial=1), 1)
+        asks = len(problem.count)
+        self._solver = Solver(presolve="off")
+        self._solver.rows(*self._bounds(problem.count, Rooms(problem)))
+        self._solver.columns(np.full(asks, LEFT), np.full(asks, self._solver.infinity),
+                             (list(range(asks)), list(range(asks)), [1.0] * asks))
+
+    def _bounds(self, count: Ints, rooms: Rooms) -> tuple[Floats, Floats]:
+        limits = np.concatenate([rooms.most[self._limited], rooms.room / self._scale])
+        return (np.concatenate([count, np.full(len(limits), -self._solver.infinity)]),
+                np.concatenate([np.full(len(count), self._solver.infinity), np.maximum(limits, 0.0)]))
+
+    def want(self, count: Ints, rooms: Rooms) -> None:
+        """From now on for so many pods, and within these rooms."""
+        self._solver.bounds(*self._bounds(count, rooms))
+        self._solver.dual(preferred=True)
+
+    def add(self, loads: Iterable[Load]) -> int:
+        """New columns; returns how many were not known."""
+        problem, asks = self.problem, len(self.problem.count)
+        starts: list[int] = []
+        rows: list[int] = []
+        values: list[float] = []
+        cost: list[float] = []
+        for load in loads:
+            key = (load.offer, load.pods.tobytes())
+            if key in self._known:
+                continue
+            self._known.add(key)
+            self.loads.append(load)
+            cost.append(float(problem.cost[load.offer]))
+            starts.append(len(rows))
+            held = np.flatnonzero(load.pods)
+            own = np.flatnonzero(self._limited == load.offer)
+            shared = np.flatnonzero(problem.amounts[:, load.offer])
+            rows += [*held.tolist(), *(asks + own).tolist(), *(asks + len(self._limited) + shared).tolist()]
+            values += [*load.pods[held].tolist(), *[1.0] * len(own),
+                       *(problem.amounts[shared, load.offer] / self._scale[shared]).tolist()]
+        if starts:
+            self._solver.dual(preferred=False)
+            self._solver.columns(cost, np.full(len(starts), self._solver.infinity), (starts, rows, values))
+        return len(starts)
+
+    def slim(self, prices: Prices, columns: int) -> Master:
+        """A master with the most promising columns only, which is solved much faster."""
+        slim = Master(self.problem)
+        own = [prices.cost[load.offer] - float(load.pods @ prices.value) for load in self.loads]
+        best = np.argsort(np.array(own) - prices.nodes, kind="stable")[:columns]
+        slim.add(self.loads[at] for at in sorted(best.tolist()))
+        return slim
+
+    def solve(self) -> Prices:
+        """The optimum over the known loads. Raises Trouble."""
+        problem, asks = self.problem, len(self.problem.count)
+        total, nodes, duals = self._solver.run()
+        cost = problem.cost.copy()
+        cost[self._limited] -= duals[asks:asks + len(self._limited)]
+        cost -= (duals[asks + len(self._limited):] / self._scale) @ problem.amounts
+        return Prices(total, nodes[asks:], np.maximum(duals[:asks], 0.0), np.maximum(cost, problem.cost))
+
+
+def generate(master: Master, pricer: Pricer, cap: Ints, effort: Effort, stop: Stop,
+             value: Floats | None = None) -> Prices:
+    """Add loads until none is worth it, progress ends, or the effort is spent. value: what pods are worth at first."""
+    prices = master.solve()
+    before, idle = prices.total, 0
+    for _ in range(effort.rounds):
+        if prices.total <= effort.enough or stop():
+            break
+        value = prices.value if value is None else _SMOOTH * value + (1 - _SMOOTH) * prices.value
+        added = master.add(pricer.loads(value, prices.cost, cap, effort.keep, effort.tries))
+        if not added:
+            value = None
+        else:
+            prices = master.solve()
+        idle += 1
+        if prices.total < before * (1 - _PROGRESS):
+            before, idle = prices.total, 0
+        if idle >= _PATIENCE:
+            break
+    return prices

@@ -1,0 +1,130 @@
+"""What nodes and pods cost per hour by the policy's price list (Policy.prices), else by what their provider says.
+
+A node costs what its instance type costs, else its capacity by the rates, else what its provider asks for a node of its
+group (NodeGroup.price); `node` comes on top in any case. Of cpu and memory one may be left out and then costs nothing,
+but a GPU is never free: a node with GPUs and no word about their price has no price by the list. Currencies are not
+converted: who mixes providers, or a list and a provider, writes the list in the provider's currency.
+
+Pods have no instance type, so they need rates. Where the list has none, they are taken from the nodes at hand whose
+type is listed or whose provider names a price: a GiB of memory counts as an eighth of a core and a GPU as ten cores,
+near enough to what clouds ask, and a core costs what all these types cost together, divided by all that they have. Pod
+prices weigh options against each other; nobody is billed by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from math import fsum, inf
+
+import msgspec
+
+from chalicelib.model.node import Node
+from chalicelib.model.policy import Prices
+from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY, Amounts
+from chalicelib.plan.state.readiness import GPU_LABELS
+
+INSTANCE_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+#: Further labels that clouds give to nodes with GPUs; those of our providers' core are in plan/readiness.py.
+CLOUD_GPU_LABELS = ("cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator", "nvidia.com/gpu.product",
+                    "kubernetes.azure.com/accelerator", "accelerator", "aliyun.accelerator/nvidia_name",
+                    "cherryservers.com/gpu")
+_GIB = 2**30
+_GIB_PER_CORE, _CORES_PER_GPU = 8.0, 10.0
+_NO_LIST = Prices()
+
+
+class Rates(msgspec.Struct, frozen=True):
+    """Per core, per GiB and per GPU, an hour."""
+
+    cpu: float
+    memory: float
+    gpu: float
+
+    def of(self, amounts: Amounts) -> float:
+        """What these amounts cost; cpu in millicores, memory in bytes, every GPU resource in pieces."""
+        return (self.cpu * amounts.get(CPU, 0) / 1000 + self.memory * amounts.get(MEMORY, 0) / _GIB
+                + self.gpu * _gpus(amounts))
+
+
+def instance_type(node: Node) -> str:
+    """The instance type by the node's label, the stable one first; empty where it has none."""
+    return next((node.labels[label] for label in INSTANCE_TYPE_LABELS if node.labels.get(label)), "")
+
+
+def has_gpu(node: Node) -> bool:
+    """Whether it carries a GPU label, or GPUs (clusterapi.md §5: either will do)."""
+    return any(label in node.labels for label in (*GPU_LABELS, *CLOUD_GPU_LABELS)) or _gpus(node.allocatable) > 0
+
+
+def node_price(node: Node, prices: Prices | None, own: float = 0.0) -> float | None:
+    """What a node costs per hour, None where nobody says. own: its provider's price (NodeGroup.price), 0 for none."""
+    prices = prices or _NO_LIST
+    price = prices.instance_types.get(instance_type(node))
+    if price is None:
+        price = _by_rates(_capacity(node), prices)
+    if price is None and _is_price(own):
+        price = own
+    return None if price is None else price + prices.node
+
+
+def pod_rates(prices: Prices | None, nodes: Iterable[Node], own: Sequence[float] = ()) -> Rates | None:
+    """The rates that pods are priced by; None where the list has no rates and none of the nodes has a listed type or a
+    price of its provider's. own: those prices, one for each node; empty: none."""
+    prices = prices or _NO_LIST
+    if prices.cpu is None and prices.memory is None:
+        core = _core_rate(prices, zip(nodes, own or repeat(0.0), strict=False))
+        if core is None:
+            return None
+        cpu, memory = core, core / _GIB_PER_CORE
+    else:
+        cpu, memory = prices.cpu or 0.0, prices.memory or 0.0
+        core = cpu or memory * _GIB_PER_CORE
+    return Rates(cpu, memory, core * _CORES_PER_GPU if prices.gpu is None else prices.gpu)
+
+
+def unpriced(node: Node, prices: Prices | None) -> str:
+    """What the list lacks for a node that has no price, in a few words."""
+    if prices is None:
+        return "its provider names no price, and no spec.prices are given"
+    if (prices.cpu is not None or prices.memory is not None) and prices.gpu is None and _gpus(_capacity(node)):
+        return "it has GPUs, and prices.gpu is not given"
+    name = instance_type(node)
+    return f"{name} is not in prices.instanceTypes" if name else "it has no instance type label, and no rate is given"
+
+
+def _by_rates(capacity: Amounts, prices: Prices) -> float | None:
+    if prices.cpu is None and prices.memory is None:
+        return None
+    if prices.gpu is None and _gpus(capacity):
+        return None
+    return Rates(prices.cpu or 0.0, prices.memory or 0.0, prices.gpu or 0.0).of(capacity)
+
+
+def _core_rate(prices: Prices, nodes: Iterable[tuple[Node, float]]) -> float | None:
+    """Summed over the types, whatever the order of the nodes; a type counts once at each of its prices."""
+    sizes: dict[tuple[str, float], float] = {}
+    for node, own in nodes:
+        name = instance_type(node)
+        price = prices.instance_types.get(name, own if _is_price(own) else None)
+        if price is not None:
+            sizes[name, price] = max(sizes.get((name, price), 0.0), _cores_worth(_capacity(node)))
+    worth = fsum(sizes.values())
+    return fsum(price for _, price in sizes) / worth if worth > 0 else None
+
+
+def _is_price(own: float) -> bool:
+    """What a provider says is used only where it can be a price."""
+    return 0.0 < own < inf
+
+
+def _cores_worth(amounts: Amounts) -> float:
+    return Rates(1.0, 1 / _GIB_PER_CORE, _CORES_PER_GPU).of(amounts)
+
+
+def _capacity(node: Node) -> Amounts:
+    return node.capacity or node.allocatable
+
+
+def _gpus(amounts: Amounts) -> int:
+    return sum(amounts.get(name, 0) for name in GPU_RESOURCES)

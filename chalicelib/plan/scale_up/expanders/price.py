@@ -1,0 +1,63 @@
+"""price: what the nodes cost against what the pods are worth, bent towards nodes of a fitting size (scale-up.md §8).
+
+A large node is good for a large cluster and wrong for a small one, and where many nodes come at once their size matters
+less. Nodes with GPUs are for pods that can go nowhere else. All of that is one score; the smallest wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, tanh
+
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.plan.scale_up.expanders.context import Kept, Situation
+from chalicelib.plan.scale_up.expanders.node_prices import Rates, has_gpu, node_price, pod_rates, unpriced
+from chalicelib.plan.scale_up.option import Option
+
+_PREFERRED = ((2, 1), (6, 2), (20, 4), (60, 8), (200, 16))    # up to so many nodes in the cluster: so many cores
+_PREFERRED_BEYOND = 32
+_STABILISER = {CPU: 500, MEMORY: 500 * 2**20}
+_GPU_UNFITNESS = 1000.0
+_ABSENT_FACTOR = 2.0
+
+
+def keep(options: Sequence[Option], situation: Situation) -> Kept:
+    """The options with the smallest score; one without a price is out, with a NO_PRICE note. Perhaps none is left."""
+    prices, own = situation.prices, [situation.group_prices.get(option.group, 0.0) for option in options]
+    rates = pod_rates(prices, [option.template for option in options], own)
+    scores = [_priced(option, node_price(option.template, prices, price), rates, situation)
+              for option, price in zip(options, own, strict=True)]
+    notes = tuple(Reason.of(Code.NO_PRICE, group=option.group, detail=unpriced(option.template, prices))
+                  for option, score in zip(options, scores, strict=True) if score is None)
+    least = min((score for score in scores if score is not None), default=inf)
+    return [option for option, score in zip(options, scores, strict=True) if score == least], notes
+
+
+def preferred_cores(cluster_nodes: int) -> int:
+    """How large a node should be in a cluster of so many (X13)."""
+    return next((cores for most, cores in _PREFERRED if cluster_nodes <= most), _PREFERRED_BEYOND)
+
+
+def score(option: Option, price: float, rates: Rates, situation: Situation) -> float:
+    """S * (P_nodes + p_stab) / (P_pods + p_stab), twice that for a group that does not exist. price: of one node."""
+    stabiliser = rates.of(_STABILISER)
+    nodes, pods = price * option.nodes + stabiliser, rates.of(option.requested) + stabiliser
+    if pods > 0:
+        ratio = nodes / pods
+    else:                       # only a list of zeros comes here: a node that still costs something is the worse one
+        ratio = inf if nodes > 0 else 1.0
+    return _unfitness(option, situation) * ratio * (_ABSENT_FACTOR if option.group in situation.absent else 1.0)
+
+
+def _priced(option: Option, price: float | None, rates: Rates | None, situation: Situation) -> float | None:
+    return None if price is None or rates is None else score(option, price, rates, situation)
+
+
+def _unfitness(option: Option, situation: Situation) -> float:
+    """1 for a node of the preferred size and more the farther from it, less so the more nodes come at once."""
+    if has_gpu(option.template):
+        return _GPU_UNFITNESS
+    preferred = preferred_cores(situation.cluster_nodes) * 1000
+    own = max((option.template.capacity or option.template.allocatable).get(CPU, 0), 1)
+    return (max(preferred / own, own / preferred) - 1) * (1 - tanh((option.nodes - 1) / 15)) + 1

@@ -1,0 +1,92 @@
+"""priority: the groups of the highest priority that a person gave them (scale-up.md §8).
+
+Said in the cluster's ConfigMap `cluster-autoscaler-priority-expander`, or, where there is none, by the priorities of
+the policy's nodeGroups; among groups of the highest the rank decides, which a vendor's pools give their flavours
+(huaweicloud-cce.md A6.5). A ConfigMap that is there and wrong filters nothing: a half-understood wish is worse than
+none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.snapshot import PriorityConfig
+from chalicelib.plan.scale_up.expanders.context import Kept, Situation
+from chalicelib.plan.scale_up.expanders.regex import pattern
+from chalicelib.plan.scale_up.option import Option
+
+Rules = tuple[tuple[int, tuple[str, ...]], ...]
+MOST_LOOKED = 2_000_000
+"""Places of patterns looked at for all groups of a pass: seconds, where ordinary patterns take milliseconds."""
+_LOWEST = -1        # upstream's search begins here: what lies below never wins
+
+
+def keep(options: Sequence[Option], situation: Situation) -> Kept:
+    """The options of the highest priority, all of them where nothing says otherwise."""
+    if situation.priorities is not None:
+        return _by_config(options, situation.priorities, situation)
+    highest = max(_given(option, situation) for option in options)
+    return [option for option in options if _given(option, situation) == highest], ()
+
+
+def _given(option: Option, situation: Situation) -> tuple[int, int]:
+    return situation.group_priorities.get(option.group, 0), situation.group_ranks.get(option.group, 0)
+
+
+def _by_config(options: Sequence[Option], config: PriorityConfig, situation: Situation) -> Kept:
+    if config.problem:
+        return list(options), (Reason.of(Code.PRIORITY_CONFIG_INVALID, detail=config.problem),)
+    known = _priorities(config.rules, _names(options, situation))
+    if known is None:
+        return list(options), (Reason.of(Code.PRIORITY_CONFIG_INVALID, detail=(
+            "its patterns take too long to be looked for in the names of the node groups: write simpler ones")),)
+    found = [known.get(option.group) for option in options]
+    highest = max((priority for priority in found if priority is not None), default=_LOWEST - 1)
+    if highest < _LOWEST:
+        return list(options), (Reason.of(Code.PRIORITY_NO_MATCH),)
+    notes = tuple(Reason.of(Code.PRIORITY_NOT_MATCHED, group=option.group)
+                  for option, priority in zip(options, found, strict=True) if priority is None)
+    return [option for option, priority in zip(options, found, strict=True) if priority == highest], notes
+
+
+def _names(options: Sequence[Option], situation: Situation) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """All names of every group, so that all calls of a pass ask the same; people write the one that they see
+    (exoscale.md §2)."""
+    groups = {*situation.group_priorities, *(option.group for option in options)}
+    return tuple((group, (group, *situation.group_aliases.get(group, ()))) for group in sorted(groups))
+
+
+@lru_cache(maxsize=16)
+def _priorities(rules: Rules, groups: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, int] | None:
+    """Group -> the highest priority of which a pattern is found anywhere in one of its names; a group with none is not
+    in it (READ ONLY). None: looking would take too long.
+
+    Raises BadInput for a pattern that is none; policy/priorities.py lets no such rules through.
+    """
+    for text in {text for _, texts in rules for text in texts}:
+        pattern(text).forget()      # the answer must not depend on what an earlier pass has remembered
+    left, found = MOST_LOOKED, {}
+    for group, names in groups:
+        for priority, texts in sorted(rules, reverse=True):
+            hit, looked = _any(texts, names)
+            left -= looked
+            if left < 0:
+                return None
+            if hit:
+                found[group] = priority
+                break
+    return found
+
+
+def _any(texts: Sequence[str], names: Sequence[str]) -> tuple[bool, int]:
+    """Whether any of the patterns is found in any of the names, and how many places were looked at."""
+    total = 0
+    for text in texts:
+        for name in names:
+            hit, looked = pattern(text).searched(name)
+            total += looked
+            if hit or total > MOST_LOOKED:
+                return hit, total
+    return False, total

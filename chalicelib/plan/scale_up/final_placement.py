@@ -1,0 +1,394 @@
+"""Everybody's place, settled before anything is promised (scale-up.md §7, §9).
+
+Packing puts the largest pods first, the scheduler takes them by priority and age. In a small plan everybody is placed
+once more in the scheduler's own order, first fit, and that is promised if nobody loses his place by it; else, and in a
+large plan, the places that packing found are. Nodes that stay empty are not bought, nor is a node without which
+everybody still finds a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import numpy as np
+
+from chalicelib.model.pod import Pod
+from chalicelib.plan.scale_up.estimator import Ask
+from chalicelib.plan.scale_up.expanders import LEAST_COST
+from chalicelib.plan.scale_up.placement_result import Settled, asks_of
+from chalicelib.plan.scale_up.placement_variants import Way
+from chalicelib.plan.scale_up.redundant_nodes import refine
+from chalicelib.plan.scale_up.search import Search
+from chalicelib.plan.simulation.placement import place
+from chalicelib.plan.simulation.simulated_cluster import Standing
+from chalicelib.plan.state.pending_pods import Demand
+from chalicelib.plan.tables.array_types import Ints
+
+_TRIES = 3          # how often is planned for pods that lost their place
+_EXACT = 1_000      # rows times runs of pods up to which everybody is placed again to find out
+
+
+_State = tuple[dict[str, int], list[str], Standing]     # nodes per group, the group of every planned row, places
+
+
+def settle(settling: Settling) -> None:
+    """Grow for the queue, and give everybody a place; plan/worst.py says what may be promised of it."""
+    search = settling.search
+    left: Sequence[Demand] = settling.left
+    for _ in range(_TRIES):
+        before = dict(search.grown)
+        settling.grow(left)
+        if search.grown == before:
+            break
+        settling.arrange()
+        for group in sorted(search.grown, reverse=True):
+            settling.drop_needless(group)
+        left = settling.top_up()
+        if not left:
+            break
+    refine(settling)
+
+
+def _count(left: Sequence[Demand]) -> int:
+    return sum(len(demand.pods) for demand in left)
+
+
+class Settling:
+    """A plan while it is being made."""
+
+    def __init__(self, search: Search, queue: Sequence[Demand], kept: dict[str, int], way: Way | None = None) -> None:
+        """kept: group -> new nodes that stay even if they are empty. way: how pods are put on nodes that exist; None:
+        in the scheduler's order, first fit or dealt in turn. early: who stands where before any new
+        node, to compare."""
+        self.search, self.floor, self.queue, self.kept = search, search.floor, queue, kept
+        self.most: dict[int, int] = {}      # class -> pods that packing ever had a place for
+        self.doubtful: set[int] = set()     # refused classes that one more node would take as things stand
+        self.new: dict[int, tuple[str, int]] = {}
+        # Who fits on nodes that exist or are on their way goes there now, before any new node joins.
+        limit, watch = search.world.options.pending_pods_batching_timeout, search.watch
+        ordered, around = way(queue, self.floor) if way is not None else (queue, False)
+        place(self.floor, ordered, lambda: watch.over(limit), around=around)
+        self.floor.unsettled = self.floor.late()
+        self.rest = self._unserved()
+        if way is None and self.rest and self.small:
+            self._in_turn()
+        standing = self.floor.standing()
+        self.early = tuple((cls, rows.tobytes(), counts.tobytes()) for cls, (rows, counts) in standing.items())
+        self.choice = bool(self.rest and standing)
+        # Pods wait that fit nodes which are there: the scheduler has not seen the cluster as it is now.
+        self.fresh = self.choice and any((rows < self.floor.real).any() for rows, _ in standing.values())
+        self.mark = self.floor.mark()
+        # Nodes for minimum sizes come whatever is pending, and join together with the others.
+        for group, nodes in kept.items():
+            search.add(group, nodes)
+        self.left = place(self.floor, self.rest) if kept else self.rest
+        self._number()
+
+    def _unserved(self) -> tuple[Demand, ...]:
+        """Those for whom a node may be bought and who have no place. Pods of a class are alike, so that its places are
+        theirs before they are those of pods that do not count, whoever was placed first."""
+        served = {cls: int(counts.sum()) for cls, (_, counts) in self.floor.standing().items()}
+        left: list[Demand] = []
+        for demand in self.queue:
+            if demand.counts:
+                skip = min(served.get(demand.cls, 0), len(demand.pods))
+                served[demand.cls] = served.get(demand.cls, 0) - skip
+                if skip < len(demand.pods):
+                    left.append(Demand(demand.cls, demand.pods[skip:]))
+        return tuple(left)
+
+    def _in_turn(self) -> None:
+        """The same once more, dealing pods over the nodes in turn as upstream does (scale-up.md §2), which is nearer to
+        how the scheduler spreads them; first fit where that leaves fewer."""
+        first, count = self.floor.standing(), _count(self.rest)
+        self.floor.rewind(0)
+        place(self.floor, self.queue, around=True)
+        turned = self._unserved()
+        if _count(turned) <= count:
+            self.rest = turned
+        else:
+            self.floor.rewind(0)
+            self.floor.put_all(first)
+
+    def begin_at(self, mark: int) -> None:
+        """What was placed before this mark is on nodes that exist or are on their way."""
+        self.mark, self.rest = mark, self._unserved()
+
+    def late(self) -> bool:
+        """Whether the time for packing is over, or that of the whole search for growth."""
+        return self.floor.late() or self.search.watch.over(self.search.world.options.max_binpacking_time)
+
+    def idle(self) -> bool:
+        """Whether a planned node has no pod."""
+        return not self._crowd()[self.floor.base:].all()
+
+    @property
+    def small(self) -> bool:
+        """Whether placing everybody again is cheap."""
+        return len(self.floor.table) * (len(self.queue) + 1) <= _EXACT
+
+    def grow(self, left: Sequence[Demand]) -> None:
+        """New nodes for these."""
+        start = self.state()
+        rest = self.search.run(asks_of(left))
+        self._number()
+        if LEAST_COST in self.search.world.options.expander and any(not self._alone(demand.cls) for demand in left):
+            self._cheaper(left, rest, start)
+        for cls, (_, counts) in self.floor.standing().items():
+            self.most[cls] = max(self.most.get(cls, 0), int(counts.sum()))
+        self.drop_empty()
+
+    def _alone(self, cls: int) -> bool:
+        """Whether least-cost weighs a class: one without rules, ports or claims."""
+        return self.floor.needs(cls) is None and not self.floor.classes[cls].ports and (
+            not self.floor.volumes.concerns(cls))
+
+    def _cheaper(self, left: Sequence[Demand], rest: Sequence[Ask], start: _State) -> None:
+        """The rest of the chain alone once more: pods that least-cost leaves aside may make its mix the dearer one."""
+        search, mixed = self.search, self.state()
+        mix = sum(ask.count for ask in rest), search.price()
+        self._back_to(start)
+        rest = search.run(asks_of(left), mixed=False)
+        self._number()
+        if (sum(ask.count for ask in rest), search.price()) >= mix:
+            self._back_to(mixed)
+
+    def state(self) -> _State:
+        """Nodes and places, to go back to."""
+        return dict(self.search.grown), self.groups(), self.floor.standing()
+
+    def _back_to(self, state: _State) -> None:
+        """Nodes and places as they were."""
+        grown, groups, standing = state
+        for group, nodes in list(self.search.grown.items()):
+            self.search.take_back(group, nodes - grown.get(group, 0))
+        self.restore(groups, standing)
+
+    def _number(self) -> None:
+        numbers: dict[str, int] = {}
+        self.new = {}
+        for row in range(self.floor.base, len(self.floor.table)):
+            group = self.search.group_of[self.floor.table.nodes[row].name]
+            numbers[group] = numbers.get(group, 0) + 1
+            self.new[row] = (group, numbers[group])
+
+    def spare(self, group: str) -> int:
+        """New nodes of a group beyond those it gets for its minimum size."""
+        return self.search.grown.get(group, 0) - self.kept.get(group, 0)
+
+    def _rows(self) -> list[int]:
+        """Rows of planned nodes."""
+        return list(range(self.floor.base, len(self.floor.table)))
+
+    def _crowd(self) -> Ints:
+        """Pods per row."""
+        crowd: Ints = np.zeros(len(self.floor.table), dtype=np.int64)
+        for rows, counts in self.floor.standing().values():
+            crowd[rows] += counts
+        return crowd
+
+    def drop_empty(self) -> bool:
+        """Planned nodes on which nobody is are not bought; the others keep what is on them. Whether there were any."""
+        crowd = self._crowd()
+        idle: dict[str, list[int]] = {}
+        for row in self._rows():
+            if not crowd[row]:
+                idle.setdefault(self.new[row][0], []).append(row)
+        drop = [row for group, rows in idle.items()
+                if not self.atomic(group) or len(rows) == self.search.grown[group]
+                for row in rows[max(0, len(rows) - self.spare(group)):]]
+        self._without(drop)
+        return bool(drop)
+
+    def _without(self, rows: Sequence[int]) -> None:
+        """The same places on the nodes that stay."""
+        if not rows:
+            return
+        gone = set(rows)
+        stay = [row for row in self._rows() if row not in gone]
+        moved: Ints = np.arange(len(self.floor.table))
+        moved[stay] = np.arange(self.floor.base, self.floor.base + len(stay))
+        standing, groups = self.floor.standing(), [self.new[row][0] for row in stay]
+        for row in rows:
+            self.search.take_back(self.new[row][0], 1)
+        self.restore(groups, {cls: (moved[at], counts) for cls, (at, counts) in standing.items()})
+
+    def lay(self, groups: Sequence[str]) -> None:
+        """Planned nodes of these groups, in this order, empty."""
+        have: dict[str, int] = {}
+        for group, run in groupby(groups):
+            nodes = len(list(run))
+            self.search.put_nodes(group, have.get(group, 0), nodes)
+            have[group] = have.get(group, 0) + nodes
+        self._number()
+
+    def worth(self) -> list[int]:
+        """Pods that have a place, per priority, the highest first: what an arrangement is measured by."""
+        classes, standing = self.floor.classes, self.floor.standing()
+        placed: dict[int, int] = {}
+        for cls in dict.fromkeys(demand.cls for demand in self.queue):
+            here = int(standing[cls][1].sum()) if cls in standing else 0
+            priority = classes[cls].priority or 0
+            placed[priority] = placed.get(priority, 0) + here
+        return [placed[priority] for priority in sorted(placed, reverse=True)]
+
+    def unjust(self) -> bool:
+        """Whether somebody has a place on a new node while a pod of higher priority has none."""
+        classes, crowd = self.floor.classes, self.floor.standing()
+        on_new = [classes[cls].priority or 0 for cls, (rows, _) in crowd.items() if (rows >= self.floor.base).any()]
+        left = [classes[demand.cls].priority or 0 for demand in self.settled().left
+                if self.search.candidates.fits(demand.cls).any()]
+        return bool(on_new) and bool(left) and max(left) > min(on_new)
+
+    def arrange(self) -> None:
+        """First fit in the scheduler's order, if that serves nobody worse and there is time; else as packed."""
+        if self.floor.late():
+            return
+        standing, groups, count = self.floor.standing(), self.groups(), self.worth()
+        if self.small or self.unjust():
+            self.in_queue_order()
+            if self.floor.late():
+                self.restore(groups, standing)
+                return
+            if self.worth() >= count:
+                while self.drop_empty():
+                    self.in_queue_order()
+                return
+        elif all(self.floor.needs(cls) is None for cls in standing):
+            return      # nobody depends on others: what was packed is accepted in any order
+        self.restore(groups, {})
+        self._as_promised(standing)
+        self.drop_empty()
+
+    def _as_promised(self, standing: Standing) -> None:
+        """Everybody onto the place that packing found, in the scheduler's order and as often as it would try. Who is
+        not taken there was placed by luck, before others whose presence forbids it, and is promised nothing."""
+        here = self.floor.standing()
+        waiting: dict[int, Ints] = {}
+        for cls, (rows, counts) in standing.items():
+            target: Ints = np.zeros(len(self.floor.table), dtype=np.int64)
+            target[rows] += counts
+            if cls in here:
+                target[here[cls][0]] -= here[cls][1]
+            waiting[cls] = np.maximum(target, 0)
+        order = [cls for cls in dict.fromkeys(demand.cls for demand in self.rest) if cls in waiting]
+        moved = True
+        while moved:
+            moved = False
+            for cls in order:
+                if not waiting[cls].any() or self.floor.late():
+                    continue
+                quota, _ = self.floor.quota(cls)
+                take = self.floor.attached.one_of(cls, np.minimum(waiting[cls], quota))
+                rows = np.flatnonzero(take)
+                if len(rows):
+                    self.floor.put(cls, rows, take[rows])
+                    waiting[cls] -= take
+                    moved = True
+
+    def top_up(self) -> Sequence[Demand]:
+        """Who has no place, once everybody has been tried on what is planned."""
+        left = self.settled().left
+        return place(self.floor, left) if left and self.search.grown else left
+
+    def groups(self) -> list[str]:
+        """The group of every planned row."""
+        return [self.new[row][0] for row in self._rows()]
+
+    def restore(self, groups: Sequence[str], standing: Standing) -> None:
+        """Planned nodes and places as they were."""
+        self.floor.reset(self.mark)
+        self.lay(groups)
+        self.floor.put_all(standing)
+
+    def lay_all(self) -> None:
+        """Planned nodes by group, empty."""
+        self.lay([group for group in sorted(self.search.grown) for _ in range(self.search.grown[group])])
+
+    def in_queue_order(self) -> None:
+        """Everybody who is not served by nodes that exist once more, first fit, onto what is planned."""
+        self.floor.reset(self.mark)
+        self.lay_all()
+        place(self.floor, self.rest)
+
+    def drop_needless(self, group: str) -> None:
+        """Nodes of a group without which everybody still finds a place are not bought."""
+        if self.atomic(group) or self.floor.late():
+            return
+        if not self.small:
+            self._without(self._shed(group))
+            return
+        while self.spare(group) > 0 and not self.floor.late():
+            standing, groups, count = self.floor.standing(), self.groups(), self.worth()
+            self.search.take_back(group, 1)
+            self.in_queue_order()
+            if self.worth() < count:
+                self.search.give_again(group, 1)
+                self.restore(groups, standing)
+                return
+            while self.drop_empty():
+                self.in_queue_order()
+
+    def _shed(self, group: str) -> list[int]:
+        """The group's emptiest new nodes, as long as their pods find room elsewhere as things stand; then they are
+        there."""
+        floor, crowd = self.floor, self._crowd()
+        mine = sorted((row for row in self._rows() if self.new[row][0] == group), key=lambda row: (crowd[row], -row))
+        on: dict[int, dict[int, int]] = {row: {} for row in mine}
+        for cls, (rows, counts) in floor.standing().items():
+            for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+                if row in on:
+                    on[row][cls] = count
+        gone: list[int] = []
+        for row in mine[: self.spare(group)]:
+            if floor.late():
+                return gone
+            mark = floor.mark()
+            floor.close(row)
+            moved: list[tuple[int, int, int]] = []
+            for cls, count in on[row].items():
+                floor.put_one(cls, row, -count)
+                done = floor.fill(cls, count)
+                moved += [(to, cls, many) for to, many in done]
+                if sum(many for _, many in done) < count:
+                    floor.rewind(mark)
+                    floor.close(row, is_open=True)
+                    return gone
+            for to, cls, many in moved:
+                if to in on:
+                    on[to][cls] = on[to].get(cls, 0) + many
+            gone.append(row)
+        return gone
+
+    def atomic(self, group: str) -> bool:
+        """Whether the group goes from nothing to its maximum at once."""
+        return self.search.world.groups[group].group.options.zero_or_max
+
+    def settled(self) -> Settled:
+        """Pods to their places: within a class in the scheduler's order, rows in order."""
+        waiting: dict[int, list[Pod]] = {}
+        bystanders: set[str] = set()
+        for demand in sorted(self.queue, key=lambda demand: not demand.counts):
+            waiting.setdefault(demand.cls, []).extend(demand.pods)
+            if not demand.counts:
+                bystanders.update(pod.key for pod in demand.pods)
+
+        def counted(pods: Sequence[Pod]) -> tuple[Pod, ...]:
+            return tuple(pod for pod in pods if pod.key not in bystanders) if bystanders else tuple(pods)
+
+        places = []
+        expected: dict[int, str] = {}
+        taken = dict.fromkeys(waiting, 0)
+        for cls, (rows, counts) in self.floor.standing().items():
+            for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+                at = taken[cls]
+                here = waiting[cls][at : at + count]
+                places.append((row, cls, counted(here)))
+                taken[cls] = at + count
+                if row < self.floor.base:
+                    expected[row] = min(*(pod.key for pod in here), expected.get(row, here[0].key))
+        left = tuple(Demand(cls, rest) for cls, pods in waiting.items() if (rest := counted(pods[taken[cls]:])))
+        lost = self.doubtful.union(cls for cls, most in self.most.items() if taken[cls] < most)
+        return Settled(tuple(place for place in places if place[2]), left, dict(self.new), frozenset(lost), expected,
+                       tuple(self.worth()), self.small, self.choice)

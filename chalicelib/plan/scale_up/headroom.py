@@ -1,0 +1,270 @@
+"""Spare capacity that is kept free (demands.md 17): virtual pods that come after all others and move nobody.
+
+    wanted  ► a class per entry of spec.headroom, and how many pods of it
+    keep    ► room on nodes that exist, on their way or planned for others; for the rest new nodes, by the same search
+              that serves pods
+    (removal/reserve.py ► what nodes that exist hold is held by those that stay)
+
+Virtual pods never stand on the floor while anything else is decided: real pods come first, and take their room as if
+they were not there; then headroom is refilled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.plan import HeadroomVerdict
+from chalicelib.model.pod import PodClass, Toleration
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.model.scaling_rules import Headroom
+from chalicelib.plan.scale_up.estimator import Ask
+from chalicelib.plan.scale_up.preconditions import closed
+from chalicelib.plan.scale_up.search import Search
+from chalicelib.plan.simulation.simulated_cluster import Spare
+from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.state.pending_pods import is_expendable
+from chalicelib.plan.state.pools import Names
+
+_CORE = 1000        # millicores that a virtual pod of a percentage asks for at most
+_MEMORY = 4 * 2**30     # bytes, where the pods ask for no cpu at all
+_NAMESPACE = "(headroom)"   # no namespace is called so: nobody's rules about other pods mean virtual ones
+
+
+class Virtual(msgspec.Struct, frozen=True):
+    """Virtual pods of one entry. groups: ids of those that may hold them. held: why none is added in this pass,
+    whatever happens, because of which group."""
+
+    name: str
+    cls: int
+    count: int
+    groups: frozenset[str] = frozenset()
+    held: tuple[tuple[str, Reason], ...] = ()
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """The virtual pods of a pass, in the order in which they are placed."""
+
+    pods: tuple[Virtual, ...] = ()
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What headroom came to. by_group: group -> names of the headroom that nodes are added for."""
+
+    verdicts: tuple[HeadroomVerdict, ...] = ()
+    by_group: dict[str, tuple[str, ...]] = {}
+
+
+class _Scope(msgspec.Struct, frozen=True):
+    groups: frozenset[str]
+    held: tuple[tuple[str, Reason], ...]
+
+
+def wanted(world: World) -> tuple[World, Wanted]:
+    """The world with the classes of the virtual pods at the end of its snapshot's, and what is wanted.
+
+    Those that fewest groups may hold come first, then the largest. An entry with groups tolerates every taint, one for
+    the whole cluster none. A percentage is of what the pods in scope ask for, those aside that come with their node
+    (DaemonSets, static pods) and those that are not counted on (expendable).
+    """
+    if not world.policy.headroom:
+        return world, Wanted()
+    found: list[tuple[tuple[int, int, int, str], Headroom, _Scope, dict[str, int], int]] = []
+    asked, names = None, Names(world)
+    for entry in world.policy.headroom:
+        scope = _scope(entry, world, names)
+        each, count = {CPU: entry.cpu, MEMORY: entry.memory}, entry.pods
+        if entry.percent:
+            asked = asked or _Asked(world)
+            each, count = _cut(asked.by(scope.groups), entry.percent, _empty(scope.groups, world))
+        order = (len(scope.groups), -each[CPU], -each[MEMORY], entry.name)
+        found.append((order, entry, scope, {name: amount for name, amount in each.items() if amount > 0}, count))
+    classes, pods = list(world.snapshot.classes), []
+    for _, entry, scope, requests, count in sorted(found, key=lambda one: one[0]):
+        pods.append(Virtual(entry.name, len(classes), count if requests else 0, scope.groups, scope.held))
+        classes.append(PodClass(
+            namespace=_NAMESPACE, labels={}, requests=requests,
+            tolerations=(Toleration(operator="Exists"),) if entry.groups else ()))
+    snapshot = msgspec.structs.replace(world.snapshot, classes=tuple(classes))
+    return msgspec.structs.replace(world, snapshot=snapshot), Wanted(tuple(pods))
+
+
+def _scope(entry: Headroom, world: World, names: Names) -> _Scope:
+    """Which groups may hold an entry. What cannot be read may hold it too: nothing is added on the strength of it."""
+    unread = [gap.detail for gap in world.snapshot.gaps if gap.kind.startswith("provider/")]
+    groups: set[str] = set()
+    held: dict[str, Reason] = {}
+    for name in entry.groups:
+        pool = names.find(name)
+        if pool is not None:
+            groups.update(pool.groups)
+        elif unread:
+            held[name] = Reason.of(Code.GROUP_UNREADABLE, detail=unread[0])
+    if not entry.groups:
+        groups.update(world.groups)
+        if unread:
+            held[""] = Reason.of(Code.GROUP_UNREADABLE, detail=unread[0])
+    for group in sorted(groups):
+        if world.groups[group].group.error:
+            held[group] = _unreadable(world.groups[group].group)
+    return _Scope(frozenset(groups), tuple(sorted(held.items(), key=lambda one: one[0])))
+
+
+def _unreadable(group: NodeGroup) -> Reason:
+    return Reason.of(Code.GROUP_UNREADABLE, detail=group.error)
+
+
+class _Asked:
+    """What pods ask for, by the group of their node. One look at all pods, however many entries there are."""
+
+    def __init__(self, world: World) -> None:
+        snapshot, occupancy = world.snapshot, world.occupancy
+        self._classes = snapshot.classes
+        self._ids = {name: at for at, name in enumerate(sorted(world.groups))}
+        group_of = world.group_of
+        nodes = np.array([*(self._ids.get(group_of.get(node.name, ""), -1) for node in snapshot.nodes), -1],
+                         dtype=np.int64)
+        groups = nodes[occupancy.where]
+        counted = np.array([not (cls.is_daemonset or cls.mirror or is_expendable(cls, world.options))
+                            for cls in snapshot.classes] or [False], dtype=np.bool_)
+        keep = (groups >= 0) & counted[occupancy.cls] if len(groups) else np.zeros(0, dtype=np.bool_)
+        self._groups, self._cls = groups[keep], occupancy.cls[keep]
+
+    def by(self, groups: Iterable[str]) -> tuple[int, int]:
+        """cpu (millicores) and memory (bytes) of the pods on nodes of these groups."""
+        inside = np.zeros(len(self._ids) + 1, dtype=np.bool_)
+        inside[[self._ids[group] for group in groups]] = True
+        counts = np.bincount(self._cls[inside[self._groups]], minlength=len(self._classes)).tolist()
+        asked = [(count, cls.requests) for count, cls in zip(counts, self._classes, strict=True) if count]
+        return (sum(count * requests.get(CPU, 0) for count, requests in asked),
+                sum(count * requests.get(MEMORY, 0) for count, requests in asked))
+
+
+def _empty(groups: Iterable[str], world: World) -> list[tuple[int, int]]:
+    """cpu and memory of an empty new node of every group that has a template, less what its DaemonSets take."""
+    found = []
+    for group in sorted(groups):
+        template = world.groups[group].template
+        if template is not None:
+            daemons = [world.snapshot.classes[cls].requests for cls in template.daemons]
+            cpu, memory = (template.node.allocatable.get(name, 0) - sum(each.get(name, 0) for each in daemons)
+                           for name in (CPU, MEMORY))
+            found.append((cpu, memory))
+    return found
+
+
+def _cut(asked: tuple[int, int], percent: int, nodes: Sequence[tuple[int, int]]) -> tuple[dict[str, int], int]:
+    """So many percent of what is asked for, cut into equal pods: of one core at most, and no larger than what the
+    largest empty node in scope takes."""
+    cpu, memory = (-(-amount * percent // 100) for amount in asked)
+    if cpu <= 0 and memory <= 0:
+        return {CPU: 0, MEMORY: 0}, 0
+    count = -(-cpu // _CORE) if cpu > 0 else -(-memory // _MEMORY)
+    count = max(count, min((most for node in nodes if (most := _fewest((cpu, memory), node))), default=0))
+    return {CPU: -(-cpu // count), MEMORY: -(-memory // count)}, count
+
+
+def _fewest(amounts: tuple[int, int], node: tuple[int, int]) -> int:
+    """Into how many pods these amounts must be cut for one to fit an empty node; 0: none does."""
+    pairs = [(amount, offers) for amount, offers in zip(amounts, node, strict=True) if amount > 0]
+    if any(offers <= 0 for _, offers in pairs):
+        return 0
+    return max(-(-amount // offers) for amount, offers in pairs)
+
+
+def keep(search: Search, virtual: Wanted) -> Kept:
+    """Place the virtual pods on the floor, and add nodes for those that find no room; then they are taken off again,
+    and floor.spare says what nodes that exist hold. Nothing is added while the cluster is unhealthy."""
+    return _Keeping(search, virtual).kept() if virtual.pods else Kept()
+
+
+class _Keeping:
+    def __init__(self, search: Search, virtual: Wanted) -> None:
+        self.search, self.floor, self.world, self.pods = search, search.floor, search.world, virtual.pods
+        self.by_group: dict[str, tuple[str, ...]] = {}
+        self.stops: dict[str, dict[str, Reason]] = {}      # entry -> group -> what kept it from growing more
+
+    def kept(self) -> Kept:
+        """Place, add, count, and take off."""
+        mark = self.floor.mark()
+        for each in self.pods:
+            self.floor.confine(each.cls, _Inside(self.search, each.groups))
+            self.search.candidates.confine(each.cls, each.groups)
+        left = {each.cls: each.count - self._fill(each, each.count) for each in self.pods}
+        shut = closed(self.world)
+        for each in self.pods:
+            rest = left[each.cls]
+            if rest and self.search.grown:      # nodes that others have got may have room by now
+                rest -= self._fill(each, rest)
+            if rest and shut is None and not each.held:
+                self._grow(each, rest)
+        standing = self.floor.standing()
+        verdicts, spare = [], []
+        for each in self.pods:
+            rows, counts = standing.get(each.cls, (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)))
+            held, added = int(counts[rows < self.floor.base].sum()), int(counts[rows >= self.floor.base].sum())
+            short = held + added < each.count
+            verdicts.append(HeadroomVerdict(each.name, wanted=each.count, held=held, added=added,
+                                            reasons=self._reasons(each, shut) if short else {}))
+            here = int(counts[rows < self.floor.real].sum())
+            if here:
+                spare.append(Spare(each.name, each.cls, here))
+        self.floor.rewind(mark)
+        self.floor.spare = tuple(spare)
+        self.floor.unsettled |= self.floor.late()   # what nodes hold of it is not known in full
+        return Kept(tuple(sorted(verdicts, key=lambda one: one.name)), dict(sorted(self.by_group.items())))
+
+    def _fill(self, each: Virtual, count: int) -> int:
+        return sum(here for _, here in self.floor.fill(each.cls, count)) if count > 0 else 0
+
+    def _grow(self, each: Virtual, count: int) -> None:
+        """New nodes, by the chain of expanders without least-cost. What was said to pods stays said: it is their answer
+        that search.first, stops and notes are for."""
+        search = self.search
+        before, first, stops, notes = dict(search.grown), dict(search.first), search.stops, dict(search.notes)
+        search.stops = {}
+        search.run([Ask(each.cls, count, each.name)], mixed=False)
+        self.stops[each.name] = search.stops
+        search.first, search.stops, search.notes = first, stops, notes
+        for group, nodes in sorted(search.grown.items()):
+            if nodes > before.get(group, 0):
+                self.by_group[group] = tuple(sorted({*self.by_group.get(group, ()), each.name}))
+
+    def _reasons(self, each: Virtual, shut: Reason | None) -> dict[str, Reason]:
+        """Why there is not more of it, group by group; for a name that no group answers to, that."""
+        search, candidates = self.search, self.search.candidates
+        reasons = {name: reason for name, reason in each.held if name}
+        if not each.groups:
+            reasons.setdefault("", Reason.of(Code.GROUP_UNREADABLE, detail="there is no such node group"))
+        held = shut or next((reason for _, reason in each.held), None)
+        rows = {facts.id: row for row, facts in enumerate(candidates.able)}
+        for group in sorted(each.groups - reasons.keys()):
+            reason = held or candidates.skipped.get(group)
+            if reason is None and group in rows:
+                facts = self.world.groups[group]
+                allowance = search.ledger.allowance(facts, search.grown.get(group, 0))
+                against = candidates.against(each.cls, rows[group])
+                stop = self.stops.get(each.name, {}).get(group)
+                reason = against[0] if against else allowance.stop if allowance.nodes <= 0 else stop
+            reasons[group] = reason or Reason.of(
+                Code.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}")
+        return dict(sorted(reasons.items()))
+
+
+class _Inside:
+    """Whether a row of the floor is a node of one of these groups."""
+
+    def __init__(self, search: Search, groups: frozenset[str]) -> None:
+        self._nodes, self._real, self._groups = search.floor.table.nodes, search.floor.real, groups
+        self._group_of, self._planned = search.world.group_of, search.group_of
+
+    def __call__(self, row: int) -> bool:
+        name = self._nodes[row].name
+        if row < self._real:
+            return self._group_of.get(name, "") in self._groups
+        # A node on its way is called by its group (build.py).
+        return self._planned.get(name) in self._groups or name.partition("-for-")[2] in self._groups

@@ -1,0 +1,187 @@
+"""How many nodes a group may still be grown by (scale-up.md §6, §7, §9): the group's own maximum, that of the pool that
+it shares with others (huaweicloud-cce.md A6.1, A6.3), and the cluster's.
+
+The cluster-wide limits count all nodes, autoscaled or not, upcoming ones included, except virtual-kubelet nodes. The
+ledger is reduced as options are taken within a pass, so that two groups never spend the same room.
+
+gpu-total holds for any provider. A limit's type is either the value of a node's GPU label or the name of a resource:
+`nvidia-tesla-t4:0:8` counts the GPUs of nodes so labelled, `nvidia.com/gpu:0:8` those of every node that has some.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from copy import copy
+
+import msgspec
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.resources import CPU, GPU_RESOURCES, MEMORY
+from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.state.pools import rooms
+from chalicelib.plan.state.readiness import Bucket
+
+_UNLIMITED = 10**9
+# Labels whose value is the type of a node's GPUs: ours, those of the five providers, those of the large clouds.
+GPU_TYPE_LABELS = ("cluster-api/accelerator", "aliyun.accelerator/nvidia_name", "cherryservers.com/gpu", "accelerator",
+                   "nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerator")
+
+
+class Allowance(msgspec.Struct, frozen=True):
+    """So many nodes, and what stops more."""
+
+    nodes: int
+    stop: Reason
+
+
+def may_grow(facts: GroupFacts) -> bool:
+    """Whether a group may be touched at all (scale-up.md §6): readable, healthy, not backed off, not being grown by an
+    earlier plan, its nodes known. Sizes are not looked at."""
+    return (not facts.group.error and facts.healthy and not facts.backed_off and not facts.growing
+            and facts.template is not None)
+
+
+class Ledger:
+    """What is left of the limits that groups share: the cluster's and their pools'."""
+
+    def __init__(self, world: World) -> None:
+        options = world.options
+        self._max_nodes = options.max_nodes_total
+        self._per_scale_up = options.max_nodes_per_scale_up
+        self._max = {CPU: options.cores_total[1], MEMORY: options.memory_total[1]}
+        for kind, _, most in sorted(options.gpu_total):
+            self._max[kind] = min(most, self._max.get(kind, most))
+        self._used = dict.fromkeys(self._max, 0)
+        self._pools = rooms(world.groups)
+        counted = [node for node in world.snapshot.nodes if node.labels.get("type") != "virtual-kubelet"]
+        self._nodes = len(counted)
+        for node in counted:
+            self._spend(self._amounts(node), 1)
+        for node in counted if options.gpu_total else ():
+            self._spend(self._gpus_to_come(node, world), 1)
+        for facts in world.groups.values():
+            ahead = max(0, facts.upcoming - facts.counts[Bucket.NOT_STARTED])  # those are nodes of the cluster already
+            self._nodes += ahead
+            if facts.template is not None and ahead:
+                self._spend(self._amounts(facts.template.node), ahead)
+
+    def copy(self) -> Ledger:
+        """One to try things out on."""
+        other = copy(self)
+        other._used = dict(self._used)
+        other._pools = dict(self._pools)
+        return other
+
+    def take(self, node: Node, count: int, group: NodeGroup | None = None) -> None:
+        """Spend room for `count` new nodes like this one. group: whose they are, for the bounds of its pool."""
+        self._nodes += count
+        self._spend(self._amounts(node), count)
+        if group is not None and group.pool is not None and group.pool.id in self._pools:
+            self._pools[group.pool.id] -= count
+
+    def pool_room(self, group: NodeGroup) -> int:
+        """How many nodes the bounds of a group's pool leave room for; never negative, and huge where it has none."""
+        return max(0, self._pools.get(group.pool.id, _UNLIMITED)) if group.pool is not None else _UNLIMITED
+
+    def room(self, node: Node) -> int:
+        """How many nodes like this one the cluster-wide limits leave room for; never negative."""
+        return max(0, min((offer.nodes for offer in self._offers(node)), default=_UNLIMITED))
+
+    def shared(self, able: Sequence[GroupFacts]) -> list[tuple[tuple[int, ...], int]]:
+        """The limits that several groups share: what one node of each counts for, and how much is left. able: groups
+        that have a template."""
+        nodes = [facts.template.node for facts in able if facts.template is not None]
+        each = [self._amounts(node) for node in nodes]
+        limits = [(tuple(one.get(name, 0) for one in each), max(0, most - self._used[name]))
+                  for name, most in sorted(self._max.items())]
+        if self._max_nodes > 0:
+            limits.append(((1,) * len(nodes), max(0, self._max_nodes - self._nodes)))
+        homes = [facts.group.pool.id if facts.group.pool is not None else "" for facts in able]
+        limits += [(tuple(int(home == pool) for home in homes), max(0, room))
+                   for pool, room in sorted(self._pools.items()) if pool in homes]
+        return limits
+
+    def allowance(self, facts: GroupFacts, grown: int, beside: int = 0) -> Allowance:
+        """How many more nodes a group may get in this pass. grown: what the pass already gave it. beside: the free
+        capacity of the groups it is balanced with. A zero-or-max group may get all or nothing."""
+        assert facts.template is not None
+        most, own = facts.group.max, max(0, facts.group.max - facts.target - grown)
+        full = Reason.of(Code.GROUP_MAX_SIZE, max=most)
+        if facts.group.options.zero_or_max:
+            stop = self.atomic(facts, grown)
+            return Allowance(own, full) if stop is None else Allowance(0, stop)
+        offers = [Allowance(own + beside, full), *self._offers(facts.template.node)]
+        if self.pool_room(facts.group) < _UNLIMITED:
+            offers.append(Allowance(self.pool_room(facts.group), self._pool_limit(facts)))
+        if self._per_scale_up > 0:
+            offers.append(Allowance(self._per_scale_up - grown,
+                                    Reason.of(Code.MAX_NODES_PER_SCALE_UP, max=self._per_scale_up)))
+        smallest = min(offers, key=lambda offer: offer.nodes)
+        return Allowance(max(0, min(smallest.nodes, _UNLIMITED)), smallest.stop)
+
+    def atomic(self, facts: GroupFacts, grown: int) -> Reason | None:
+        """Why a zero-or-max group cannot get all the nodes it lacks (scale-up.md §6), None if it can."""
+        assert facts.template is not None
+        lacks = facts.group.max - facts.target - grown
+        if lacks <= 0:
+            return Reason.of(Code.GROUP_MAX_SIZE, max=facts.group.max)
+        if 0 < self._max_nodes < self._nodes + lacks:
+            return Reason.of(Code.ATOMIC_LIMIT, nodes=self._nodes + lacks, max=self._max_nodes)
+        if self.pool_room(facts.group) < lacks:
+            return self._pool_limit(facts)
+        short = [name for name, room in self._rooms(facts.template.node) if room < lacks]
+        return self._resource_limit(short, facts.template.node) if short else None
+
+    def _pool_limit(self, facts: GroupFacts) -> Reason:
+        pool = facts.group.pool
+        assert pool is not None
+        return Reason.of(Code.POOL_MAX_SIZE, pool=pool.name or pool.id, max=pool.max)
+
+    def _offers(self, node: Node) -> list[Allowance]:
+        offers = []
+        if self._max_nodes > 0:
+            offers.append(Allowance(self._max_nodes - self._nodes,
+                                    Reason.of(Code.MAX_NODES_TOTAL, max=self._max_nodes)))
+        rooms = self._rooms(node)
+        if rooms:
+            least = max(0, min(room for _, room in rooms))
+            offers.append(Allowance(least, self._resource_limit(
+                [name for name, room in rooms if room <= least], node)))
+        return offers
+
+    def _resource_limit(self, names: Sequence[str], node: Node) -> Reason:
+        """All resources that leave no room, and the numbers of the first: cores or bytes or pieces."""
+        first = names[0]
+        return Reason.of(Code.RESOURCE_LIMIT, resources=", ".join(names), used=self._used[first],
+                         max=self._max[first], needs=self._amounts(node).get(first, 0))
+
+    def _rooms(self, node: Node) -> list[tuple[str, int]]:
+        return [(name, (self._max[name] - self._used[name]) // amount)
+                for name, amount in self._amounts(node).items() if amount > 0]
+
+    def _amounts(self, node: Node) -> dict[str, int]:
+        """Per limited resource what a node counts for: cores, rounded up per node, bytes and GPUs of its capacity."""
+        source = node.capacity or node.allocatable
+        amounts = {CPU: math.ceil(source.get(CPU, 0) / 1000), MEMORY: source.get(MEMORY, 0)}
+        if len(self._max) > len(amounts):
+            gpus = next((source[name] for name in GPU_RESOURCES if source.get(name)), 0)
+            types = {node.labels[label] for label in GPU_TYPE_LABELS if label in node.labels}
+            for kind in self._max.keys() - amounts.keys():
+                amounts[kind] = source.get(kind, 0) or (gpus if kind in types else 0)
+        return amounts
+
+    def _gpus_to_come(self, node: Node, world: World) -> dict[str, int]:
+        """GPUs that a node of a GPU group will have and does not show yet, for want of its driver."""
+        source = node.capacity or node.allocatable
+        facts = world.groups.get(world.group_of.get(node.name, ""))
+        if facts is None or facts.template is None or any(source.get(name) for name in GPU_RESOURCES):
+            return {}
+        shown, due = self._amounts(node), self._amounts(facts.template.node)
+        return {kind: max(0, due[kind] - shown[kind]) for kind in due.keys() - {CPU, MEMORY}}
+
+    def _spend(self, amounts: dict[str, int], count: int) -> None:
+        for name, amount in amounts.items():
+            self._used[name] += amount * count

@@ -1,0 +1,86 @@
+"""Groups that are below their minimum are raised to it, if the user wants that (scale-up.md §9).
+
+Nothing pending is needed for it: a minimum raised later, or a group made smaller by hand, would else stay as it is.
+Upstream compares maxNodesTotal with the size of the *group* here, so that a full cluster grows on; ours compares it
+with the size of the cluster, as everywhere else.
+
+A minimum that a schedule sets is always wanted (plan/timetable.py): it is there to have nodes ready in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from chalicelib.plan.scale_up.limits import Ledger, may_grow
+from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.state.pools import pools
+
+
+def below_minimum(world: World, ledger: Ledger, grown: Mapping[str, int]) -> list[tuple[str, int]]:
+    """group -> the nodes it lacks, by id, as far as the cluster's limits and its pool's allow; and the nodes that a
+    pool of several groups lacks, by its best groups: the highest rank first.
+
+    Empty where no minimum is enforced, and while the whole cluster is unhealthy. A zero-or-max group gets all its
+    nodes or none. Groups that may not be grown just now (limits.may_grow) are left for a later pass. grown: what the
+    pass already gave each group. The ledger stays as it is: taking is the caller's.
+    """
+    enforced = [facts for _, facts in sorted(world.groups.items()) if _is_enforced(facts, world)]
+    if not enforced or not world.health.healthy:
+        return []
+    raised = _Raised(ledger, grown)
+    for facts in enforced:
+        raised.give(facts, min(facts.group.min, facts.group.max) - raised.size(facts))
+    if any(facts.group.pool is not None for facts in enforced):
+        _pools(world, raised)
+    return sorted(raised.nodes.items())
+
+
+def _is_enforced(facts: GroupFacts, world: World) -> bool:
+    return world.options.enforce_node_group_min_size or facts.group.options.enforce_min
+
+
+class _Raised:
+    """What groups get, on a copy of the ledger."""
+
+    def __init__(self, ledger: Ledger, grown: Mapping[str, int]) -> None:
+        self._spare, self._grown = ledger.copy(), grown
+        self.nodes: dict[str, int] = {}
+
+    def size(self, facts: GroupFacts) -> int:
+        """Its size with what it has been given."""
+        return facts.target + self._grown.get(facts.id, 0) + self.nodes.get(facts.id, 0)
+
+    def give(self, facts: GroupFacts, lacks: int) -> int:
+        """As many of so many nodes as a group may have; returns how many."""
+        if lacks <= 0 or not may_grow(facts) or facts.template is None:
+            return 0
+        own = facts.group.max - self.size(facts)
+        room = min(own, self._spare.room(facts.template.node), self._spare.pool_room(facts.group))
+        if facts.group.options.zero_or_max:
+            lacks = own
+            room = room if room >= lacks else 0
+        count = min(lacks, room)
+        if count <= 0:
+            return 0
+        self._spare.take(facts.template.node, count, facts.group)
+        self.nodes[facts.id] = self.nodes.get(facts.id, 0) + count
+        return count
+
+
+def _pools(world: World, raised: _Raised) -> None:
+    """Pools of several groups to the minimum that they share; enforced where it is for every group."""
+    for _, pool in sorted(pools(world).items()):
+        members = [world.groups[name] for name in pool.groups]
+        if any(facts.group.error for facts in members):
+            continue    # its size is not known
+        if len(members) < 2 or not all(_is_enforced(facts, world) for facts in members):
+            continue
+        lacks = min(pool.min, pool.max) if pool.max >= 0 else pool.min
+        lacks -= pool.size + sum(raised.size(facts) - facts.target for facts in members)
+        for facts in _best_first(members):
+            if lacks > 0:
+                lacks -= raised.give(facts, lacks)
+
+
+def _best_first(members: Sequence[GroupFacts]) -> list[GroupFacts]:
+    return sorted(members, key=lambda facts: (-facts.group.rank, facts.id))

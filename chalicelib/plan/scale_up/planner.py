@@ -1,0 +1,285 @@
+"""The growing half of a plan: what is grown for whom, where everybody is expected, and why the others get nothing."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.memory import NodeMemory
+from chalicelib.model.plan import Contest, GroupVerdict, PodVerdict, Promise, ScaleUp
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.scale_down.eligibility import ineligible
+from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
+from chalicelib.plan.scale_down.removal_simulation.drainability import Holding, Moves
+from chalicelib.plan.scale_down.utilization import Usage
+from chalicelib.plan.scale_up.candidate_groups import Candidates
+from chalicelib.plan.scale_up.expander_context import situation_of
+from chalicelib.plan.scale_up.expanders.least_waste import waste
+from chalicelib.plan.scale_up.final_placement import Settling, settle
+from chalicelib.plan.scale_up.headroom import Kept, Wanted, keep
+from chalicelib.plan.scale_up.limits import Ledger
+from chalicelib.plan.scale_up.min_size import below_minimum
+from chalicelib.plan.scale_up.placement_result import Settled
+from chalicelib.plan.scale_up.placement_variants import WAYS, Way, sparing
+from chalicelib.plan.scale_up.scaling_rules import Acted, planner
+from chalicelib.plan.scale_up.search import Search
+from chalicelib.plan.scale_up.worst_case import promised
+from chalicelib.plan.simulation.placement import place
+from chalicelib.plan.simulation.simulated_cluster import Floor
+from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.state.pending_pods import Demand, Pending
+from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.state.time_budget import Watch
+
+_TRYING = 2.0       # seconds for which other ways are tried, where there is a clock
+_SERVED = 4         # ways that are tried to save nodes only, when everybody has a place
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """fits: pods with a place on nodes that exist or are on their way. acted: what rules came to; spare: headroom."""
+
+    scale_ups: tuple[ScaleUp, ...]
+    fits: tuple[str, ...]
+    promises: tuple[Promise, ...]
+    unschedulable: tuple[PodVerdict, ...]
+    groups: tuple[GroupVerdict, ...]
+    notes: tuple[Reason, ...]
+    acted: Acted = Acted()
+    spare: Kept = Kept()
+
+
+class _Tried(NamedTuple):
+    """One plan for the pending pods, as the floor has it until the next one is tried."""
+
+    search: Search
+    settling: Settling
+    settled: Settled
+
+
+def grow(world: World, floor: Floor, pending: Pending, virtual: Wanted, seed: int, watch: Watch) -> Growth:
+    """Plan for everybody who waits, then for rules, then for headroom. The floor keeps what was placed and planned."""
+    search, settling, _ = _best(world, floor, pending, seed, watch)
+    settled = promised(settling)
+    acted = planner(search, served=any(row in settled.new for row, _, _ in settled.places))
+    return _Report(search, settled, acted, keep(search, virtual)).growth()
+
+
+def _planned(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch, way: Way | None) -> _Tried:
+    """A whole plan for the pending pods; the floor keeps it."""
+    return _finished(_begun(world, floor, pending, seed, watch, way))
+
+
+def _begun(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch, way: Way | None) -> Settling:
+    """A plan before any node is bought: pods stand on nodes that exist or are on their way."""
+    floor.reset()
+    search = Search(world, floor, situation_of(world, seed), watch)
+    kept = {group: nodes for group, nodes in below_minimum(world, search.ledger, {})
+            if group in search.candidates.shapes}
+    return Settling(search, pending.queue, kept, way)
+
+
+def _finished(settling: Settling) -> _Tried:
+    settle(settling)
+    return _Tried(settling.search, settling, settling.settled())
+
+
+def _best(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch) -> _Tried:
+    """The plan that serves most pods, of several ways to put them on nodes that exist (plan/ways.py)."""
+    best, chosen = _planned(world, floor, pending, seed, watch, None), None
+    if not best.settled.small:
+        return best
+    if not best.settled.choice:
+        return _sparing(world, floor, pending, seed, watch, best)
+    started, seen = watch.spent(), {best.settling.early}
+    for number, way in enumerate(WAYS):
+        if watch.over(started + _TRYING) or (number >= _SERVED and not best.settled.left):
+            break
+        settling = _begun(world, floor, pending, seed, watch, way)
+        if settling.early in seen:      # the rest of the plan would be the same as well
+            continue
+        seen.add(settling.early)
+        found = _finished(settling)
+        if not _better(found, best):
+            continue
+        # Nodes are saved only where the scheduler's own order does without them as well, or did not do before either.
+        if (found.settled.worth > best.settled.worth or _in_order(found, floor, pending)
+                or not _in_order(best, floor, pending)):
+            best, chosen = found, way
+    return _planned(world, floor, pending, seed, watch, chosen)
+
+
+def _sparing(world: World, floor: Floor, pending: Pending, seed: int, watch: Watch, best: _Tried) -> _Tried:
+    """The same on nodes that stay in any case, as far as they take the pods: a node that pods are expected on does not
+    go, and pods of nodes that are being drained would hold one such node after the other."""
+    may_go = _may_go(world, floor) if best.settled.expected else frozenset[int]()
+    if not may_go & best.settled.expected.keys():
+        return best
+    found = _planned(world, floor, pending, seed, watch, sparing(may_go))
+    held = len(may_go & found.settled.expected.keys()), len(may_go & best.settled.expected.keys())
+    same = found.settled.worth == best.settled.worth and found.search.grown == best.search.grown
+    if same and held[0] < held[1] and _in_order(found, floor, pending):
+        return _planned(world, floor, pending, seed, watch, sparing(may_go))
+    return _planned(world, floor, pending, seed, watch, None)
+
+
+def _in_order(found: _Tried, floor: Floor, pending: Pending) -> bool:
+    """Whether all who have a place get one in the scheduler's own order too, first fit by row. It clears the floor."""
+    search, settled = found.search, found.settled
+    left = {pod.key for demand in settled.left for pod in demand.pods}
+    served = [Demand(demand.cls, tuple(pod for pod in demand.pods if pod.key not in left), demand.counts)
+              for demand in pending.queue]
+    floor.reset()
+    rest = place(floor, served)
+    for group, nodes in sorted(search.grown.items()):
+        if nodes:
+            search.put_nodes(group, 0, nodes)
+    return not any(demand.counts for demand in place(floor, rest))
+
+
+def _may_go(world: World, floor: Floor) -> frozenset[int]:
+    """Rows of nodes that could be removed by what is known before any removal is tried."""
+    usage, holding = Usage(world), Holding(world, BudgetLedger(world.snapshot.budgets, world.snapshot.classes))
+    return frozenset(
+        floor.table.index[node.name] for node in world.snapshot.nodes if node.name in floor.table.index
+        and ineligible(node, world.memory.nodes.get(node.name, NodeMemory()), world, usage) is None
+        and isinstance(holding.of(node), Moves))
+
+
+def _better(found: _Tried, best: _Tried) -> bool:
+    """More pods of the highest priority in which the numbers differ; or as many, and of no group more nodes."""
+    if found.settled.worth != best.settled.worth:
+        return found.settled.worth > best.settled.worth
+    ours, theirs = found.search.grown, best.search.grown
+    return sum(ours.values()) < sum(theirs.values()) and all(
+        nodes <= theirs.get(group, 0) for group, nodes in ours.items())
+
+
+class _Report:
+    def __init__(self, search: Search, settled: Settled, acted: Acted, spare: Kept) -> None:
+        self.search, self.settled, self.acted, self.spare = search, settled, acted, spare
+        self.world, self.floor = search.world, search.floor
+        self.candidates: Candidates = search.candidates
+        self.ledger: Ledger = search.ledger
+        self.contest = _contests(settled)
+
+    def growth(self) -> Growth:
+        pods: dict[str, list[str]] = {}
+        fits: list[str] = []
+        promises = []
+        for row, cls, here in self.settled.places:
+            keys, contest = tuple(pod.key for pod in here), self.contest.get(cls)
+            sure = contest is None
+            planned = self.settled.new.get(row)
+            if planned is not None:
+                pods.setdefault(planned[0], []).extend(keys)
+                promises.append(Promise(keys, group=planned[0], number=planned[1], promised=sure,
+                                        one_place_among=contest))
+            else:
+                name = self.floor.table.nodes[row].name
+                fits += keys
+                promises.append(Promise(keys, node=name, promised=sure, one_place_among=contest))
+        self.floor.promised.update((self.floor.table.nodes[row].name, key)
+                                   for row, key in self.settled.expected.items())
+        return Growth(
+            scale_ups=self._scale_ups(pods), fits=tuple(fits), promises=_merged(promises),
+            unschedulable=tuple(self._verdict(demand) for demand in self.settled.left),
+            groups=tuple(self._group(facts) for _, facts in sorted(self.world.groups.items())),
+            notes=(*self.search.notes.values(), *self.acted.notes), acted=self.acted, spare=self.spare,
+        )
+
+    def _scale_ups(self, pods: dict[str, list[str]]) -> tuple[ScaleUp, ...]:
+        groups = self.world.groups
+        return tuple(
+            ScaleUp(group=name, provider=groups[name].group.provider, from_size=groups[name].target,
+                    to_size=groups[name].target + nodes, max=groups[name].group.max,
+                    pods=tuple(sorted(pods.get(name, ()))), rules=self.acted.by_group.get(name, ()),
+                    headroom=self.spare.by_group.get(name, ()))
+            for name, nodes in sorted(self.search.grown.items()) if nodes > 0)
+
+    def _verdict(self, demand: Demand) -> PodVerdict:
+        """Why pods of a class get nothing, group by group, and what the nodes that exist say."""
+        nowhere = self.floor.nowhere(demand.cls)
+        if self.floor.late():
+            return self._unlooked(demand, nowhere)
+        why: dict[str, tuple[Reason, ...]] = {}
+        for row, facts in enumerate(self.candidates.able):
+            why[facts.id] = self.candidates.against(demand.cls, row) or (self._stop(demand.cls, facts),)
+        for name, reason in self.candidates.skipped.items():
+            why[name] = (reason, *nowhere)
+        real = np.arange(len(self.floor.table)) < self.floor.real
+        return PodVerdict(
+            pods=tuple(sorted(pod.key for pod in demand.pods)), reasons=dict(sorted(why.items())),
+            nodes=self.floor.real, against=self.floor.tally(demand.cls, real),
+            one_place_among=self.contest.get(demand.cls))
+
+    def _unlooked(self, demand: Demand, nowhere: tuple[Reason, ...]) -> PodVerdict:
+        """What can be said at once, where there is no time to ask every group and node."""
+        stop = Reason.of(Code.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
+        why = {**{facts.id: nowhere or (stop,) for facts in self.candidates.able},
+               **{name: (reason, *nowhere) for name, reason in self.candidates.skipped.items()}}
+        return PodVerdict(pods=tuple(sorted(pod.key for pod in demand.pods)), reasons=dict(sorted(why.items())),
+                          nodes=self.floor.real, against=tuple((reason, self.floor.real) for reason in nowhere))
+
+    def _stop(self, cls: int, facts: GroupFacts) -> Reason:
+        """What kept a group that would take the pods from growing (more)."""
+        allowance = self.ledger.allowance(facts, self.search.grown.get(facts.id, 0))
+        if allowance.nodes <= 0:
+            return allowance.stop
+        stop = self.search.stops.get(facts.id)
+        if stop is not None and stop.code is Code.TIME_BUDGET:
+            return stop
+        for note in self.search.notes.values():
+            if note.code is Code.NO_PRICE and note.params.get("group") == facts.id:
+                return note
+        if cls in self.settled.lost:
+            return Reason.of(Code.NOT_PROMISED)
+        return Reason.of(Code.NOT_CHOSEN, chosen=f"expander {', '.join(self.world.options.expander)}")
+
+    def _group(self, facts: GroupFacts) -> GroupVerdict:
+        """What a group could have done in this pass, or why it was not asked."""
+        option, skipped = self.search.first.get(facts.id), self.candidates.skipped.get(facts.id)
+        late = len(facts.long_unregistered)
+        return GroupVerdict(
+            group=facts.id, provider=facts.group.provider, min=facts.group.min, max=facts.group.max,
+            target=facts.target, ready=facts.counts[Bucket.READY], upcoming=facts.upcoming,
+            option_nodes=option.nodes if option else 0, option_pods=option.pod_count if option else 0,
+            waste=waste(option) if option else None, skipped=skipped,
+            healthy=facts.healthy, counts={kind.value: count for kind, count in facts.counts.items() if count},
+            unregistered=len(facts.unregistered) - late, long_unregistered=late,
+            in_progress=facts.upcoming > 0 and (facts.growing or facts.memory.request is not None),
+            backoff=_backoff(facts),
+        )
+
+
+def _backoff(facts: GroupFacts) -> Reason | None:
+    """Until when a group is backed off, and for what (state.md §7, §10); None if it is not."""
+    failed = facts.memory.backoff
+    if failed is None or not facts.backed_off:
+        return None
+    return Reason(Code.GROUP_BACKOFF, {"until": failed.until, "error": failed.message or failed.cls,
+                                       "code": failed.code or failed.cls, "class": failed.cls})
+
+
+def _contests(settled: Settled) -> dict[int, Contest]:
+    """Class -> the pods with which its pods compete."""
+    pods: dict[int, list[str]] = {}
+    for cls, here in (*((cls, here) for _, cls, here in settled.places),
+                      *((demand.cls, demand.pods) for demand in settled.left)):
+        pods.setdefault(cls, []).extend(pod.key for pod in here)
+    return {cls: contest for found in settled.contests
+            for contest in [Contest(found.places, tuple(sorted(key for cls in found.classes for key in pods[cls])))]
+            for cls in found.classes}
+
+
+def _merged(promises: list[Promise]) -> tuple[Promise, ...]:
+    """By place, one entry for pods that are sure of theirs and one for those that compete with the same others."""
+    pods: dict[tuple[str, str, int, bool, tuple[str, ...]], list[str]] = {}
+    contests: dict[tuple[str, ...], Contest | None] = {}
+    for each in promises:
+        among = each.one_place_among.among if each.one_place_among is not None else ()
+        contests[among] = each.one_place_among
+        pods.setdefault((each.node, each.group, each.number, not each.promised, among), []).extend(each.pods)
+    return tuple(Promise(tuple(sorted(keys)), node, group, number, not unsure, contests[among])
+                 for (node, group, number, unsure, among), keys in sorted(pods.items()))

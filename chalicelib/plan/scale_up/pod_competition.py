@@ -1,0 +1,43 @@
+"""Who of the pods in a plan is sure of a place, and who competes for one.
+
+A limit, or the order in which the scheduler takes pods, can leave room for some of several pods. Who of them gets it is
+the scheduler's choice, so no single one is promised a place: so many places are promised to all of them together. Pods
+of one class are alike, so that a class competes as a whole; classes that take places from each other compete together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import msgspec
+
+from chalicelib.plan.scale_up.scheduling_replay import Outcome
+
+
+class Contest(msgspec.Struct, frozen=True):
+    """So many places, in the worst order, for the pods of these classes."""
+
+    places: int
+    classes: tuple[int, ...]
+
+
+def contests(pods: Mapping[int, int], placed: Mapping[int, int], uncounted: Mapping[int, int],
+             outcomes: Sequence[Outcome]) -> tuple[Contest, ...]:
+    """pods: class -> pods that want a place; placed: of these, how many have one in the plan; uncounted: more pods of
+    the class, which take a place and are promised none. Without outcomes (a large plan) a class competes if the plan
+    has places for some of its pods only."""
+    if not outcomes:
+        return tuple(Contest(placed[cls], (cls,)) for cls in sorted(placed) if placed[cls] < pods[cls])
+    least = {cls: min(each.served[cls] for each in outcomes) for cls in pods}
+    short = [cls for cls in sorted(pods) if least[cls] < pods[cls] + uncounted.get(cls, 0)]
+    leader = {cls: cls for cls in short}
+    for one, other in combinations(short, 2):
+        if min(each.served[one] + each.served[other] for each in outcomes) > least[one] + least[other]:
+            first, second = sorted((leader[one], leader[other]))
+            leader = {cls: first if head == second else head for cls, head in leader.items()}
+    sets = [tuple(cls for cls in short if leader[cls] == head) for head in dict.fromkeys(leader.values())]
+    return tuple(
+        Contest(max(0, min(sum(each.served[cls] for cls in classes) for each in outcomes)
+                    - sum(uncounted.get(cls, 0) for cls in classes)), classes)
+        for classes in sets if any(placed.get(cls) for cls in classes))

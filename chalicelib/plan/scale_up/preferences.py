@@ -1,0 +1,29 @@
+"""Soft preferences as a number (demands.md 26): they steer among otherwise equal options and never block.
+
+Per pod between 0 and 1: the weight of the preferred node terms that the template meets, and how empty its domains are
+for ScheduleAnyway spreads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chalicelib.model.node import HOSTNAME_LABEL, Node
+from chalicelib.plan.simulation.simulated_cluster import Floor
+
+
+def preference(pods: Mapping[int, int], template: Node, floor: Floor) -> float:
+    """The mean over these pods (class -> how many), 0 where none prefers anything; the higher the better."""
+    total, count = 0.0, 0
+    for cls, many in sorted(pods.items()):
+        pod = floor.classes[cls]
+        count += many
+        weights = sum(each.weight for each in pod.preferred_nodes)
+        if weights:
+            met = sum(each.weight for each in pod.preferred_nodes if each.term.matches(template.name, template.labels))
+            total += many * met / weights
+        for counter, key in floor.society.soft_spread(cls):
+            if key != HOSTNAME_LABEL and key in template.labels:
+                here = floor.rows.here(counter, key, template.labels[key])
+                total += many / (1 + here)
+    return round(total / count, 9) if count else 0.0

@@ -1,0 +1,171 @@
+"""Two last checks of a small plan: that every new node is needed, and that no pod is refused which a node would take.
+
+They exist because the scheduler takes pods one at a time, while packing and `place` move runs of equal pods at once. A
+node that no promised pod needs is given back. A refused pod that one more node would take gets this node, if the
+scheduler's order then serves more pods; else its refusal says so. Both stop when the time for packing is over.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from chalicelib.model.pod import Pod
+from chalicelib.model.reason import Code
+from chalicelib.plan.scale_up.expanders import choose
+from chalicelib.plan.scale_up.option import Option
+from chalicelib.plan.simulation.placement import place
+from chalicelib.plan.state.pending_pods import Demand
+
+if TYPE_CHECKING:
+    from chalicelib.plan.scale_up.final_placement import Settling
+
+_ROUNDS = 3         # how often nodes are bought for pods that were refused
+_SINGLES = 200      # promised pods up to which they are placed one at a time, and as runs of equal pods above that
+
+
+def refine(settling: Settling) -> None:
+    """Give back what nobody needs, and buy what was overlooked. A large plan stays as it is."""
+    if not settling.small:
+        return
+    for bought in range(_ROUNDS + 1):
+        settling.top_up()
+        _Spare(settling).drop()
+        if bought == _ROUNDS or not _Refused(settling).buy():
+            break
+    settling.top_up()
+    _Refused(settling).note()
+
+
+def tidy(settling: Settling) -> None:
+    """The same without buying, after nodes were given back for another reason."""
+    settling.top_up()
+    _Spare(settling).drop()
+    settling.top_up()
+    _Refused(settling).note()
+
+
+class Saved:
+    """Nodes and places as they are, those of pods on nodes that exist included; the planned nodes are taken off."""
+
+    def __init__(self, settling: Settling) -> None:
+        self._settling, floor = settling, settling.floor
+        self._grown, self._groups, self._standing = settling.state()
+        self._rest = settling.rest
+        floor.reset(settling.mark)
+        self._early = floor.standing()
+
+    def restore(self) -> None:
+        """As they were."""
+        settling, floor, search = self._settling, self._settling.floor, self._settling.search
+        for group, nodes in list(search.grown.items()):
+            search.take_back(group, nodes - self._grown.get(group, 0))
+        floor.reset()
+        floor.put_all(self._early)
+        settling.mark, settling.rest = floor.mark(), self._rest
+        settling.lay(self._groups)
+        floor.put_all(self._standing)
+
+
+class _Spare:
+    """New nodes without which the promised pods still find places, one after another, in the order of the queue."""
+
+    def __init__(self, settling: Settling) -> None:
+        self.settling, self.floor, self.search = settling, settling.floor, settling.search
+
+    def drop(self) -> None:
+        """Give them back, group by group."""
+        for group in sorted(self.search.grown, reverse=True):
+            while self.settling.spare(group) > 0 and not self.settling.atomic(group) and not self.settling.late():
+                if not self._drop_one(group):
+                    break
+
+    def _drop_one(self, group: str) -> bool:
+        settling, floor = self.settling, self.floor
+        queue, before = self._promised(), Saved(settling)
+        floor.reset()
+        waiting = place(floor, queue)
+        settling.begin_at(floor.mark())
+        self.search.take_back(group, 1)
+        settling.lay_all()
+        if not place(floor, waiting):
+            settling.drop_empty()
+            return True
+        before.restore()
+        return False
+
+    def _promised(self) -> list[Demand]:
+        """Pods that have a place, and those that only take room, in the order of the queue."""
+        served = {cls: int(counts.sum()) for cls, (_, counts) in self.floor.standing().items()}
+        kept: list[tuple[int, Pod, bool]] = []
+        for demand in sorted(self.settling.queue, key=lambda demand: not demand.counts):
+            here = min(served.get(demand.cls, 0), len(demand.pods))
+            served[demand.cls] = served.get(demand.cls, 0) - here
+            kept += [(demand.cls, pod, demand.counts) for pod in demand.pods[:here]]
+        place_of = {pod.key: at for at, pod in enumerate(pod for demand in self.settling.queue for pod in demand.pods)}
+        kept.sort(key=lambda each: place_of[each[1].key])
+        if len(kept) <= _SINGLES:
+            return [Demand(cls, (pod,), counts) for cls, pod, counts in kept]
+        return [Demand(cls, tuple(pod for _, pod, _ in run), counts)
+                for (cls, counts), run in groupby(kept, key=lambda each: (each[0], each[2]))]
+
+
+class _Refused:
+    """Pods that were refused although one more node of a group that may grow would take them."""
+
+    def __init__(self, settling: Settling) -> None:
+        self.settling, self.floor, self.search = settling, settling.floor, settling.search
+
+    def buy(self) -> bool:
+        """One more node for such a pod, if all pods in the order of the queue are then served better. Whether it was
+        bought."""
+        settling, search = self.settling, self.search
+        for group, classes in self._overlooked():
+            if not self._chosen(group, classes):
+                continue
+            standing, groups, count = self.floor.standing(), settling.groups(), settling.worth()
+            search.add(group, 1)
+            settling.in_queue_order()
+            if settling.worth() > count and not settling.idle():
+                return True
+            search.take_back(group, 1)
+            settling.restore(groups, standing)
+        return False
+
+    def _chosen(self, group: str, classes: Sequence[int]) -> bool:
+        """Whether the group was asked in time, and the expander takes one node of it for these."""
+        search, requested = self.search, Counter[str]()
+        stop = search.stops.get(group)
+        if stop is not None and stop.code is Code.TIME_BUDGET:
+            return False
+        for cls in classes:
+            requested.update(self.floor.classes[cls].requests)
+        option = Option(group, 1, dict.fromkeys(classes, 1), search.candidates.shapes[group].template.node, requested)
+        return choose([option], search.world.options.expander, search.situation)[0] is not None
+
+    def note(self) -> None:
+        """What remains is not refused for the choice of a group, but for the order of the scheduler."""
+        for _, classes in self._overlooked():
+            self.settling.doubtful.update(classes)
+
+    def _overlooked(self) -> list[tuple[str, list[int]]]:
+        """Groups that may grow, with the refused classes that one more node would take."""
+        settling, search, floor = self.settling, self.search, self.floor
+        candidates, found = search.candidates, []
+        left = dict.fromkeys(demand.cls for demand in settling.settled().left if candidates.fits(demand.cls).any())
+        groups: list[str] | None = None
+        for row, facts in enumerate(candidates.able):
+            asked = [cls for cls in left if candidates.fits(cls)[row] and not candidates.against(cls, row)]
+            if not asked or settling.late() or (
+                    search.ledger.allowance(facts, search.grown.get(facts.id, 0)).nodes <= 0):
+                continue
+            if groups is None:
+                groups, standing = settling.groups(), floor.standing()
+            search.put_nodes(facts.id, search.grown.get(facts.id, 0), 1)
+            taken = [cls for cls in asked if floor.quota(cls)[0][-1] > 0]
+            settling.restore(groups, standing)
+            if taken:
+                found.append((facts.id, taken))
+        return found

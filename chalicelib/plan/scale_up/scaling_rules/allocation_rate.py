@@ -1,0 +1,76 @@
+"""How full a pool is: what its pods ask for, against what its nodes offer (huaweicloud-cce.md A3.1).
+
+Both are counted over the same nodes: ready, and not on their way out. It is what pods ask for, never what they use.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.model.scaling_rules import Metric
+from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.state.pools import PoolFacts
+from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.tables.array_types import Bools, Ints
+
+RESOURCE = ((Metric.CPU, CPU), (Metric.MEMORY, MEMORY))
+ENDED = frozenset({"Succeeded", "Failed"})
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """requests and allocatable in whole millicores or bytes; nodes: how many were counted."""
+
+    requests: int
+    allocatable: int
+    nodes: int
+
+    @property
+    def percent(self) -> float:
+        """For people, to a thousandth. Decisions are made in whole numbers (`above`)."""
+        return round(100 * self.requests / self.allocatable, 3) if self.allocatable > 0 else 0.0
+
+    def above(self, percent: int) -> bool:
+        """Strictly, as A3 has it: 60.0 is not above 60."""
+        return 100 * self.requests > percent * self.allocatable
+
+
+class Rates:
+    """The rates of one pass: all pods are counted once, by group and class, and pools are sums of groups."""
+
+    def __init__(self, world: World) -> None:
+        self._groups = {name: at for at, name in enumerate(sorted(world.groups))}
+        self._offers = [{CPU: 0, MEMORY: 0, "": 0} for _ in self._groups]
+        self._asked = [{CPU: 0, MEMORY: 0} for _ in self._groups]
+        home: Ints = np.full(len(world.snapshot.nodes) + 1, -1, dtype=np.int64)    # the last: of pods without a node
+        for row, node in enumerate(world.snapshot.nodes):
+            group = world.group_of.get(node.name)
+            if group is None or world.buckets[node.name] is not Bucket.READY or node.name in world.leaving:
+                continue
+            home[row] = self._groups[group]
+            offers = self._offers[self._groups[group]]
+            offers[""] += 1
+            for name in (CPU, MEMORY):
+                offers[name] += node.allocatable.get(name, 0)
+        self._count(world, home)
+
+    def _count(self, world: World, home: Ints) -> None:
+        pods, classes, occupancy = world.snapshot.pods, world.snapshot.classes, world.occupancy
+        ended: Bools = np.fromiter(map(ENDED.__contains__, map(attrgetter("phase"), pods)), dtype=np.bool_,
+                                   count=len(pods))
+        at = home[occupancy.where]
+        here = (at >= 0) & ~ended
+        pairs, counts = np.unique(at[here] * max(1, len(classes)) + occupancy.cls[here], return_counts=True)
+        for pair, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            group, cls = divmod(pair, len(classes))
+            for name in (CPU, MEMORY):
+                self._asked[group][name] += classes[cls].requests.get(name, 0) * count
+
+    def of(self, pool: PoolFacts, metric: Metric) -> Rate:
+        """Of a pool, for one resource."""
+        rows, name = [self._groups[group] for group in pool.groups], dict(RESOURCE)[metric]
+        return Rate(sum(self._asked[row][name] for row in rows), sum(self._offers[row][name] for row in rows),
+                    sum(self._offers[row][""] for row in rows))

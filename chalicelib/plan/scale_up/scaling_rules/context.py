@@ -1,0 +1,72 @@
+"""What the rules of one pass share: the facts they ask, and what they have come to so far."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from chalicelib.model.memory import RuleMemory
+from chalicelib.model.plan import RuleVerdict
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.scale_up.preconditions import closed
+from chalicelib.plan.scale_up.scaling_rules.allocation import Given, Want, give
+from chalicelib.plan.scale_up.scaling_rules.allocation_rate import Rates
+from chalicelib.plan.scale_up.scaling_rules.pool_state import members, scaling, unreadable
+from chalicelib.plan.scale_up.scaling_rules.sources import Bound
+from chalicelib.plan.scale_up.search import Search
+from chalicelib.plan.state.pools import PoolFacts
+from chalicelib.schedules.cron import Clock
+
+
+class Turn:
+    """memory: of rules, for the next pass. by_group: group -> keys of the rules that want nodes of it. taken: pool ->
+    the cron rule that acts on it in this pass, or waits to."""
+
+    def __init__(self, search: Search) -> None:
+        self.search, self.world = search, search.world
+        self.clock = Clock(search.world.now)
+        self.memory: dict[str, RuleMemory] = {}
+        self.by_group: dict[str, list[str]] = {}
+        self.taken: dict[str, str] = {}
+        self.notes: list[Reason] = []
+        self._scaling: dict[str, str] = {}
+        self._unreadable: dict[str, Reason | None] = {}
+        self._busy = {name: "pending pods or its minimum" for name, nodes in search.grown.items() if nodes > 0}
+
+    @cached_property
+    def rates(self) -> Rates:
+        """Counted when the first metric rule asks."""
+        return Rates(self.world)
+
+    @cached_property
+    def sick(self) -> Reason | None:
+        """Why nothing may grow in the whole cluster."""
+        return closed(self.world)
+
+    def unreadable(self, pool: PoolFacts) -> Reason | None:
+        """Why the size of a pool is not known."""
+        if pool.id not in self._unreadable:
+            self._unreadable[pool.id] = unreadable(pool, self.world)
+        return self._unreadable[pool.id]
+
+    def scaling(self, pool: PoolFacts) -> Reason | None:
+        """Why a pool is not normal, this pass's own growth included (A5.5, A5.6)."""
+        if pool.id not in self._scaling:
+            self._scaling[pool.id] = scaling(pool, self.world)
+        detail = self._scaling[pool.id] or next(
+            (f"{facts.id} is grown in this pass for {self._busy[facts.id]}"
+             for facts in members(pool, self.world) if facts.id in self._busy), "")
+        return Reason.of(Code.RULE_SCALING, pool=pool.name or pool.id, detail=detail) if detail else None
+
+    def give(self, bound: Bound, want: Want) -> Given:
+        """Nodes for a rule, noted as its own."""
+        given = give(self.search, bound.pool, want)
+        for name in given.nodes:
+            self.by_group.setdefault(name, []).append(bound.rule.key)
+            self._busy[name] = f"rule {bound.rule.key}"
+        return given
+
+
+def verdict(bound: Bound, reason: Reason | None = None, *, nodes: int = 0, due: float = 0.0,
+            rate: float | None = None) -> RuleVerdict:
+    """What is said of a rule on a pool."""
+    return RuleVerdict(bound.rule.name, bound.pool.id, bound.rule.source, nodes, due, rate, reason)

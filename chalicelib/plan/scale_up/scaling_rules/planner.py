@@ -1,0 +1,76 @@
+"""All rules of one pass, after the pending pods have been served (huaweicloud-cce.md A5): cron, then metrics."""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.memory import RuleMemory
+from chalicelib.model.plan import RuleVerdict
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.scaling_rules import RuleObject
+from chalicelib.plan.scale_up.scaling_rules import cron_rules, metric_rules
+from chalicelib.plan.scale_up.scaling_rules.context import Turn, verdict
+from chalicelib.plan.scale_up.scaling_rules.removal_guard import Needs
+from chalicelib.plan.scale_up.scaling_rules.sources import Bound, Sources, sources
+from chalicelib.plan.scale_up.search import Search
+
+
+class Acted(msgspec.Struct, frozen=True):
+    """What rules came to. memory, objects: for the next pass, whole; by_group: group -> keys of the rules that want
+    nodes of it; notes: for Plan.notes; needs: which nodes metric rules hold, None where none is in force."""
+
+    verdicts: tuple[RuleVerdict, ...] = ()
+    memory: dict[str, RuleMemory] = {}
+    objects: dict[str, RuleObject] = {}
+    by_group: dict[str, tuple[str, ...]] = {}
+    notes: tuple[Reason, ...] = ()
+    needs: Needs | None = None
+
+
+def act(search: Search, *, served: bool) -> Acted:
+    """Add what rules want (search.add). served: pending pods got nodes in this pass (A5.1).
+
+    Rules that are switched off are forgotten, so that nothing is made up for when they are switched on again.
+    """
+    found = sources(search.world)
+    if not search.world.policy.scale_up.rules:
+        off = Reason.of(Code.RULES_OFF)
+        return Acted(verdicts=tuple(verdict(each, off) for each in found.bound), objects=found.objects,
+                     notes=found.notes)
+    turn = Turn(search)
+    told: dict[str, RuleVerdict] = {}
+    for each in found.bound:
+        if each.rule.metric is None:
+            told[each.key] = cron_rules.run(turn, each)
+    for rules in _by_pool(found.bound).values():
+        for each, said in zip(rules, metric_rules.run(turn, rules[0].pool, rules, served=served), strict=True):
+            told[each.key] = said
+    return Acted(
+        verdicts=(*(told[each.key] for each in found.bound), *found.verdicts),
+        memory=dict(sorted({**_unfound(search, found), **turn.memory}.items())), objects=found.objects,
+        by_group={name: tuple(keys) for name, keys in sorted(turn.by_group.items())},
+        notes=(*found.notes, *turn.notes), needs=_needs(turn, found.bound))
+
+
+def _needs(turn: Turn, bound: tuple[Bound, ...]) -> Needs | None:
+    """Rates cost something, and so they are only asked for where a metric rule is in force."""
+    in_force = [each for each in bound if each.rule.metric is not None and not each.invalid]
+    return Needs(turn.world, in_force, turn.rates) if in_force else None
+
+
+def _by_pool(bound: tuple[Bound, ...]) -> dict[str, list[Bound]]:
+    """Metric rules by the id of their pool, both in the order of the rules."""
+    found: dict[str, list[Bound]] = {}
+    for each in bound:
+        if each.rule.metric is not None:
+            found.setdefault(each.pool.id, []).append(each)
+    return found
+
+
+def _unfound(search: Search, found: Sources) -> dict[str, RuleMemory]:
+    """What is known of rules on pools that could not be found: they may be back in the next pass, with an occurrence
+    that is not dealt with, or one that is and must not be dealt with again."""
+    if not found.lost:
+        return {}
+    return {key: known for key, known in search.world.memory.rules.items()
+            if any(key[:at] in found.lost for at, letter in enumerate(key) if letter == "@")}

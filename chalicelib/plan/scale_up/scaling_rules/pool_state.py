@@ -1,0 +1,79 @@
+"""What keeps rules from a pool just now: it is scaling, it cannot be read, a device is missing (A3.4, A5.6). That the
+cluster is sick (A10) keeps everybody from growing: plan/gate.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.node import Node
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.resources import GPU_RESOURCES
+from chalicelib.plan.scale_up.limits import GPU_TYPE_LABELS
+from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.state.pools import PoolFacts
+from chalicelib.plan.state.readiness import Bucket, only_lacks_device
+
+# Parts of the names under which device plugins offer accelerators, beside those that are known by their whole name.
+_ACCELERATORS = ("gpu", "npu", "tpu", "ascend", "neuron", "gaudi")
+
+
+def members(pool: PoolFacts, world: World) -> tuple[GroupFacts, ...]:
+    """All groups of the vendor's pool, also where a rule names one of them: they are in one state."""
+    mine = [world.groups[name] for name in pool.groups]
+    shared = mine[0].group.pool
+    if pool.whole or shared is None:
+        return tuple(mine)
+    return tuple(facts for _, facts in sorted(world.groups.items())
+                 if facts.group.pool is not None and facts.group.pool.id == shared.id)
+
+
+def unreadable(pool: PoolFacts, world: World) -> Reason | None:
+    """Why nothing is known of the size of a pool, None if all of it could be read."""
+    found = next((facts.group.error for facts in members(pool, world) if facts.group.error), "")
+    return Reason.of(Code.GROUP_UNREADABLE, detail=found) if found else None
+
+
+def scaling(pool: PoolFacts, world: World) -> str:
+    """Why a pool counts as scaling, empty if it is normal (A5.6, B7): what is wanted differs from what is there, or
+    machines are being made or deleted. A node that only waits for its device's driver is there."""
+    found = (f"{facts.id}: {detail}" for facts in members(pool, world) if (detail := _moving(facts, world)))
+    return next(found, "")
+
+
+def _moving(facts: GroupFacts, world: World) -> str:
+    return next((detail for is_so, detail in _signs(facts, world) if is_so), "")
+
+
+def _signs(facts: GroupFacts, world: World) -> Iterator[tuple[bool, str]]:
+    instances = facts.group.instances
+    yield (any(op.is_open and op.group == facts.id for op in world.memory.operations),
+           "an operation is under way")
+    without_driver = sum(world.buckets[node.name] is Bucket.NOT_STARTED and only_lacks_device(node, world.options)
+                         for node in facts.nodes)
+    yield facts.upcoming > without_driver, "nodes are on their way"
+    yield facts.leaving > 0 or any(node.name in world.leaving for node in facts.nodes), "nodes are leaving"
+    yield (any(instance.state is not InstanceState.RUNNING for instance in instances),
+           "machines are being made or deleted")
+    there = len({instance.id for instance in instances})
+    yield facts.group.target != there, f"its size is {there} and shall be {facts.group.target}"
+
+
+def without_device(pool: PoolFacts, world: World) -> str:
+    """The first node of a pool that should offer an accelerator, by a label or by what its group's nodes offer, and
+    offers none (A3.4); empty if there is none. Nodes that are leaving are not asked."""
+    for name in pool.groups:
+        facts = world.groups[name]
+        models = [node for node in (facts.group.template, facts.template.node if facts.template else None) if node]
+        promised = any(_offers_one(node) for node in models)
+        for node in sorted(facts.nodes, key=lambda each: each.name):
+            due = promised or any(node.labels.get(label) for label in GPU_TYPE_LABELS)
+            if due and not _offers_one(node) and node.name not in world.leaving:
+                return node.name
+    return ""
+
+
+def _offers_one(node: Node) -> bool:
+    offers = node.allocatable or node.capacity
+    return any(amount > 0 and (name in GPU_RESOURCES or ("/" in name and any(
+        word in name.lower() for word in _ACCELERATORS))) for name, amount in offers.items())

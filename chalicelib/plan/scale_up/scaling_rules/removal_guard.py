@@ -1,0 +1,84 @@
+"""Which nodes metric rules need: without them a pool would be above a rule's threshold, and the rule would buy again
+what was just removed. What a rule adds is empty at first, so that without this the two would take turns for ever.
+
+Every node that goes lowers what the next one finds. Nodes on their way out have gone; the pods they still have will be
+on the nodes that stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from chalicelib.model.node import Node
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.model.scaling_rules import Metric
+from chalicelib.plan.scale_up.scaling_rules.allocation_rate import ENDED, RESOURCE, Rate, Rates
+from chalicelib.plan.scale_up.scaling_rules.sources import Bound, threshold
+from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.state.readiness import Bucket
+
+_Key = tuple[str, Metric]       # a pool's id, and the resource
+
+
+class Needs:
+    """What is left of the pools that have metric rules. bound: those that are in force."""
+
+    def __init__(self, world: World, bound: Iterable[Bound], rates: Rates) -> None:
+        self._world = world
+        self._rules: dict[str, list[tuple[Bound, _Key]]] = {}       # group -> its pool's metric rules
+        self._left: dict[_Key, Rate] = {}
+        for each in bound:
+            key = each.pool.id, each.rule.metric or Metric.CPU
+            self._left[key] = rates.of(each.pool, key[1])
+            for group in each.pool.groups:
+                self._rules.setdefault(group, []).append((each, key))
+        for node in sorted(name for name in world.leaving if world.group_of.get(name) in self._rules):
+            moving = self._asked(node, staying=True)
+            for _, key in self._rules[world.group_of[node]]:
+                self._left[key] = _plus(self._left[key], moving[dict(RESOURCE)[key[1]]])
+
+    def refuse(self, nodes: Sequence[Node]) -> Reason | None:
+        """Why nodes of one group, which go together, are needed; None if no rule needs them. Strictly above, as the
+        rule acts (A3). Without a ready node a pool has no rate, and its rules say nothing (A3.3)."""
+        counted = [node for node in nodes if self._counts(node)]
+        for bound, key in self._rules.get(self._world.group_of.get(nodes[0].name, ""), ()) if counted else ():
+            after = self._without(key, counted)
+            above = threshold(bound.rule, self._world)
+            if after.nodes > 0 and after.allocatable > 0 and after.above(above):
+                return Reason.of(Code.RULE_NEEDS_NODE, rule=bound.rule.key, metric=str(key[1]), rate=after.percent,
+                                 above=above)
+        return None
+
+    def take(self, nodes: Iterable[Node]) -> None:
+        """Nodes that go."""
+        for node in nodes:
+            keys = {key for _, key in self._rules.get(self._world.group_of.get(node.name, ""), ())}
+            if keys and self._counts(node):
+                self._left.update({key: self._without(key, [node]) for key in keys})
+
+    def _counts(self, node: Node) -> bool:
+        """Whether it is part of the rate (plan/rules/rates.py)."""
+        return self._world.buckets[node.name] is Bucket.READY and node.name not in self._world.leaving
+
+    def _without(self, key: _Key, nodes: Iterable[Node]) -> Rate:
+        """A pool's rate without nodes: what comes with a node goes with it, everything else finds room in the pool."""
+        left, resource = self._left[key], dict(RESOURCE)[key[1]]
+        for node in nodes:
+            left = Rate(left.requests - self._asked(node.name, staying=False)[resource],
+                        left.allocatable - node.allocatable.get(resource, 0), left.nodes - 1)
+        return left
+
+    def _asked(self, node: str, *, staying: bool) -> dict[str, int]:
+        """What the pods of a node ask for: of those that stay when it goes, or of DaemonSets' and static ones."""
+        classes, asked = self._world.snapshot.classes, {CPU: 0, MEMORY: 0}
+        for pod in self._world.occupancy.on(node):
+            cls = classes[pod.cls]
+            if pod.phase not in ENDED and (cls.is_daemonset or cls.mirror) is not staying:
+                for name in asked:
+                    asked[name] += cls.requests.get(name, 0)
+        return asked
+
+
+def _plus(rate: Rate, requests: int) -> Rate:
+    return Rate(rate.requests + requests, rate.allocatable, rate.nodes)

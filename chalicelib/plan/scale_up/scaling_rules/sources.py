@@ -1,0 +1,194 @@
+"""Which rules are in force, and on which pools: those of the policy, then those of HorizontalNodeAutoscaler objects.
+
+An object is one whole: with one mistake, or one rule too many on one pool, none of it counts, and its last good version
+goes on (huaweicloud-cce.md A2). What was not read in this pass is as it was last known to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from chalicelib.model.plan import RuleVerdict
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.scaling_rules import Metric, Rule, RuleObject
+from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.state.pools import Names, PoolFacts
+
+MOST_RULES = 10     # on one pool, wherever they come from; of them one per metric
+MOST_UNKNOWN = 100  # targets that do not exist and are told; more of them say nothing new, and would fill the plan
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A rule on one pool. invalid: why it does nothing there, empty where it is right. created: since when the object
+    that it comes from exists, 0.0 for the policy's."""
+
+    rule: Rule
+    pool: PoolFacts
+    invalid: str = ""
+    created: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """What memory knows it by."""
+        return f"{self.rule.key}@{self.pool.id}"
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """bound: in the order in which they act. lost: keys of rules of which a target could not be found in this pass.
+    objects: the last good version of each object. verdicts, notes: about what is not in force."""
+
+    bound: tuple[Bound, ...] = ()
+    lost: frozenset[str] = frozenset()
+    objects: dict[str, RuleObject] = {}
+    verdicts: tuple[RuleVerdict, ...] = ()
+    notes: tuple[Reason, ...] = ()
+
+
+def sources(world: World) -> Sources:
+    """All rules of a pass with their pools. Order: the policy's, then by age of the object, each as it was written."""
+    return _Gathering(world).sources()
+
+
+class _Gathering:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.names = Names(world)
+        self.pools: dict[str, PoolFacts | None] = {}
+        self.on: dict[str, list[Metric | None]] = {}        # pool -> the rules that it has
+        self.bound: list[Bound] = []
+        self.lost: set[str] = set()
+        self.verdicts: list[RuleVerdict] = []
+        self.notes: dict[object, Reason] = {}
+
+    def sources(self) -> Sources:
+        for rule in self.world.policy.rules:
+            for pool in self._targets(rule):
+                problem = self._excess(rule, pool, self.on)
+                if not problem:
+                    self.on.setdefault(pool.id, []).append(rule.metric)
+                self._bind(rule, pool, 0.0, problem)
+        good, versions = self._versions()
+        for key, (newest, before) in sorted(versions.items(), key=lambda each: (_age(each[1]), each[0])):
+            problem = self._take(newest) if newest is not None else ""
+            if problem and newest is not None:
+                self._refuse(key, problem)
+                if before is None:
+                    good.pop(key, None)
+                else:
+                    good[key] = before
+            if (problem or newest is None) and before is not None and (problem := self._take(before)):
+                self._refuse(key, f"its last good version cannot be in force either: {problem}")
+        return Sources(tuple(self.bound), frozenset(self.lost), dict(sorted(good.items())), tuple(self.verdicts),
+                       tuple(self.notes.values()))
+
+    def _versions(self) -> tuple[dict[str, RuleObject], dict[str, tuple[RuleObject | None, RuleObject | None]]]:
+        """The good version of each object, and by key: what was read, if it is right, and what was good before."""
+        known, read = self.world.memory.rule_objects, self.world.snapshot.rule_objects
+        if read is None:
+            return dict(known), {key: (None, each) for key, each in known.items()}
+        good: dict[str, RuleObject] = {}
+        versions: dict[str, tuple[RuleObject | None, RuleObject | None]] = {}
+        for each in read:
+            before = known.get(each.key)
+            if before is not None and before.uid and each.uid and each.uid != before.uid:
+                before = None       # another object of the same name: what the former said went with it
+            if each.problems:
+                self._refuse(each.key, "; ".join(each.problems))
+            newest = None if each.problems else each
+            versions[each.key] = newest, before
+            if (kept := newest or before) is not None:
+                good[each.key] = kept
+        return good, versions
+
+    def _take(self, found: RuleObject) -> str:
+        """Bind the rules of an object, or say why that would be too many and bind none. One that is switched off has
+        no say."""
+        if found.disabled:
+            return ""
+        zone = self.world.policy.scale_up.cron_time_zone
+        rules = [msgspec.structs.replace(rule, time_zone=zone) for rule in found.rules]
+        on = {pool: list(here) for pool, here in self.on.items()}
+        pairs = [(rule, pool) for rule in rules for pool in self._targets(rule, tell=False)]
+        for rule, pool in pairs:
+            if problem := self._excess(rule, pool, on):
+                return problem
+            on.setdefault(pool.id, []).append(rule.metric)
+        self.on = on
+        for rule in rules:
+            for pool in self._targets(rule):
+                self._bind(rule, pool, found.created, "")
+        return ""
+
+    def _excess(self, rule: Rule, pool: PoolFacts, on: Mapping[str, list[Metric | None]]) -> str:
+        """Why a pool cannot have this rule beside those it has, empty if it can (A2)."""
+        here = on.get(pool.id, [])
+        if rule.metric is not None and rule.metric in here:
+            return f"{rule.name}: pool {pool.id} has a rule for {rule.metric.value} already; one is allowed"
+        if len(here) >= MOST_RULES:
+            return f"{rule.name}: pool {pool.id} has {MOST_RULES} rules already, which is the most"
+        return ""
+
+    def _bind(self, rule: Rule, pool: PoolFacts, created: float, problem: str) -> None:
+        problem = problem or threshold_problem(rule, pool, self.world)
+        self.bound.append(Bound(rule, pool, problem, created))
+        if problem:
+            self._note(Reason.of(Code.RULE_INVALID, rule=rule.key, detail=problem))
+
+    def _targets(self, rule: Rule, *, tell: bool = True) -> Iterator[PoolFacts]:
+        """The pools of a rule, each once; tell: those that do not exist get their verdicts."""
+        seen = set()
+        for name in rule.groups:
+            if name not in self.pools:
+                self.pools[name] = self.names.find(name)
+            pool = self.pools[name]
+            if pool is None:
+                if tell:
+                    self._unknown(rule, name)
+            elif pool.id not in seen:
+                seen.add(pool.id)
+                yield pool
+
+    def _unknown(self, rule: Rule, name: str) -> None:
+        """A target that no provider has; where one could not be read, it may be there."""
+        self.lost.add(rule.key)
+        if len(self.verdicts) >= MOST_UNKNOWN:
+            return
+        gap = next((gap for gap in self.world.snapshot.gaps if gap.kind.startswith("provider/")), None)
+        reason = (Reason.of(Code.GROUP_UNREADABLE, detail=gap.detail) if gap is not None
+                  else Reason.of(Code.RULE_NO_GROUP, rule=rule.key, group=name))
+        self.verdicts.append(RuleVerdict(rule.name, name, rule.source, reason=reason))
+        if gap is None:
+            self._note(reason)
+
+    def _refuse(self, key: str, detail: str) -> None:
+        self._note(Reason.of(Code.RULE_OBJECT_INVALID, object=key, detail=detail))
+
+    def _note(self, reason: Reason) -> None:
+        self.notes[reason.key] = reason
+
+
+def threshold(rule: Rule, world: World) -> int:
+    """Percent above which a metric rule acts (A3.6)."""
+    own = {Metric.CPU: world.policy.scale_up.cpu_threshold, Metric.MEMORY: world.policy.scale_up.memory_threshold}
+    return rule.above or own.get(rule.metric or Metric.CPU, 0)
+
+
+def threshold_problem(rule: Rule, pool: PoolFacts, world: World) -> str:
+    """Why a metric rule would add what removals take away again (A3.2), empty if it would not. Where nothing is ever
+    removed, as is CCE's default, the rule may name any threshold."""
+    if rule.metric is None or not world.options.scale_down_enabled:
+        return ""
+    above = threshold(rule, world)
+    for name in pool.groups:
+        own = world.groups[name].group.options.scale_down_utilization_threshold
+        least = world.options.scale_down_utilization_threshold if own is None else own
+        if above / 100 <= least:
+            return (f"{above}% is not above scaleDownUtilizationThreshold {least:g} of {name}, so that nodes would be "
+                    "added and removed in turn; raise it")
+    return ""
+
+
+def _age(versions: Iterable[RuleObject | None]) -> float:
+    return next((each.created for each in versions if each is not None), 0.0)

@@ -1,0 +1,306 @@
+"""What the scheduler may make of a small plan: the same nodes and pods, placed in several orders that it could take.
+
+A plan has one place for every pod, but kube-scheduler does not read plans. It takes pods by priority and then by the
+time at which they were queued, which it draws anew for pods that it refused; it draws lots among nodes of one score;
+and new nodes open together or one after another. Each rehearsal is one such order. What a class gets in the worst of
+them is what may be promised. Scores are kube-scheduler's, simplified; a little chance on top of them stands for what is
+left out. Chance is the same in every pass, so that a plan can be foretold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.node import Taint
+from chalicelib.model.pod import Owner, PodClass
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.plan.predicates.taint_toleration import tolerates
+from chalicelib.plan.simulation.simulated_cluster import Floor, Standing
+from chalicelib.plan.tables.array_types import Floats, Ints
+
+if TYPE_CHECKING:
+    from chalicelib.plan.scale_up.final_placement import Settling
+
+_ZONE_LABEL = "topology.kubernetes.io/zone"
+_FIRST, _MORE = 8, 20           # rehearsals of any plan, and more of one in which pods compete
+_PODS = 300                     # waiting pods up to which a plan is rehearsed
+_NOISE = (0.0, 20.0, 100.0, 1_000.0)    # the largest chance on top of a score; plugins together reach 1,100
+_LIKELY = 100.0                 # up to so much chance an outcome says which nodes stay empty
+_GOLDEN, _MASK = 0x9E3779B97F4A7C15, (1 << 64) - 1      # the step of splitmix64
+_SPREAD, _AFFINITY, _TAINTS = 2, 2, 3       # kube-scheduler's weights of these plugins; 1 of the others
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One pod in the queue. at: its place in the queue of the plan, which is by priority and age."""
+
+    cls: int
+    priority: int
+    created: float
+    at: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Pods per class that got a place, and planned rows that got no pod; none where chance ruled over the scores."""
+
+    served: Counter[int]
+    empty: tuple[int, ...]
+
+
+def rehearse(settling: Settling) -> list[Outcome]:
+    """Outcomes of several orders, the plan being left as it was; none if it is too large, or the time is over."""
+    return _Stage(settling).outcomes()
+
+
+class _Chance:
+    """Numbers that look drawn, and are the same for the same start (the additive generator splitmix64)."""
+
+    def __init__(self, start: int) -> None:
+        # Not a multiple of the step: the sequences of two starts would be the same but for an offset.
+        self._state = int.from_bytes(blake2b(str(start).encode(), digest_size=8).digest(), "big")
+
+    def random(self) -> float:
+        """From 0 up to, but not, 1."""
+        self._state = (self._state + _GOLDEN) & _MASK
+        mixed = (self._state ^ self._state >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+        mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _MASK
+        return ((mixed ^ mixed >> 31) >> 11) / (1 << 53)
+
+    def randrange(self, stop: int) -> int:
+        """From 0 up to, but not, stop."""
+        return int(self.random() * stop)
+
+    def shuffled(self, items: Sequence[int]) -> list[int]:
+        """All of them in a drawn order."""
+        return [item for _, item in sorted((self.random(), item) for item in items)]
+
+
+class _Stage:
+    def __init__(self, settling: Settling) -> None:
+        self.settling, self.floor = settling, settling.floor
+        classes = self.floor.classes
+        queue = [(demand.cls, pod) for demand in settling.queue for pod in demand.pods]
+        able = {cls: bool(self.floor.static(cls).any()) and not self.floor.nowhere(cls) for cls, _ in queue}
+        self.turns = [Turn(cls, classes[cls].priority or 0, pod.created, at)
+                      for at, (cls, pod) in enumerate(queue) if able[cls]]
+        self.new: Ints = np.arange(self.floor.base, len(self.floor.table))
+        self.opens = self.floor.open[self.new].copy()
+        self.score = _Score(settling)
+
+    def outcomes(self) -> list[Outcome]:
+        """The first few, and more if these show that pods compete."""
+        settling, floor = self.settling, self.floor
+        if not self.turns or len(self.turns) > _PODS or not settling.small:
+            return []
+        standing = floor.standing()
+        floor.rewind(settling.mark)
+        early = floor.standing()
+        found: list[Outcome] = []
+        for number in range(_FIRST + _MORE):
+            if settling.late() or (number == _FIRST and not self._contested(found)):
+                break
+            found.append(self.outcome(number))
+        if found:
+            found += [self.first_fit(standing, order) for order in self._orders()]
+        floor.rewind(0)
+        floor.put_all(early)
+        settling.mark = floor.mark()
+        floor.put_all(standing)
+        return found
+
+    def _contested(self, found: Sequence[Outcome]) -> bool:
+        """Whether the outcomes differ, or a class always gets some of its places only."""
+        pods = Counter(turn.cls for turn in self.turns)
+        return any(each != found[0] for each in found) or any(
+            0 < found[0].served[cls] < count for cls, count in pods.items())
+
+    def _orders(self) -> list[Ints]:
+        """Ranks of rows for first fit: as they stand, and new nodes by the names of their groups."""
+        named = sorted(self.new.tolist(), key=self.settling.new.__getitem__)
+        ranks: Ints = np.arange(len(self.floor.table))
+        if named == self.new.tolist():
+            return [ranks]
+        by_name = ranks.copy()
+        by_name[named] = self.new
+        return [ranks, by_name]
+
+    def first_fit(self, standing: Standing, ranks: Ints) -> Outcome:
+        """Only the pods of the plan, in the order of its queue, each onto the node of the lowest rank that takes it."""
+        floor = self.floor
+        left = Counter({cls: int(counts.sum()) for cls, (_, counts) in standing.items()})
+        planned = []
+        for turn in sorted(self.turns, key=lambda turn: turn.at):
+            if left[turn.cls] > 0:
+                left[turn.cls] -= 1
+                planned.append(turn)
+        self._clear()
+        waiting = self._place(planned, ranks)
+        for at, is_open in enumerate(self.opens):
+            floor.stay(int(self.new[at]), is_open=bool(is_open))
+        self._place(waiting, ranks)
+        return Outcome(Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()}), ())
+
+    def _clear(self) -> None:
+        """Nothing placed, and the new nodes not there yet."""
+        self.floor.rewind(0)
+        for row in self.new.tolist():
+            self.floor.close(row)
+            self.floor.gone(row)
+
+    def outcome(self, number: int) -> Outcome:
+        """One order. Every second one opens the new nodes one after another."""
+        floor, draw = self.floor, _Chance(number)
+        self._clear()
+        noise = _NOISE[(number + number // 4) % len(_NOISE)]
+        self.score.begin(noise)
+        waiting = self._place(self._queue(draw, number, self.turns), draw)
+        order = draw.shuffled(range(len(self.new)))
+        for batch in [order] if number % 2 == 0 else [[each] for each in order]:
+            for at in batch:
+                floor.stay(int(self.new[at]), is_open=bool(self.opens[at]))
+            if waiting:
+                waiting = self._place(self._queue(draw, number, waiting), draw)
+        served = Counter({cls: int(counts.sum()) for cls, (_, counts) in floor.standing().items()})
+        crowd = self.score.crowd
+        return Outcome(served, tuple(row for row in self.new.tolist() if not crowd[row] and noise <= _LIKELY))
+
+    def _queue(self, draw: _Chance, number: int, turns: Sequence[Turn]) -> list[Turn]:
+        """By priority; among equals as in the plan's queue, or by lot, with one class before or behind all others."""
+        by_age = number % 4 == 0
+        apart, behind = self._apart(number), number % 2 == 1
+        lots = {turn.at: draw.random() for turn in turns}
+        return sorted(turns, key=lambda turn: (
+            -turn.priority, (turn.cls == apart) == behind, turn.created if by_age else 0.0,
+            lots[turn.at] if number else turn.at))
+
+    def _apart(self, number: int) -> int | None:
+        """Each class in turn comes behind the others of its priority (odd numbers), or before them (2, 6, 10 ...)."""
+        classes = list(dict.fromkeys(turn.cls for turn in self.turns))
+        return classes[number // (2 if number % 2 else 4) % len(classes)] if number % 4 else None
+
+    def _place(self, queue: Sequence[Turn], draw: _Chance | Ints) -> list[Turn]:
+        """Each onto the node with the best score, in rounds until nobody moves; or onto that of the lowest rank."""
+        floor, waiting = self.floor, list(queue)
+        full: dict[int, int] = {}
+        while True:
+            left: list[Turn] = []
+            for turn in waiting:
+                if full.get(turn.cls) == floor.generation:
+                    left.append(turn)
+                    continue
+                rows = _takers(turn.cls, floor)
+                if not len(rows):
+                    full[turn.cls] = floor.generation
+                    left.append(turn)
+                    continue
+                if isinstance(draw, _Chance):
+                    row = int(rows[0]) if len(rows) == 1 else self.score.best(turn.cls, rows, draw)
+                else:
+                    row = int(rows[draw[rows].argmin()])
+                floor.put_one(turn.cls, row)
+                self.score.put(turn.cls, row)
+            if len(left) == len(waiting) or not any(floor.needs(turn.cls) is not None for turn in left):
+                return left
+            waiting = left
+
+
+def _takers(cls: int, floor: Floor) -> Ints:
+    """All rows that take one more pod of a class; a quota would name only the first rows of each domain."""
+    fits = floor.capacity(cls) > 0
+    needs = floor.needs(cls)
+    if needs is not None and fits.any():
+        fits = fits & floor.rows.open(cls, needs)
+    found: Ints = np.flatnonzero(fits)
+    return found
+
+
+class _Score:
+    """kube-scheduler's scores, as far as they move pods between the nodes of one plan."""
+
+    def __init__(self, settling: Settling) -> None:
+        self.floor = settling.floor
+        table = self.floor.table
+        self.columns = [at for name in (CPU, MEMORY) if (at := table.columns.at(name)) is not None]
+        self.have: Floats = np.maximum(table.allocatable[:, self.columns], 1).astype(np.float64)
+        self.zones, zones = table.label(_ZONE_LABEL)
+        self.zone_weight, self.host_weight = np.log(len(zones) + 2), np.log(len(table) + 2)
+        self.count = len(zones)
+        self.crowd: Ints = np.zeros(len(table), dtype=np.int64)
+        self.own: dict[tuple[str, Owner | int], Ints] = {}     # by what pods are spread by: their owner
+        self.soft: dict[int, Floats | None] = {}
+        self.noise = 0.0
+
+    def begin(self, noise: float) -> None:
+        """A new order."""
+        self.crowd = np.zeros(len(self.crowd), dtype=np.int64)
+        self.own, self.noise = {}, noise
+
+    def put(self, cls: int, row: int) -> None:
+        """A pod was placed."""
+        self.crowd[row] += 1
+        kin = self._kin(cls)
+        own = self.own.get(kin)
+        if own is None:
+            own = self.own[kin] = np.zeros(len(self.crowd), dtype=np.int64)
+        own[row] += 1
+
+    def _kin(self, cls: int) -> tuple[str, Owner | int]:
+        pod = self.floor.classes[cls]
+        return pod.namespace, cls if pod.owner is None else pod.owner
+
+    def best(self, cls: int, rows: Ints, draw: _Chance) -> int:
+        """One of the rows with the best score, by lot."""
+        table = self.floor.table
+        need = table.columns.need(cls)[self.columns]
+        left = (table.free[rows][:, self.columns] - need) / self.have[rows]
+        score = left.mean(axis=1) * 100.0 if self.columns else np.zeros(len(rows))
+        if len(self.columns) > 1:
+            score = score + 100.0 - np.abs(left[:, 0] - left[:, 1]) * 50.0
+        score = np.floor(score) + self._spread(cls, rows)
+        soft = self._soft(cls)
+        if soft is not None:
+            score = score + soft[rows]
+        if self.noise:
+            score = score + np.array([draw.random() for _ in rows]) * self.noise
+        best = rows[score >= score.max() - 1e-9]
+        return int(best[0] if len(best) == 1 else best[draw.randrange(len(best))])
+
+    def _spread(self, cls: int, rows: Ints) -> Floats | float:
+        """Pods of a class over hosts and zones; what they ask for themselves instead, if they do."""
+        counters = self.floor.society.soft_spread(cls)
+        raw: Floats = np.zeros(len(rows))
+        if counters:
+            for counter, key in counters:
+                codes, values = self.floor.table.label(key)
+                raw = raw + np.append(self.floor.rows.domains(counter, key), 0)[codes[rows]] * np.log(len(values) + 2)
+        elif self.floor.classes[cls].spread or (own := self.own.get(self._kin(cls))) is None:
+            return 0.0
+        else:
+            zones = np.bincount(self.zones + 1, weights=own, minlength=self.count + 1)
+            zones[0] = 0.0
+            raw = own[rows] * self.host_weight + zones[self.zones[rows] + 1] * self.zone_weight
+        high, low = float(raw.max()), float(raw.min())
+        return _SPREAD * 100.0 * (high + low - raw) / high if high else 0.0
+
+    def _soft(self, cls: int) -> Floats | None:
+        """Preferred node affinity and PreferNoSchedule taints, which do not change."""
+        if cls not in self.soft:
+            pod, nodes = self.floor.classes[cls], self.floor.table.nodes
+            met = [sum(each.weight for each in pod.preferred_nodes if each.term.matches(node.name, node.labels))
+                   for node in nodes] if pod.preferred_nodes else [0]
+            bad = [_unwelcome(pod, node.taints) for node in nodes]
+            self.soft[cls] = None if not any(met) and not any(bad) else (
+                _AFFINITY * 100.0 * np.array(met) / max(1, *met, 1)
+                - _TAINTS * 100.0 * np.array(bad) / max(1, *bad, 1))
+        return self.soft[cls]
+
+
+def _unwelcome(pod: PodClass, taints: Sequence[Taint]) -> int:
+    """PreferNoSchedule taints without a toleration."""
+    return sum(taint.effect == "PreferNoSchedule" and not any(tolerates(each, taint) for each in pod.tolerations)
+               for taint in taints)

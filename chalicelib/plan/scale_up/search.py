@@ -1,0 +1,262 @@
+"""Which groups are grown and by how much: the whole backlog in one pass (architecture §4).
+
+Every group that may grow is asked what it could do for all pods that are left; the expander takes one option; its nodes
+and pods go onto the floor and the rest is asked again, until nothing more fits or a limit is met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.scale_up.balancing import Likeness, balance, free_capacity
+from chalicelib.plan.scale_up.candidate_groups import Candidates
+from chalicelib.plan.scale_up.estimator import Ask, Packing, pack
+from chalicelib.plan.scale_up.expanders import LEAST_COST, Situation, choose
+from chalicelib.plan.scale_up.expanders.node_prices import node_price
+from chalicelib.plan.scale_up.limits import Ledger
+from chalicelib.plan.scale_up.option import Option
+from chalicelib.plan.scale_up.preferences import preference
+from chalicelib.plan.simulation.simulated_cluster import Floor, renamed
+from chalicelib.plan.state.cluster_state import GroupFacts, World
+from chalicelib.plan.state.time_budget import Watch
+
+
+class Search:
+    """One pass over the backlog; what it learns on the way is what the explanations are made of.
+
+    grown: group -> new nodes so far. first: the option each group had when it was first asked. stops: what kept a group
+    from doing more. notes: what the expanders had to tell.
+    """
+
+    def __init__(self, world: World, floor: Floor, situation: Situation, watch: Watch) -> None:
+        self.world, self.floor, self.situation, self.watch = world, floor, situation, watch
+        self.ledger = Ledger(world)
+        self.candidates = Candidates(world, floor, self.ledger)
+        self.grown: dict[str, int] = {}
+        self.group_of: dict[str, str] = {}      # name of a planned node -> its group
+        self.first: dict[str, Option] = {}
+        self.stops: dict[str, Reason] = {}
+        self.notes: dict[object, Reason] = {}
+        self._likeness = Likeness(floor.classes, world.options)
+        self._row = {facts.id: row for row, facts in enumerate(self.candidates.able)}
+        self._mates: dict[str, list[GroupFacts]] = {}       # pool -> those of its groups that may grow
+        for facts in self.candidates.able:
+            if facts.group.pool is not None:
+                self._mates.setdefault(facts.group.pool.id, []).append(facts)
+        self._barren: set[str] = set()
+        self._cut: set[str] = set()     # groups whose last option was cut short by a limit
+        self._packed: dict[tuple[object, ...], Packing] = {}
+
+    def run(self, asks: Sequence[Ask], *, mixed: bool = True) -> list[Ask]:
+        """Take the best option until there is none; returns what is left. mixed: let least-cost buy first, if the chain
+        names it."""
+        left, mark = list(asks), self.floor.mark()
+        if mixed and LEAST_COST in self.world.options.expander:
+            left = self._mix(left)
+        while left and not self._late():
+            options = self.options(left)
+            for option in options:
+                self.first.setdefault(option.group, option)
+            best, notes = choose(options, self.world.options.expander, self.situation)
+            self.notes.update((note.key, note) for note in notes)
+            if best is None:
+                break
+            cut = best.group in self._cut
+            left = self._take(best, left)
+            if cut and left:
+                left = self._refilled(asks, left, mark)
+        return left
+
+    def _late(self) -> bool:
+        """Whether nothing more is looked for; then every group that might have grown says so."""
+        late = self.watch.late()
+        if late:
+            stop = Reason.of(Code.TIME_BUDGET, seconds=self.world.options.max_binpacking_time)
+            self.stops.update((facts.id, stop) for facts in self.candidates.able)
+        return late
+
+    def _refilled(self, asks: Sequence[Ask], left: list[Ask], mark: int) -> list[Ask]:
+        """A limit has cut an option short, and the largest pods have got its nodes: everybody once more in the order of
+        the queue onto what is there, if more find a place that way. Upstream does so at the beginning of every loop."""
+        standing, before = self.floor.standing(), sum(ask.count for ask in left)
+        self.floor.rewind(mark)
+        now = [Ask(ask.cls, rest, ask.first) for ask in asks if (rest := ask.count - self._fill(ask))]
+        if sum(ask.count for ask in now) < before:
+            return now
+        self.floor.rewind(mark)
+        self.floor.put_all(standing)
+        return left
+
+    def _mix(self, asks: list[Ask]) -> list[Ask]:
+        """What least-cost buys; returns what is left for the rest of the chain."""
+        from chalicelib.plan.scale_up.expanders.least_cost.adapter import purchases
+        from chalicelib.plan.scale_up.expanders.least_cost.solver_types import Shared
+
+        limit, prices = self.world.options.max_binpacking_time, self.world.policy.prices
+        priced = prices is not None or any(facts.group.price > 0 for facts in self.candidates.able)
+        bought = None if not priced else purchases(
+            {ask.cls: ask.count for ask in asks}, self.candidates, self.floor, self.ledger, prices,
+            lambda: self.watch.over(limit), self.grown,
+            [Shared(amounts, most) for amounts, most in self.ledger.shared(self.candidates.able)])
+        if bought is None:
+            note = Reason.of(Code.EXPANDER_SKIPPED, expander=LEAST_COST, detail="no prices, no solver or no time")
+            self.notes[note.key] = note
+            return asks
+        done: dict[int, int] = {}
+        for one in bought:
+            begin = len(self.floor.table)
+            self.add(one.group, one.nodes)
+            rows = np.arange(begin, begin + one.nodes)
+            for cls, each in sorted(one.pods.items()):
+                self.floor.put(cls, rows, np.full(one.nodes, each, dtype=np.int64))
+                done[cls] = done.get(cls, 0) + each * one.nodes
+        return [Ask(ask.cls, ask.count - done.get(ask.cls, 0), ask.first) for ask in asks
+                if done.get(ask.cls, 0) < ask.count]
+
+    def price(self) -> float:
+        """What the new nodes cost per hour; groups without a price count nothing."""
+        prices, groups = self.world.policy.prices, self.world.groups
+        return sum(
+            nodes * (node_price(self.candidates.shapes[group].template.node, prices, groups[group].group.price) or 0.0)
+            for group, nodes in sorted(self.grown.items()))
+
+    def options(self, asks: Sequence[Ask]) -> list[Option]:
+        """What every group could do for these pods."""
+        found: list[Option] = []
+        limit = self.world.options.max_binpacking_time
+        for row, facts in enumerate(self.candidates.able):
+            if facts.id in self._barren:
+                continue
+            if row and (self.watch.over(limit) or limit == 0):
+                self.stops[facts.id] = Reason.of(Code.TIME_BUDGET, seconds=limit)
+                continue
+            option = self._option(row, facts, asks)
+            if option is not None:
+                found.append(option)
+        return found
+
+    def _option(self, row: int, facts: GroupFacts, asks: Sequence[Ask]) -> Option | None:
+        fitting = [ask for ask in asks if self.candidates.fits(ask.cls)[row]]
+        if not fitting or facts.template is None:
+            return None
+        allowance = self.ledger.allowance(facts, self.grown.get(facts.id, 0), self._beside(facts, fitting))
+        if allowance.nodes <= 0:
+            self.stops[facts.id] = allowance.stop
+            return None
+        packing = self._pack(facts, fitting, allowance.nodes)
+        if packing.out_of_time:
+            limit = self.world.options.max_nodegroup_binpacking_duration
+            self.stops[facts.id] = Reason.of(Code.TIME_BUDGET, seconds=limit)
+        self._cut.discard(facts.id)
+        if packing.refused:
+            self.stops[facts.id] = allowance.stop
+            self._cut.add(facts.id)
+        if not packing.placed:
+            return None
+        atomic = facts.group.options.zero_or_max
+        requested: dict[str, int] = {}
+        for cls, count in packing.placed.items():
+            for name, amount in self.floor.classes[cls].requests.items():
+                requested[name] = requested.get(name, 0) + amount * count
+        return Option(facts.id, allowance.nodes if atomic else packing.nodes, packing.placed, facts.template.node,
+                      requested, preference(packing.placed, facts.template.node, self.floor), packing.order)
+
+    def _pack(self, facts: GroupFacts, asks: Sequence[Ask], limit: int) -> Packing:
+        """Packings are the same for groups whose new nodes are alike to these pods."""
+        shape = self.candidates.shapes[facts.id]
+        labels = shape.template.node.labels
+        keys = sorted({key for ask in asks if (needs := self.floor.needs(ask.cls)) is not None for key in needs.keys})
+        key = (shape.free.tobytes(), shape.ports, tuple(shape.template.daemons) if keys else (),
+               tuple(sorted(shape.template.volume_limits.items())), limit,
+               tuple((ask.cls, ask.count) for ask in asks), tuple(labels.get(name) for name in keys),
+               self.floor.generation if keys else -1)
+        found = self._packed.get(key)
+        if found is None:
+            found = self._packed[key] = pack(shape, asks, self.floor, limit, self._alarm())
+        return found
+
+    def _alarm(self) -> Callable[[], bool]:
+        """Whether counting one group, begun now, has taken its time; 0: it may take any."""
+        limit, started = self.world.options.max_nodegroup_binpacking_duration, self.watch.spent()
+        return lambda: (limit > 0 and self.watch.spent() - started > limit) or self.watch.late()
+
+    def _beside(self, facts: GroupFacts, asks: Sequence[Ask]) -> int:
+        """What similar groups could take of an increase."""
+        return free_capacity((other.target + self.grown.get(other.id, 0), other.group.max)
+                             for other in self._similar(facts, [ask.cls for ask in asks]))
+
+    def _similar(self, facts: GroupFacts, classes: Sequence[int]) -> list[GroupFacts]:
+        """The groups that an increase is spread over: flavours of the same pool that the user ranks alike in any case
+        (huaweicloud-cce.md A6.7), others with balanceSimilarNodeGroups; never flavours of the pool of another rank."""
+        pool = facts.group.pool
+        mates = self._mates.get(pool.id, []) if pool is not None else []
+        others = [other for other in mates if other.group.rank == facts.group.rank and other.id != facts.id]
+        if self.world.options.balance_similar_node_groups:
+            apart = {other.id for other in mates}
+            others += [other for other in self.candidates.able if other.id not in apart]
+        if not others:
+            return []
+        return self._likeness.similar(facts, others, lambda other: all(
+            bool(self.candidates.fits(cls)[self._row[other.id]]) for cls in classes))
+
+    def _take(self, option: Option, asks: list[Ask]) -> list[Ask]:
+        """Put an option's nodes and pods on the floor; returns what is left."""
+        facts = self.world.groups[option.group]
+        shares = [(option.group, option.nodes)]
+        similar = self._similar(facts, list(option.pods))
+        if similar or self.world.options.balance_similar_node_groups:
+            shares = balance(option.nodes, facts, similar, self.ledger, self.grown)
+        if not any(self._most(group) for group, _ in shares):
+            shares = [(option.group, option.nodes)]     # the others have had their share of this scale-up
+        for group, nodes in shares:
+            if nodes := min(nodes, self._most(group)):
+                self.add(group, nodes)
+        by_class = {ask.cls: ask for ask in asks}
+        done = {cls: self._fill(by_class[cls]) for cls in option.order if cls in option.pods}
+        if not any(done.values()):
+            self._barren.add(option.group)
+        for ask in asks:
+            if self.floor.needs(ask.cls) is not None and done.get(ask.cls, 0) < ask.count:
+                done[ask.cls] = done.get(ask.cls, 0) + self._fill(Ask(ask.cls, ask.count - done.get(ask.cls, 0)))
+        return [Ask(ask.cls, ask.count - done.get(ask.cls, 0), ask.first) for ask in asks
+                if done.get(ask.cls, 0) < ask.count]
+
+    def _most(self, group: str) -> int:
+        """How many more nodes a group may get by itself."""
+        return self.ledger.allowance(self.world.groups[group], self.grown.get(group, 0)).nodes
+
+    def _fill(self, ask: Ask) -> int:
+        return sum(count for _, count in self.floor.fill(ask.cls, ask.count))
+
+    def add(self, group: str, nodes: int) -> None:
+        """So many more new nodes of a group, empty."""
+        self.ledger.take(self.candidates.shapes[group].template.node, nodes, self.world.groups[group].group)
+        self.put_nodes(group, self.grown.get(group, 0), nodes)
+        self.grown[group] = self.grown.get(group, 0) + nodes
+
+    def put_nodes(self, group: str, have: int, nodes: int) -> None:
+        """New nodes onto the floor, numbered on from those it has."""
+        shape = self.candidates.shapes[group]
+        names = [new_name(group, number) for number in range(have + 1, have + nodes + 1)]
+        self.group_of.update(dict.fromkeys(names, group))
+        free = np.repeat(shape.free[None, :], nodes, axis=0)
+        self.floor.extend(renamed(shape.template.node, names), free, shape.template.daemons,
+                          shape.template.volume_limits)
+
+
+    def take_back(self, group: str, nodes: int) -> None:
+        """So many nodes of a group fewer; the floor is for the caller to clear."""
+        self.ledger.take(self.candidates.shapes[group].template.node, -nodes, self.world.groups[group].group)
+        self.grown[group] -= nodes
+
+    def give_again(self, group: str, nodes: int) -> None:
+        """Undo `take_back`."""
+        self.take_back(group, -nodes)
+
+
+def new_name(group: str, number: int) -> str:
+    """What a planned node is called within a pass."""
+    return f"new-{number}-for-{group}"

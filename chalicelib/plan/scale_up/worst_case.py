@@ -1,0 +1,78 @@
+"""The last step of a plan: which nodes it keeps and what it promises, by the worst order that the scheduler could take.
+
+A new node that stays empty in one of the rehearsed orders is given back if that costs at most three pods their places
+for every two empty nodes that it spares, in the mean over the orders: those pods wait for the next pass, an empty node
+for ten minutes and more. While pods wait that fit nodes which exist, it may cost no place at all. The orders differ
+most by who goes there, and the scheduler settles that before the node comes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.plan.scale_up.placement_result import Settled
+from chalicelib.plan.scale_up.pod_competition import contests
+from chalicelib.plan.scale_up.redundant_nodes import Saved, tidy
+from chalicelib.plan.scale_up.scheduling_replay import Outcome, rehearse
+
+if TYPE_CHECKING:
+    from chalicelib.plan.scale_up.final_placement import Settling
+
+_TRIES = 6      # nodes that one plan tries to do without
+_WORTH = 1.5    # pods that may wait for the next pass, per new node that would stay empty
+
+
+def promised(settling: Settling) -> Settled:
+    """Everybody's place, and how sure it is."""
+    outcomes = _without_idle_nodes(settling, rehearse(settling))
+    wanted, placed, uncounted = Counter[int](), Counter[int](), Counter[int]()
+    for demand in settling.queue:
+        (wanted if demand.counts else uncounted)[demand.cls] += len(demand.pods)
+    settled = settling.settled()
+    for _, cls, pods in settled.places:
+        placed[cls] += len(pods)
+    return msgspec.structs.replace(settled, contests=contests(wanted, placed, uncounted, outcomes))
+
+
+def _without_idle_nodes(settling: Settling, outcomes: list[Outcome]) -> list[Outcome]:
+    for _ in range(_TRIES):
+        idle = Counter(settling.new[row][0] for each in outcomes for row in each.empty)
+        found = next((better for group, _ in idle.most_common()
+                      if (better := _one_less(settling, group, outcomes))), None)
+        if found is None:
+            break
+        outcomes = found
+    return outcomes
+
+
+def _one_less(settling: Settling, group: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Outcomes without one node of a group, which is then given back; none if it stays."""
+    if settling.spare(group) <= 0 or settling.atomic(group):
+        return []
+    before, doubtful = Saved(settling), set(settling.doubtful)
+    settling.search.take_back(group, 1)
+    settling.in_queue_order()
+    while settling.drop_empty():
+        settling.in_queue_order()
+    tidy(settling)
+    found = rehearse(settling)
+    spared, cost = _idle(outcomes) - _idle(found), _served(outcomes) - _served(found)
+    if found and spared > 0 and cost <= (0.0 if settling.fresh else _WORTH * spared):
+        return found
+    before.restore()
+    settling.doubtful = doubtful
+    return []
+
+
+def _idle(outcomes: Sequence[Outcome]) -> float:
+    """New nodes that stay empty, in the mean."""
+    return sum(len(each.empty) for each in outcomes) / max(1, len(outcomes))
+
+
+def _served(outcomes: Sequence[Outcome]) -> float:
+    """Pods that get a place, in the mean."""
+    return sum(each.served.total() for each in outcomes) / max(1, len(outcomes))

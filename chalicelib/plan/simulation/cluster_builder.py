@@ -1,0 +1,101 @@
+"""The floor of a pass: nodes that exist and nodes on their way (scale-up.md §2, §3), with the pods they carry."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+import numpy as np
+
+from chalicelib.model.node import Node
+from chalicelib.model.pod import Pod
+from chalicelib.plan.predicates.not_simulated import NotSimulated
+from chalicelib.plan.predicates.volumes import Volumes
+from chalicelib.plan.simulation.pod_topology.constraints import Society
+from chalicelib.plan.simulation.pod_topology.pod_counts import Counting
+from chalicelib.plan.simulation.pod_topology.selector_index import Matching
+from chalicelib.plan.simulation.simulated_cluster import Floor, Parts, renamed
+from chalicelib.plan.state.cluster_state import World
+from chalicelib.plan.state.node_templates import Template
+from chalicelib.plan.state.pending_pods import is_expendable
+from chalicelib.plan.state.readiness import Bucket
+from chalicelib.plan.tables.array_types import Bools, Ints
+from chalicelib.plan.tables.node_table import Columns, NodeTable
+
+_UPCOMING = 10_000      # nodes on their way of one group that are looked at: a vendor that says millions holds up none
+
+
+def build(world: World, nominated: tuple[Pod, ...], columns: Columns) -> Floor:
+    """The table of real and upcoming nodes with the pods that occupy them."""
+    snapshot, options = world.snapshot, world.options
+    late = {name for name, kind in world.buckets.items() if kind is Bucket.NOT_STARTED and name in world.group_of}
+    real = sorted((node for node in snapshot.nodes if node.name not in late), key=attrgetter("name"))
+    coming = _upcoming(world)
+    table = NodeTable([*real, *(node for node, _ in coming)], columns)
+    # What a malformed pod takes is unknown, so its node offers nothing.
+    unknown = {gap.node for gap in snapshot.gaps if gap.node}
+    unready = {name for name, kind in world.buckets.items() if kind in {Bucket.UNREADY, Bucket.SUSPENDED}}
+    held, barred = _held(world)
+    closed = world.leaving | unknown | unready | barred
+    is_open: Bools = np.fromiter((not node.unschedulable and node.name not in closed for node in table.nodes),
+                                 dtype=np.bool_, count=len(table))
+    rows, classes, dying = _occupying(world, nominated, table)
+    daemons = [(at, cls) for at, (_, template) in enumerate(coming, start=len(real))
+               for cls in template.daemons]
+    rows = np.concatenate([rows, np.array([at for at, _ in daemons], dtype=np.int64)])
+    classes = np.concatenate([classes, np.array([cls for _, cls in daemons], dtype=np.int64)])
+    dying = np.concatenate([dying, np.zeros(len(daemons), dtype=np.bool_)])
+    table.occupy(rows, classes, [cls.ports for cls in snapshot.classes])
+    counting = Counting(rows, classes, dying, len(table))
+    parts = Parts(
+        classes=snapshot.classes, counting=counting, volumes=Volumes(snapshot),
+        society=Society(snapshot.classes, Matching(snapshot.classes, snapshot.namespaces), counting),
+        unsure=NotSimulated(snapshot.classes, options),
+    )
+    limits = [parts.volumes.limits(node.name) for node in real] + [template.volume_limits for _, template in coming]
+    floor = Floor(table, is_open, parts, real=len(real), limits=limits,
+                  nominated=[(table.index.get(pod.nominated), pod.cls) for pod in nominated])
+    for row in table.overfull:
+        floor.close(row)
+    too_much = "its pods ask for more than can be counted"
+    floor.held = {**held, **{table.nodes[row].name: too_much for row in table.overfull}}
+    return floor
+
+
+def _held(world: World) -> tuple[dict[str, str], frozenset[str]]:
+    """Nodes with a pod that exceeds a limit, and why they stay; and those of them that may keep other pods away by what
+    was not read of that pod."""
+    classes, options = world.snapshot.classes, world.options
+    excess = [bool(cls.excess) and not is_expendable(cls, options) for cls in classes]
+    if not any(excess):
+        return {}, frozenset()
+    held: dict[str, str] = {}
+    barred: set[str] = set()
+    for pod in world.snapshot.pods:
+        if pod.node and excess[pod.cls]:
+            held.setdefault(pod.node, f"pod {pod.key} is not simulated: {classes[pod.cls].excess}")
+            barred.update({pod.node} if classes[pod.cls].excess_bars else ())
+    return held, frozenset(barred)
+
+
+def _occupying(world: World, nominated: tuple[Pod, ...], table: NodeTable) -> tuple[Ints, Ints, Bools]:
+    """Row, class and whether it is terminating, of every pod that takes room; the order does not matter."""
+    index, occupancy, classes = table.index, world.occupancy, world.snapshot.classes
+    row_of = np.array([*(index.get(node.name, -1) for node in world.snapshot.nodes), -1], dtype=np.int64)
+    expendable = np.array([*(is_expendable(cls, world.options) for cls in classes), False], dtype=np.bool_)
+    rows = row_of[occupancy.where]
+    keep = (rows >= 0) & ~expendable[occupancy.cls]
+    rows, kinds, dying = rows[keep], occupancy.cls[keep], occupancy.dying[keep]
+    waiting = [(index[pod.nominated], pod.cls) for pod in nominated if pod.nominated in index]
+    return (np.concatenate([rows, np.array([row for row, _ in waiting], dtype=np.int64)]),
+            np.concatenate([kinds, np.array([cls for _, cls in waiting], dtype=np.int64)]),
+            np.concatenate([dying, np.zeros(len(waiting), dtype=np.bool_)]))
+
+
+def _upcoming(world: World) -> list[tuple[Node, Template]]:
+    """A copy of its group's template per node on its way."""
+    coming: list[tuple[Node, Template]] = []
+    for _, facts in sorted(world.groups.items()):
+        if facts.template is not None:
+            names = [f"upcoming-{at}-for-{facts.id}" for at in range(min(facts.upcoming, _UPCOMING))]
+            coming += [(node, facts.template) for node in renamed(facts.template.node, names)]
+    return coming

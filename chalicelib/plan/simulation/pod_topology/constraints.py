@@ -1,0 +1,108 @@
+"""What a class asks of the pods around it, with the counters that answer: made once per class and pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from chalicelib.model.pod import PodClass
+from chalicelib.model.reason import Code
+from chalicelib.plan.simulation.pod_topology.pod_counts import Counter, Counting
+from chalicelib.plan.simulation.pod_topology.selector_index import Matching
+
+
+class Attraction(msgspec.Struct, frozen=True):
+    """Pod affinity: every key's domain must hold a counted pod. own: the class itself is counted, so the first of its
+    kind may go anywhere that has the keys."""
+
+    counter: Counter
+    keys: tuple[str, ...]
+    own: bool
+
+
+class Repulsion(msgspec.Struct, frozen=True):
+    """Anti-affinity, the pod's own or that of others against it: no counted pod in the domain of `key`."""
+
+    counter: Counter
+    key: str
+    own: bool
+    code: Code
+
+
+class Evenness(msgspec.Struct, frozen=True):
+    """A spread constraint. own: the pod adds to the count of its domain."""
+
+    counter: Counter
+    key: str
+    max_skew: int
+    min_domains: int
+    own: bool
+    honors_affinity: bool
+    honors_taints: bool
+
+
+class Needs(msgspec.Struct, frozen=True):
+    """All of a class. keys: topology keys of all its spread constraints, which a counting node must carry."""
+
+    attraction: Attraction | None
+    repulsions: tuple[Repulsion, ...]
+    evenness: tuple[Evenness, ...]
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """All topology keys that matter to it."""
+        attracting = self.attraction.keys if self.attraction is not None else ()
+        return frozenset((*attracting, *(r.key for r in self.repulsions), *self.spread_keys))
+
+    @property
+    def spread_keys(self) -> tuple[str, ...]:
+        """What a node must carry to be counted by any of the spread constraints."""
+        return tuple(even.key for even in self.evenness)
+
+
+class Society:
+    """The needs of every class; None for the many that ask nothing and that nobody objects to."""
+
+    def __init__(self, classes: Sequence[PodClass], matching: Matching, counting: Counting) -> None:
+        self._classes, self._matching, self._counting = classes, matching, counting
+        self._known: dict[int, Needs | None] = {}
+        self.matters = any(cls.pod_affinity or cls.pod_anti_affinity or cls.spread for cls in classes)
+        """Whether any class at all asks something of other pods."""
+
+    def needs(self, cls: int) -> Needs | None:
+        """What a class needs, remembered."""
+        if cls not in self._known:
+            self._known[cls] = self._make(cls)
+        return self._known[cls]
+
+    def soft_spread(self, cls: int) -> list[tuple[Counter, str]]:
+        """What ScheduleAnyway constraints count, and over which key."""
+        return [(self._counting.counter(self._matching.spread(cls, each), settled=True), each.topology_key)
+                for each in self._classes[cls].preferred_spread]
+
+    def _make(self, cls: int) -> Needs | None:
+        pod, matching, counting = self._classes[cls], self._matching, self._counting
+        attraction = None
+        if pod.pod_affinity:
+            members = matching.all_terms(cls)
+            keys = tuple(dict.fromkeys(term.topology_key for term in pod.pod_affinity))
+            attraction = Attraction(counting.counter(members), keys, cls in members)
+        repulsions = []
+        for term in pod.pod_anti_affinity:
+            members = matching.term(cls, term)
+            if members:
+                repulsions.append(Repulsion(counting.counter(members), term.topology_key, cls in members,
+                                            Code.POD_ANTI_AFFINITY))
+        for key, members in matching.objectors(cls).items():
+            repulsions.append(Repulsion(counting.counter(members), key, cls in members, Code.EXISTING_ANTI_AFFINITY))
+        evenness = tuple(
+            Evenness(
+                counter=counting.counter(matching.spread(cls, c), settled=True), key=c.topology_key,
+                max_skew=c.max_skew, min_domains=c.min_domains,
+                own=c.selector is not None and matching.widened(pod, c).matches(pod.labels),
+                honors_affinity=c.node_affinity_policy != "Ignore", honors_taints=c.node_taints_policy == "Honor",
+            ) for c in pod.spread)
+        if attraction is None and not repulsions and not evenness:
+            return None
+        return Needs(attraction, tuple(repulsions), evenness)

@@ -1,0 +1,218 @@
+"""The rules between pods on rows that exist: where one more pod of a class may go, and how many at once.
+
+A domain's count is a sum over its rows. Taking many at once is only allowed as far as the rule holds whatever the
+order in which the pods arrive: the least count of a spread never falls while pods are added, so what fits under the
+least of now fits later too. Then the question is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.simulation.pod_topology.constraints import Attraction, Evenness, Needs, Repulsion
+from chalicelib.plan.simulation.pod_topology.pod_counts import Counter
+from chalicelib.plan.tables.array_types import Bools, Ints
+
+UNLIMITED = 2**31
+
+
+class Labels(Protocol):
+    """What is needed of a table of nodes (plan/table.NodeTable)."""
+
+    def label(self, key: str) -> tuple[Ints, dict[str, int]]:
+        """Codes per row (-1: missing) and the code of each value."""
+
+
+class Level(msgspec.Struct, frozen=True):
+    """A spread constraint as it stands. counts: per domain; counted: which domains count; least: the global minimum."""
+
+    counts: Ints
+    counted: Bools
+    least: int
+
+
+class Rows:
+    """Rules over one table. eligible: (class, spread constraint, keys) -> the rows that count for it (§5.4 rule 1)."""
+
+    def __init__(self, table: Labels, eligible: Callable[[int, Evenness, tuple[str, ...]], Bools]) -> None:
+        self._table, self._eligible = table, eligible
+        self._domains: dict[tuple[int, str], Ints] = {}
+        self._levels: dict[tuple[int, int, str], Level] = {}
+
+    def forget(self) -> None:
+        """Something was placed: sums are no longer true."""
+        self._domains.clear()
+        self._levels.clear()
+
+    def domains(self, counter: Counter, key: str) -> Ints:
+        """Counted pods per domain of a key."""
+        found = self._domains.get((id(counter), key))
+        if found is None:
+            codes, values = self._table.label(key)
+            found = self._domains[(id(counter), key)] = _sums(codes, counter.rows, len(values))
+        return found
+
+    def here(self, counter: Counter, key: str, value: str) -> int:
+        """Counted pods in one domain, 0 for a domain without rows."""
+        _, values = self._table.label(key)
+        at = values.get(value)
+        return 0 if at is None else int(self.domains(counter, key)[at])
+
+    def level(self, cls: int, even: Evenness, keys: tuple[str, ...]) -> Level:
+        """Where a constraint stands for a class."""
+        key = (cls, id(even.counter), even.key)
+        found = self._levels.get(key)
+        if found is None:
+            found = self._levels[key] = self._level(cls, even, keys)
+        return found
+
+    def others(self, cls: int, even: Evenness, keys: tuple[str, ...], value: str) -> tuple[int, int, int]:
+        """A domain against the others: its count, the least count of the others (UNLIMITED if there are none), and how
+        many domains there are with it, whether or not it has rows yet."""
+        level = self.level(cls, even, keys)
+        _, values = self._table.label(even.key)
+        at = values.get(value)
+        rest = level.counted.copy()
+        mine = 0
+        if at is not None:
+            mine, rest[at] = int(level.counts[at]), False
+        least = int(level.counts[rest].min()) if rest.any() else UNLIMITED
+        return mine, least, int(rest.sum()) + 1
+
+    def _level(self, cls: int, even: Evenness, keys: tuple[str, ...]) -> Level:
+        codes, values = self._table.label(even.key)
+        rows = self._eligible(cls, even, keys)
+        counts = _sums(codes, np.where(rows, even.counter.rows, 0), len(values))
+        counted = np.bincount(codes[rows] + 1, minlength=len(values) + 1)[1:] > 0
+        many = int(counted.sum())
+        least = int(counts[counted].min()) if many and many >= even.min_domains else 0
+        return Level(counts, counted, least)
+
+    def open(self, cls: int, needs: Needs) -> Bools:
+        """Rows that no rule forbids one more pod."""
+        allowed: Bools | None = None
+        for rule in self._rules(cls, needs):
+            allowed = rule if allowed is None else allowed & rule
+        assert allowed is not None
+        return allowed
+
+    def _rules(self, cls: int, needs: Needs) -> list[Bools]:
+        rules = []
+        if needs.attraction is not None:
+            rules.append(self._attracted(needs.attraction))
+        rules += [self._unopposed(repulsion) for repulsion in needs.repulsions]
+        rules += [self._even(cls, even, needs) for even in needs.evenness]
+        return rules
+
+    def _unopposed(self, repulsion: Repulsion) -> Bools:
+        codes, _ = self._table.label(repulsion.key)
+        allowed: Bools = np.append(self.domains(repulsion.counter, repulsion.key) == 0, True)[codes]
+        return allowed
+
+    def _even(self, cls: int, even: Evenness, needs: Needs) -> Bools:
+        codes, _ = self._table.label(even.key)
+        level = self.level(cls, even, needs.spread_keys)
+        allowed: Bools = np.append(level.counts + int(even.own) - level.least <= even.max_skew, False)[codes]
+        return allowed
+
+    def tally(self, cls: int, needs: Needs, rows: Bools) -> list[tuple[Reason, int]]:
+        """Of these rows, how many each rule turns away, the first that fails counting."""
+        counts: list[tuple[Reason, int]] = []
+        left = rows.copy()
+
+        def turned_away(failing: Bools, reason: Reason) -> None:
+            counts.append((reason, int((left & failing).sum())))
+            left[failing] = False
+
+        for even in needs.evenness:
+            codes, _ = self._table.label(even.key)
+            turned_away(codes < 0, Reason.of(Code.TOPOLOGY_LABEL, key=even.key))
+            turned_away(~self._even(cls, even, needs), Reason.of(Code.TOPOLOGY_SPREAD, key=even.key))
+        if needs.attraction is not None:
+            turned_away(~self._attracted(needs.attraction), Reason.of(Code.POD_AFFINITY))
+        for repulsion in needs.repulsions:
+            turned_away(~self._unopposed(repulsion), Reason.of(repulsion.code))
+        return [(reason, count) for reason, count in counts if count]
+
+    def _attracted(self, attraction: Attraction) -> Bools:
+        allowed, carried = None, None
+        for key in attraction.keys:
+            codes, _ = self._table.label(key)
+            here = np.append(self.domains(attraction.counter, key) > 0, False)[codes]
+            allowed = here if allowed is None else allowed & here
+            carried = codes >= 0 if carried is None else carried & (codes >= 0)
+        assert allowed is not None
+        assert carried is not None
+        return carried if attraction.own and not self.begun(attraction) else allowed
+
+    def begun(self, attraction: Attraction) -> bool:
+        """Whether any domain holds a pod that the affinity asks for; if not, the first of its kind may go anywhere."""
+        return any(self.domains(attraction.counter, key).any() for key in attraction.keys)
+
+    def quota(self, cls: int, needs: Needs, counts: Ints) -> tuple[Ints, bool]:
+        """Of these counts per row, how many may be taken at once, and whether to ask again after taking them."""
+        counts = np.where(self.open(cls, needs), counts, 0)
+        if not counts.any():
+            return counts, False
+        if needs.attraction is not None and needs.attraction.own and not self.begun(needs.attraction):
+            return _only_first(counts), True
+        again = False
+        for even in needs.evenness:
+            if even.own:
+                codes, _ = self._table.label(even.key)
+                level = self.level(cls, even, needs.spread_keys)
+                counts = _at_most(counts, codes, level.least + even.max_skew - level.counts)
+                again = True
+        for repulsion in needs.repulsions:
+            if repulsion.own:
+                codes, values = self._table.label(repulsion.key)
+                counts = _at_most(counts, codes, np.ones(len(values), dtype=np.int64))
+        return counts, again
+
+    def reasons(self, cls: int, needs: Needs, row: int) -> tuple[Reason, ...]:
+        """Why a row is closed, the first rule that fails in the scheduler's order (spread before affinity)."""
+        for even in needs.evenness:
+            codes, _ = self._table.label(even.key)
+            if codes[row] < 0:
+                return (Reason.of(Code.TOPOLOGY_LABEL, key=even.key),)
+            level = self.level(cls, even, needs.spread_keys)
+            skew = int(level.counts[codes[row]]) + int(even.own) - level.least
+            if skew > even.max_skew:
+                return (Reason.of(Code.TOPOLOGY_SPREAD, key=even.key, skew=skew, max=even.max_skew),)
+        if needs.attraction is not None and not self._attracted(needs.attraction)[row]:
+            return (Reason.of(Code.POD_AFFINITY),)
+        for repulsion in needs.repulsions:
+            codes, _ = self._table.label(repulsion.key)
+            if codes[row] >= 0 and self.domains(repulsion.counter, repulsion.key)[codes[row]] > 0:
+                return (Reason.of(repulsion.code),)
+        return ()
+
+
+def _sums(codes: Ints, amounts: Ints, count: int) -> Ints:
+    """Amounts per code; code -1 is left out."""
+    return np.bincount(codes + 1, weights=amounts, minlength=count + 1)[1:].astype(np.int64)
+
+
+def _only_first(counts: Ints) -> Ints:
+    first = np.zeros_like(counts)
+    first[int(np.flatnonzero(counts)[0])] = 1
+    return first
+
+
+def _at_most(counts: Ints, codes: Ints, allowance: Ints) -> Ints:
+    """Counts cut so that no domain gets more than its allowance, earlier rows first; rows without a domain as given."""
+    if np.bincount(codes + 1)[1:].max(initial=0) <= 1:      # every row a domain of its own, as with host names
+        capped: Ints = np.minimum(counts, np.append(np.maximum(allowance, 0), UNLIMITED)[codes])
+        return capped
+    left = counts.copy()
+    for domain in np.unique(codes[counts > 0]):
+        if domain >= 0:
+            rows = np.flatnonzero((codes == domain) & (counts > 0))
+            before = np.concatenate([[0], np.cumsum(counts[rows])[:-1]])
+            left[rows] = np.clip(allowance[domain] - before, 0, counts[rows])
+    return left

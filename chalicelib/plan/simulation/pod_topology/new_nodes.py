@@ -1,0 +1,167 @@
+"""The rules between pods on nodes that do not exist yet: arithmetic on bins of alike new nodes.
+
+All new nodes of one template share every label but the host name. A rule by zone is therefore one number for all of
+them, and a rule by host name a number per bin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from chalicelib.model.node import HOSTNAME_LABEL
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.simulation.pod_topology.constraints import Attraction, Evenness, Needs, Repulsion
+from chalicelib.plan.simulation.pod_topology.existing_nodes import UNLIMITED, Rows
+from chalicelib.plan.simulation.pod_topology.pod_counts import Counter
+from chalicelib.plan.tables.array_types import Ints
+
+
+class Cap(msgspec.Struct):
+    """What the rules allow a class just now. each: per node of every bin; fresh: on one more, empty node; total: over
+    all new nodes; again: ask again once these are taken, because the rules may then allow more."""
+
+    each: Ints
+    fresh: int = UNLIMITED
+    total: int = UNLIMITED
+    again: bool = False
+
+    def nothing(self) -> None:
+        """A rule that no new node meets."""
+        self.total = 0
+
+
+class Fresh:
+    """Rules on new nodes with these labels. tracked: the classes that may be on bins; daemons: on every new node."""
+
+    def __init__(self, rows: Rows, labels: Mapping[str, str], tracked: Sequence[int], daemons: Sequence[int]) -> None:
+        self._rows, self._labels, self._tracked, self._daemons = rows, labels, tracked, daemons
+        self._which: dict[int, tuple[Ints, int]] = {}
+
+    def cap(self, cls: int, needs: Needs, pods: Ints, mult: Ints) -> Cap:
+        """pods: (tracked classes, bins), on each node of a bin; mult: nodes per bin."""
+        cap = Cap(np.full(len(mult), UNLIMITED, dtype=np.int64))
+        if needs.attraction is not None:
+            self._attract(needs.attraction, cap, pods, mult)
+        for repulsion in needs.repulsions:
+            self._repel(repulsion, cap, pods, mult)
+        for even in needs.evenness:
+            self._level(cls, even, needs, cap, pods, mult)
+        if needs.attraction is not None and cap.again and cap.total:
+            cap.total = min(cap.total, 1) if not self._begun(needs.attraction, pods) else cap.total
+        return cap
+
+    def counts(self, counter: Counter, pods: Ints) -> tuple[Ints, int]:
+        """Counted pods on each node of every bin, and on an empty new node."""
+        found = self._which.get(id(counter))
+        if found is None:
+            which: Ints = np.array([at for at, cls in enumerate(self._tracked) if cls in counter.members],
+                                   dtype=np.int64)
+            found = self._which[id(counter)] = (which, sum(cls in counter.members for cls in self._daemons))
+        which, daemons = found
+        counted: Ints = pods.sum(axis=0) if len(which) == len(pods) else pods[which].sum(axis=0)
+        return counted + daemons, daemons
+
+    def _in_domain(self, counter: Counter, key: str, pods: Ints, mult: Ints) -> int:
+        """Counted pods in the template's domain of a key that all new nodes share, one more node's daemons included."""
+        each, daemons = self.counts(counter, pods)
+        return self._rows.here(counter, key, self._labels[key]) + int(each @ mult) + daemons
+
+    def _begun(self, attraction: Attraction, pods: Ints) -> bool:
+        each, daemons = self.counts(attraction.counter, pods)
+        return bool(daemons) or bool(each.any()) or self._rows.begun(attraction)
+
+    def _attract(self, attraction: Attraction, cap: Cap, pods: Ints, mult: Ints) -> None:
+        if any(key not in self._labels for key in attraction.keys):
+            cap.nothing()
+            return
+        if not self._begun(attraction, pods):
+            cap.total, cap.again = (min(cap.total, 1), True) if attraction.own else (0, False)
+            return
+        for key in attraction.keys:
+            if key == HOSTNAME_LABEL:
+                each, daemons = self.counts(attraction.counter, pods)
+                cap.each[each == 0] = 0
+                cap.fresh = cap.fresh if daemons else 0
+            elif not self._in_domain(attraction.counter, key, pods, mult):
+                cap.nothing()
+
+    def _repel(self, repulsion: Repulsion, cap: Cap, pods: Ints, mult: Ints) -> None:
+        if repulsion.key not in self._labels:
+            return
+        if repulsion.key == HOSTNAME_LABEL:
+            each, daemons = self.counts(repulsion.counter, pods)
+            cap.each[each > 0] = 0
+            cap.fresh = 0 if daemons else cap.fresh
+            if repulsion.own:
+                np.minimum(cap.each, 1, out=cap.each)
+                cap.fresh = min(cap.fresh, 1)
+        elif self._in_domain(repulsion.counter, repulsion.key, pods, mult):
+            cap.nothing()
+        elif repulsion.own:
+            cap.total = min(cap.total, 1)
+
+    def _level(self, cls: int, even: Evenness, needs: Needs, cap: Cap, pods: Ints, mult: Ints) -> None:
+        if any(key not in self._labels for key in needs.spread_keys):
+            cap.nothing()
+            return
+        each, daemons = self.counts(even.counter, pods)
+        if even.key == HOSTNAME_LABEL:
+            least, domains = self.host_level(cls, even, needs, each, mult)
+            new_least = min(least, daemons) if domains + 1 >= even.min_domains else 0
+            if even.own:
+                np.minimum(cap.each, np.maximum(least + even.max_skew - each, 0), out=cap.each)
+                cap.fresh = min(cap.fresh, max(0, new_least + even.max_skew - daemons))
+                cap.again = True
+            else:
+                cap.each[each - least > even.max_skew] = 0
+                cap.fresh = 0 if daemons - new_least > even.max_skew else cap.fresh
+            return
+        mine, others, domains = self._rows.others(cls, even, needs.spread_keys, self._labels[even.key])
+        mine += int(each @ mult) + (0 if len(mult) else daemons)
+        if even.own:
+            allowed = even.max_skew - mine if domains < even.min_domains else others + even.max_skew - mine
+            cap.total = min(cap.total, max(0, allowed))
+        elif mine - (min(mine, others) if domains >= even.min_domains else 0) > even.max_skew:
+            cap.nothing()
+
+    def host_level(self, cls: int, even: Evenness, needs: Needs, each: Ints, mult: Ints) -> tuple[int, int]:
+        """The least count over all host names, new ones too (0 while there are too few), and how many there are."""
+        level = self._rows.level(cls, even, needs.spread_keys)
+        domains = int(level.counted.sum()) + int(mult.sum())
+        counts = np.concatenate([level.counts[level.counted], each])
+        least = int(counts.min()) if len(counts) and domains >= even.min_domains else 0
+        return least, domains
+
+    def reasons(self, cls: int, needs: Needs) -> tuple[Reason, ...]:
+        """Why one more, empty new node takes no pod of a class, in the scheduler's order; () if it does."""
+        none: Ints = np.zeros((len(self._tracked), 0), dtype=np.int64)
+        nodes: Ints = np.zeros(0, dtype=np.int64)
+        for even in needs.evenness:
+            if even.key not in self._labels:
+                return (Reason.of(Code.TOPOLOGY_LABEL, key=even.key),)
+            skew = self._skew(cls, even, needs)
+            if skew > even.max_skew:
+                return (Reason.of(Code.TOPOLOGY_SPREAD, key=even.key, skew=skew, max=even.max_skew),)
+        if needs.attraction is not None:
+            cap = Cap(nodes)
+            self._attract(needs.attraction, cap, none, nodes)
+            if not cap.total or not cap.fresh:
+                return (Reason.of(Code.POD_AFFINITY),)
+        for repulsion in needs.repulsions:
+            cap = Cap(nodes)
+            self._repel(repulsion, cap, none, nodes)
+            if not cap.total or not cap.fresh:
+                return (Reason.of(repulsion.code),)
+        return ()
+
+    def _skew(self, cls: int, even: Evenness, needs: Needs) -> int:
+        """What the skew would be with one more pod on an empty new node."""
+        _, daemons = self.counts(even.counter, np.zeros((len(self._tracked), 0), dtype=np.int64))
+        value = "" if even.key == HOSTNAME_LABEL else self._labels[even.key]
+        mine, others, domains = self._rows.others(cls, even, needs.spread_keys, value)
+        mine += daemons
+        least = min(mine, others) if domains >= even.min_domains else 0
+        return mine + int(even.own) - least

@@ -1,0 +1,172 @@
+"""What pods placed in this pass do to volumes: attach limits of CSI drivers (NodeVolumeLimits), disks, claims that only
+one pod may use, and free volumes that are taken.
+
+Attached volumes are counted once per node, however many pods use them. Only nodes whose drivers publish a limit count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.predicates.volumes import Volumes
+from chalicelib.plan.predicates.volumes.claimed_volumes import Held
+from chalicelib.plan.predicates.volumes.requirements import Attachment
+from chalicelib.plan.tables.array_types import Bools, Ints
+from chalicelib.plan.tables.node_table import NodeTable
+
+UNLIMITED = 2**31
+
+
+class Attached:
+    """Volumes on rows. Rows are named when they are added; new nodes bring the limits of their template."""
+
+    def __init__(self, volumes: Volumes, table: NodeTable, limits: Sequence[Mapping[str, int]]) -> None:
+        self._volumes, self._table = volumes, table
+        self.held = Held()
+        self._bindable: dict[int, tuple[tuple[int, int], Bools]] = {}   # class -> as of when, rows
+        self._names: list[str] = []
+        self._limits: dict[str, Ints] = {}
+        self._used: dict[str, Ints] = {}
+        self._here: dict[tuple[int, int], int] = {}     # (row, class) -> pods placed in this pass
+        self._common: dict[tuple[int, Attachment], int] = {}   # (row, volume of several pods) -> those placed with it
+        self._start = volumes.attached()
+        self._claims: dict[str, int] = {}               # ReadWriteOncePod claim -> pods placed with it
+        self.extend([node.name for node in table.nodes], limits)
+
+    def extend(self, names: Sequence[str], limits: Sequence[Mapping[str, int]]) -> None:
+        """More rows with the limits of their drivers."""
+        before, count = len(self._names), len(names)
+        self._names += names
+        for driver in {name for limit in limits for name in limit} | self._limits.keys():
+            more = np.array([limit.get(driver, UNLIMITED) for limit in limits], dtype=np.int64)
+            used = np.array([self._start.get((name, driver), 0) for name in names], dtype=np.int64)
+            known = self._limits.get(driver)
+            if known is None:
+                known = np.full(before, UNLIMITED, dtype=np.int64)
+                self._used[driver] = np.array([self._start.get((n, driver), 0) for n in self._names[:before]],
+                                              dtype=np.int64)
+            self._limits[driver] = np.concatenate([known, more])
+            self._used[driver] = np.concatenate([self._used[driver], used])
+        assert before + count == len(self._names)
+
+    def truncate(self, count: int) -> None:
+        """Only the first rows stay."""
+        del self._names[count:]
+        for vectors in (self._limits, self._used):
+            for driver in vectors:
+                vectors[driver] = vectors[driver][:count]
+
+    def narrowed(self, cls: int, counts: Ints) -> Ints:
+        """How many more pods of a class each row takes, if it takes so many by everything else; running pods' disks and
+        what free volumes there were at first are in the floor's masks."""
+        if self.exclusive(cls):
+            return np.zeros_like(counts)
+        for row in self.conflicts(cls):
+            counts[row] = 0
+        per_node, attach = self._volumes.per_node(cls), self.most(cls)
+        if attach is not None:
+            counts = np.minimum(counts, attach)
+        if per_node is not None:
+            counts = np.minimum(counts, per_node)
+        return np.where(self.bindable(cls), counts, 0) if self.held else counts
+
+    def bindable(self, cls: int) -> Bools:
+        """The rows on which the claims of a class still find volumes."""
+        if not self.held or not self._volumes.waits(cls):
+            return np.ones(len(self._table), dtype=np.bool_)
+        now = self.held.generation, len(self._table)
+        found = self._bindable.get(cls)
+        if found is None or found[0] != now:
+            found = self._bindable[cls] = now, self._volumes.left(cls, self._table, self.held)
+        return found[1]
+
+    def at_once(self, cls: int, count: int) -> int:
+        """How many of so many pods of a class may be placed before the rows are asked again: 1 where each takes a free
+        volume that the next one would have counted on."""
+        single = count > 1 and self._volumes.concerns(cls) and self._volumes.one_by_one(cls, self.held)
+        return 1 if single else count
+
+    def one_of(self, cls: int, counts: Ints) -> Ints:
+        """Of pods for several rows, those that may be placed at once: all of them, or the first."""
+        total = int(counts.sum())
+        if self.at_once(cls, total) == total:
+            return counts
+        first: Ints = np.zeros_like(counts)
+        first[int(np.flatnonzero(counts)[0])] = 1
+        return first
+
+    def unbound(self, cls: int, row: int, table: NodeTable | None = None) -> tuple[Reason, ...]:
+        """Why the volumes of a class cannot be had on a row (of another table), () if they can."""
+        return self._volumes.reasons(cls, self._table if table is None else table, row, self.held)
+
+    def most(self, cls: int) -> Ints | None:
+        """How many more pods of a class each row takes; None: as many as it likes."""
+        found: Ints | None = None
+        for driver, (each, _) in self._volumes.attaches(cls).items():
+            if driver in self._limits:
+                many = self._more(cls, driver, each)
+                found = many if found is None else np.minimum(found, many)
+        return found
+
+    def _more(self, cls: int, driver: str, each: int) -> Ints:
+        """How many more pods of a class one driver attaches volumes for, per row."""
+        missing = self._still(cls, driver)
+        left = self._limits[driver] - self._used[driver] - missing
+        # A row may be over its limit: the scheduler asks only where something new would be attached.
+        many: Ints = np.where((left < 0) & (missing + each > 0), 0, left // each if each else UNLIMITED)
+        return many
+
+    def full(self, cls: int, row: int) -> tuple[Reason, ...]:
+        """A reason if a driver of a row attaches no more volumes of the class."""
+        for driver, (each, _) in self._volumes.attaches(cls).items():
+            if driver in self._limits and self._more(cls, driver, each)[row] <= 0:
+                return (Reason.of(Code.VOLUME_COUNT, driver=driver, max=int(self._limits[driver][row])),)
+        return ()
+
+    def exclusive(self, cls: int) -> str:
+        """The claim that only one pod may use and that a pod placed in this pass has taken; empty if there is none."""
+        return next((claim for claim in self._volumes.exclusive(cls) if self._claims.get(claim, 0) > 0), "")
+
+    def expect(self, row: int | None, cls: int) -> None:
+        """A pod that has a node to come to; None: one that is not among the rows."""
+        if row is None:
+            self.take_claims(cls, 1)
+        else:
+            self.add(row, cls, 1)
+
+    def take_claims(self, cls: int, count: int) -> None:
+        """A class's ReadWriteOncePod claims are in use by so many pods more."""
+        for claim in self._volumes.exclusive(cls):
+            self._claims[claim] = self._claims.get(claim, 0) + count
+
+    def conflicts(self, cls: int) -> list[int]:
+        """Rows on which a pod placed in this pass uses a disk that a pod of the class cannot share."""
+        return [row for (row, other), count in self._here.items() if count and self._volumes.clash(cls, other)]
+
+    def _still(self, cls: int, driver: str) -> Ints:
+        """Of the volumes that all pods of a class share, how many each row would have to attach."""
+        shared = [each for each in self._volumes.shared(cls) if each[0] == driver]
+        missing: Ints = np.full(len(self._names), len(shared), dtype=np.int64)
+        if shared:
+            for row, name in enumerate(self._names):
+                running = self._volumes.in_use(name)
+                missing[row] = sum(each not in running and not self._common.get((row, each)) for each in shared)
+        return missing
+
+    def add(self, row: int, cls: int, count: int) -> None:
+        """Pods placed on a row, or taken off it (a negative count)."""
+        self._here[(row, cls)] = self._here.get((row, cls), 0) + count
+        self.take_claims(cls, count)
+        if counting := self._volumes.counting(cls):
+            self.held.add(cls, counting, (row, self._table.nodes[row]), count)
+        for driver, (each, _) in self._volumes.attaches(cls).items():
+            if driver in self._used:
+                self._used[driver][row] += each * count
+        for volume in self._volumes.shared(cls):
+            before = self._common.get((row, volume), 0)
+            after = self._common[(row, volume)] = before + count
+            if volume[0] in self._used and volume not in self._volumes.in_use(self._names[row]):
+                self._used[volume[0]][row] += int(after > 0) - int(before > 0)

@@ -1,0 +1,256 @@
+"""The facts of one pass, worked out once: who belongs where, what is ready, what is coming and what is leaving.
+
+Everything after this reads facts instead of deriving them again. Operations in flight count: a group being grown has
+upcoming nodes, a node being removed is gone for every promise (architecture §5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from chalicelib.model.group import Instance, InstanceState, NodeGroup
+from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.node import TO_BE_DELETED, Node
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.plan import Health
+from chalicelib.model.policy import Options, Policy
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.timeouts import provision_time
+from chalicelib.plan.state import backoff
+from chalicelib.plan.state.group_membership import Shares, shares, trusted
+from chalicelib.plan.state.health import frozen, health_of, sick_zones, zone_of
+from chalicelib.plan.state.node_identity import contested, some
+from chalicelib.plan.state.node_templates import Template, templates
+from chalicelib.plan.state.pods_by_node import Occupancy
+from chalicelib.plan.state.readiness import Bucket, bucket, is_ready
+
+
+class GroupFacts(msgspec.Struct, frozen=True):
+    """One group as this pass sees it. target: what the provider says or an open operation is about to make it.
+    unregistered: instances without a node, the late ones among them; failed: those that could not be created."""
+
+    group: NodeGroup
+    memory: GroupMemory
+    nodes: tuple[Node, ...]
+    counts: Mapping[Bucket, int]
+    target: int
+    upcoming: int
+    leaving: int
+    unregistered: tuple[str, ...]
+    long_unregistered: tuple[str, ...]
+    template: Template | None
+    growing: bool
+    backed_off: bool
+    healthy: bool
+    missing: int
+    frozen: Reason | None = None    # GROUP_FROZEN: nothing is removed from it, and it is not grown
+    failed: tuple[str, ...] = ()
+    contested: tuple[str, ...] = ()     # instances that exist and whose Node cannot be known (plan/identity.py)
+    zone: str = ""                  # the only zone it lies in, if it is one
+    held: Mapping[str, str] = {}    # instance id or node name -> why the provider will not remove it just now
+
+    def held_back(self, node: Node) -> str:
+        """Why the provider will not remove this node just now, empty where it would."""
+        return self.held.get(node.name) or self.held.get(node.provider_id, "")
+
+    @property
+    def id(self) -> str:
+        """The group's id."""
+        return self.group.id
+
+    @property
+    def shares(self) -> Shares:
+        """How many of its machines are its nodes."""
+        joined = {word for node in self.nodes for word in (node.name, node.provider_id)}
+        return shares(self.group, joined, self.contested)
+
+
+class World(msgspec.Struct, frozen=True):
+    """The pass's facts. group_of: node name -> group id, only for nodes of a known group. timed_out: group id -> the
+    request that ran out in this very pass (plan/requests.py). contested: node name -> why it cannot be known which
+    machine it is; such a node is in no group."""
+
+    snapshot: Snapshot
+    policy: Policy
+    memory: Memory
+    now: float
+    buckets: Mapping[str, Bucket]
+    group_of: Mapping[str, str]
+    groups: Mapping[str, GroupFacts]
+    leaving: frozenset[str]
+    health: Health
+    occupancy: Occupancy
+    timed_out: Mapping[str, ScaleUpRequest] = {}
+    contested: Mapping[str, Reason] = {}
+
+    @property
+    def options(self) -> Options:
+        """The cluster's options."""
+        return self.policy.options
+
+
+def observe(snapshot: Snapshot, policy: Policy, memory: Memory, now: float) -> World:
+    """Derive the facts of a pass."""
+    options = policy.options
+    doubtful = contested(snapshot.groups, snapshot.nodes)
+    joined = frozenset(word for node in snapshot.nodes for word in (node.name, node.provider_id))
+    groups = tuple(trusted(_credible(group), memory.groups.get(group.id, GroupMemory()), joined, doubtful)
+                   for group in snapshot.groups)
+    unknown = _unknown(doubtful)
+    owners, gone = _owners((node for node in snapshot.nodes if node.name not in unknown), groups)
+    removing = tuple(op for op in memory.operations if op.is_open and op.kind is Kind.REMOVE)
+    leaving = frozenset(target.node for op in removing for target in op.targets) | frozenset(
+        node.name for node in snapshot.nodes if node.taint(TO_BE_DELETED) is not None)
+    gone |= _vanished(removing, groups)
+    occupancy = Occupancy(snapshot)
+    startup = {group.id: group.options.max_node_startup_time for group in groups}
+    buckets = {node.name: _bucket(node, startup.get(owners.get(node.name, "")), options, now, gone=node.name in gone)
+               for node in snapshot.nodes}
+    members: dict[str, list[Node]] = {}
+    for node in snapshot.nodes:
+        if node.name in owners:
+            members.setdefault(owners[node.name], []).append(node)
+    made = templates(snapshot, members, memory.templates, options, now, occupancy.on)
+    zones = sick_zones(snapshot.nodes, owners, buckets, options)
+    maker = _Facts(memory, options, now, buckets, zones, frozenset(doubtful))
+    facts = {group.id: maker.of(group, tuple(members.get(group.id, ())), made.get(group.id)) for group in groups}
+    return World(
+        snapshot=snapshot, policy=policy, memory=memory, now=now, buckets=buckets, group_of=owners, groups=facts,
+        leaving=leaving, occupancy=occupancy, contested=unknown,
+        health=msgspec.structs.replace(
+            health_of(snapshot.nodes, owners, buckets, options), sick_zones=tuple(zones),
+            removing=sum(node.name in leaving for node in snapshot.nodes),
+            unregistered=sum(len(each.unregistered) - len(each.long_unregistered) for each in facts.values()),
+            long_unregistered=sum(len(each.long_unregistered) for each in facts.values()),
+            upcoming=sum(each.upcoming for each in facts.values())),
+    )
+
+
+def _credible(group: NodeGroup) -> NodeGroup:
+    """A group whose vendor says what cannot be is one that could not be read."""
+    if group.target >= 0 or group.error:
+        return group
+    return msgspec.structs.replace(group, error=f"the provider says that its target size is {group.target}")
+
+
+def _unknown(doubtful: Mapping[str, tuple[str, ...]]) -> dict[str, Reason]:
+    """Node name -> why it is in no group, from machines and the Nodes that claim them."""
+    return {name: Reason.of(Code.IDENTITY_CONTESTED, instance=instance, nodes=some(names))
+            for instance, names in sorted(doubtful.items(), reverse=True) for name in names}
+
+
+def _owners(nodes: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[dict[str, str], set[str]]:
+    """Node name -> group, by the instance's node or provider id; and the nodes whose instance is being deleted."""
+    by_id: dict[str, tuple[str, Instance]] = {}
+    by_name: dict[str, tuple[str, Instance]] = {}
+    for group in groups:
+        for instance in group.instances:
+            by_id[instance.id] = group.id, instance
+            if instance.node:
+                by_name[instance.node] = group.id, instance
+    owners, gone = {}, set()
+    for node in nodes:
+        found = by_name.get(node.name) or (by_id.get(node.provider_id) if node.provider_id else None)
+        if found is not None:
+            owners[node.name], instance = found
+            if instance.state is InstanceState.DELETING:
+                gone.add(node.name)
+    return owners, gone
+
+
+def _vanished(removing: Iterable[Operation], groups: Iterable[NodeGroup]) -> set[str]:
+    """Nodes under removal whose instance their group, which was read, no longer has."""
+    listed = {group.id: {instance.id for instance in group.instances} for group in groups if not group.error}
+    return {target.node for op in removing if op.group in listed
+            for target in op.targets if target.instance and target.instance not in listed[op.group]}
+
+
+def _bucket(node: Node, startup: float | None, options: Options, now: float, *, gone: bool) -> Bucket:
+    """startup: of its own group; a node in none has the cluster's (upstream lets the node before it decide).
+
+    A vendor that says a machine is gone or going is believed unless its kubelet still reports: then the node is there,
+    and only our own taint says otherwise."""
+    return bucket(node, exists=not gone or is_ready(node, options), now=now, options=options,
+                  startup_time=options.max_node_startup_time if startup is None else startup)
+
+
+class _Facts:
+    """Makes the facts of one group after the other."""
+
+    def __init__(self, memory: Memory, options: Options, now: float, buckets: Mapping[str, Bucket],
+                 zones: Mapping[str, str], doubtful: frozenset[str]) -> None:
+        self.memory, self.options, self.now = memory, options, now
+        self.buckets, self.zones, self.doubtful = buckets, zones, doubtful
+
+    def of(self, group: NodeGroup, nodes: tuple[Node, ...], template: Template | None) -> GroupFacts:
+        """The facts of a group with these nodes."""
+        mine = self.memory.groups.get(group.id, GroupMemory())
+        counts = {kind: sum(self.buckets[node.name] is kind for node in nodes) for kind in Bucket}
+        absent, late, failed = self._without_node(group, nodes)
+        unknown = tuple(dict.fromkeys(each.id for each in group.instances if each.id in self.doubtful))
+        open_ops = [op for op in self.memory.operations if op.is_open and op.group == group.id]
+        target = max([group.target, *(op.to_size for op in open_ops if op.kind is Kind.GROW)])
+        growing = any(op.kind is Kind.GROW for op in open_ops)
+        backed_off = backoff.in_backoff(mine.backoff, self.now)
+        lost = len(late) + len(failed)
+        expected = (growing or mine.request is not None) and not backed_off
+        asked = sum(op.to_size - op.from_size for op in open_ops if op.kind is Kind.GROW and group.target >= op.to_size)
+        missing = _missing(group, mine, counts, lost + asked + len(unknown))
+        zone = zone_of(nodes, template.node if template is not None else None)
+        sick = frozen(counts, missing, self.zones.get(zone, ""), self.options)
+        return GroupFacts(
+            group=group, memory=mine, nodes=nodes, counts=counts, target=target,
+            upcoming=(_promised(mine, self.now) if group.error and expected
+                      else _upcoming(counts, target - lost - len(unknown), expected=expected)),
+            leaving=_leaving(open_ops, failed), unregistered=absent, long_unregistered=late, failed=failed,
+            contested=unknown, template=template, growing=growing,
+            backed_off=backed_off, missing=missing, healthy=sick is None, frozen=sick, zone=zone,
+            held={name: each.held for each in group.instances if each.held for name in (each.id, each.node) if name},
+        )
+
+    def _without_node(self, group: NodeGroup, nodes: tuple[Node, ...]) -> tuple[tuple[str, ...], ...]:
+        """Ids of instances that are no node: all of them, those of them that are late, and besides them those that
+        could not be created. A vendor that lists one twice has it once."""
+        joined = ({node.provider_id for node in nodes} | {node.name for node in nodes}) - {""}
+        apart = [i for i in group.instances
+                 if i.id not in joined and i.node not in joined and i.id not in self.doubtful
+                 and i.state is not InstanceState.DELETING]
+        absent = tuple(dict.fromkeys(i.id for i in apart if i.error is None))
+        failed = tuple(dict.fromkeys(i.id for i in apart
+                                     if i.error is not None and i.state is InstanceState.CREATING))
+        allowed, seen = provision_time(group, self.options), self.memory.unregistered
+        late = tuple(i for i in absent if min(seen.get(i, self.now), self.now) + allowed < self.now)
+        return absent, late, failed
+
+
+def _upcoming(counts: Mapping[Bucket, int], due: int, *, expected: bool) -> int:
+    """Nodes on their way: those that have joined and are not complete (device, startup taint; demands.md 20), however
+    they came to be asked for; and, where some were asked for, what is due beyond the nodes that are there."""
+    here = sum(counts[kind] for kind in (Bucket.READY, Bucket.UNREADY, Bucket.SUSPENDED, Bucket.DELETED))
+    starting = counts[Bucket.NOT_STARTED]
+    return starting + (max(0, due - here - starting) if expected else 0)
+
+
+def _promised(mine: GroupMemory, now: float) -> int:
+    """Nodes on their way to a group that cannot be read now: those that were asked for, until they are late. An outage
+    of a vendor for one pass must not buy the same nodes again elsewhere."""
+    request = mine.request
+    return request.increase if request is not None and now < request.expected_at else 0
+
+
+def _leaving(operations: list[Operation], failed: tuple[str, ...]) -> int:
+    """How many of its size are on their way out: what operations remove, and what could not be created."""
+    named = {target.instance or target.node for op in operations if op.kind in {Kind.REMOVE, Kind.DISCARD}
+             for target in op.targets}
+    return len(named | set(failed))
+
+
+def _missing(group: NodeGroup, mine: GroupMemory, counts: Mapping[Bucket, int], excused: int) -> int:
+    """state.md §4: what should be there by now and is not. excused: late and failed instances and what was only just
+    asked for. Nodes that are starting have come; those that are leaving are let go."""
+    coming = max(mine.request.increase if mine.request else 0, counts[Bucket.NOT_STARTED])
+    expected = group.target - excused - coming - counts[Bucket.DELETED]
+    return max(0, expected - counts[Bucket.READY] - counts[Bucket.SUSPENDED])

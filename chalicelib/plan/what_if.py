@@ -1,0 +1,244 @@
+"""What if? The same cluster with more pods, without some nodes, with other bounds: a snapshot and a memory made of a
+snapshot and a memory, so that the planner answers such a question without knowing that it is one.
+
+Nothing here decides anything, and nothing is written anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Kind
+from chalicelib.model.pod import Pod, PodClass
+from chalicelib.model.policy import Options
+from chalicelib.model.quantity import parse_duration
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.model.timeouts import provision_time
+from chalicelib.plan.state.node_templates import learn
+
+_COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")   # by the API server, onto bound pods
+_SETTLED = 31.0     # seconds after which no pod is waited with for more of its kind (scale-up.md §2: 2, GPU 30)
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """Pods to add: `count` of one class. keep_name: one pod that has a name of its own, taken if it is free."""
+
+    namespace: str
+    name: str
+    cls: PodClass
+    count: int = 1
+    keep_name: bool = False
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """What a removed node took with it. again: pods that want a node again; lost: pods that nothing recreates."""
+
+    node: str
+    group: str = ""
+    again: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """Another minimum, maximum or target size for a group; None leaves it as it is."""
+
+    min: int | None = None
+    max: int | None = None
+    size: int | None = None
+
+
+def with_pods(snapshot: Snapshot, wanted: Sequence[Wanted], now: float, options: Options) -> tuple[
+        Snapshot, tuple[tuple[str, ...], ...]]:
+    """The snapshot with pods that the scheduler has refused, old enough to count; and their names per entry.
+
+    A name that is taken, and every one of several, gets `-added-1`, `-added-2` … behind it.
+    """
+    classes = _Classes(snapshot.classes)
+    taken = {pod.key for pod in snapshot.pods}
+    pods, names = list(snapshot.pods), []
+    for each in wanted:
+        at = classes.intern(each.cls)
+        added = [_refused(Pod(each.namespace, name, f"added-{each.namespace}-{name}", at), each.cls, now, options)
+                 for name in _names(each, taken)]
+        pods += added
+        names.append(tuple(pod.key for pod in added))
+    pods.sort(key=lambda pod: (pod.namespace, pod.name))
+    return msgspec.structs.replace(snapshot, pods=tuple(pods), classes=classes.all), tuple(names)
+
+
+class _Classes:
+    """A snapshot's classes, and those that are added."""
+
+    def __init__(self, known: Sequence[PodClass]) -> None:
+        self._known = list(known)
+        self._index = {_value(cls): at for at, cls in enumerate(known)}
+
+    @property
+    def all(self) -> tuple[PodClass, ...]:
+        """Known and added."""
+        return tuple(self._known)
+
+    def intern(self, cls: PodClass) -> int:
+        """The index of an equal class, or of this one, newly added."""
+        at = self._index.setdefault(_value(cls), len(self._known))
+        if at == len(self._known):
+            self._known.append(cls)
+        return at
+
+
+def _value(cls: PodClass) -> bytes:
+    return msgspec.msgpack.encode(cls, order="deterministic")
+
+
+def afresh(cls: PodClass, node: Node | None) -> PodClass:
+    """The class of a pod as its controller would make another: without the labels that binding it to `node` copied,
+    and with ephemeral volumes whose claims are yet to be made."""
+    own = {key: value for key, value in cls.labels.items()
+           if node is None or key not in _COPIED or node.labels.get(key) != value}
+    volumes = tuple(msgspec.structs.replace(volume, claim="") if volume.template is not None else volume
+                    for volume in cls.volumes)
+    return msgspec.structs.replace(cls, labels=own, volumes=volumes)
+
+
+def _names(wanted: Wanted, taken: set[str]) -> list[str]:
+    """Free names, which are taken thereby."""
+    names: list[str] = []
+    if wanted.keep_name and wanted.count == 1 and f"{wanted.namespace}/{wanted.name}" not in taken:
+        names.append(wanted.name)
+    number = 0
+    while len(names) < wanted.count:
+        number += 1
+        name = f"{wanted.name}-added-{number}"
+        if f"{wanted.namespace}/{name}" not in taken:
+            names.append(name)
+    taken.update(f"{wanted.namespace}/{name}" for name in names)
+    return names
+
+
+def _refused(pod: Pod, cls: PodClass, now: float, options: Options) -> Pod:
+    """The pod without a node, as it looks some time after the scheduler has said no. Gates still hold it back."""
+    return msgspec.structs.replace(
+        pod, node="", nominated="", phase="Pending", scheduled="False", scheduled_message="",
+        scheduled_reason="SchedulingGated" if cls.gates else "Unschedulable", created=now - _age(cls, options))
+
+
+def _age(cls: PodClass, options: Options) -> float:
+    """Older than anything that would have it wait."""
+    try:
+        own = parse_duration(cls.scale_up_delay) if cls.scale_up_delay else 0.0
+    except BadInput:
+        own = 0.0
+    return max(_SETTLED, own + 1.0, options.new_pod_scale_up_delay + 1.0)
+
+
+def without_nodes(snapshot: Snapshot, memory: Memory, names: Sequence[str], now: float, options: Options) -> tuple[
+        Snapshot, Memory, tuple[Loss, ...]]:
+    """The cluster without these nodes: Node, instance and one of the group's target size each, as after a removal.
+
+    Their pods want a node again where a controller recreates them (scale-up.md §2, pods of nodes being drained); the
+    rest goes with the node. What a group's template was learnt from is learnt first. Unknown names are passed over.
+    """
+    gone = {node.name: node for node in snapshot.nodes if node.name in set(names)}
+    losses = {name: Loss(name) for name in sorted(gone)}
+    templates = dict(memory.templates)
+    groups = []
+    for group in snapshot.groups:
+        mine = {name for name, node in gone.items() if owns(group, node)}
+        if mine:
+            losses.update({name: Loss(name, group.id) for name in mine})
+            members = tuple(node for node in snapshot.nodes if owns(group, node))
+            learnt = learn(members, memory.templates.get(group.id), now, options)
+            if learnt is not None:
+                templates[group.id] = learnt
+        groups.append(_smaller(group, {name: gone[name] for name in mine}))
+    classes = _Classes(snapshot.classes)
+    pods, again, lost = _scattered(snapshot, gone, classes, now, options)
+    kept = tuple(op for op in memory.operations
+                 if op.kind is not Kind.REMOVE or not {target.node for target in op.targets} <= set(gone))
+    storage = msgspec.structs.replace(
+        snapshot.storage, csi_nodes=tuple(each for each in snapshot.storage.csi_nodes if each.name not in gone))
+    return (
+        msgspec.structs.replace(snapshot, nodes=tuple(n for n in snapshot.nodes if n.name not in gone), pods=pods,
+                                classes=classes.all, groups=tuple(groups), storage=storage),
+        msgspec.structs.replace(memory, templates=templates, operations=kept,
+                                nodes={name: known for name, known in memory.nodes.items() if name not in gone}),
+        tuple(msgspec.structs.replace(loss, again=tuple(again.get(loss.node, ())), lost=tuple(lost.get(loss.node, ())))
+              for loss in losses.values()),
+    )
+
+
+def owns(group: NodeGroup, node: Node) -> bool:
+    """Whether a node is one of a group's instances, by the instance's node or provider id."""
+    return any(instance.node == node.name or (node.provider_id and instance.id == node.provider_id)
+               for instance in group.instances)
+
+
+def _smaller(group: NodeGroup, gone: Mapping[str, Node]) -> NodeGroup:
+    if not gone:
+        return group
+    ids = {node.provider_id for node in gone.values() if node.provider_id}
+    left = tuple(i for i in group.instances if i.node not in gone and i.id not in ids)
+    return msgspec.structs.replace(group, instances=left, target=max(0, group.target - len(gone)))
+
+
+def _scattered(snapshot: Snapshot, gone: Mapping[str, Node], classes: _Classes, now: float, options: Options) -> tuple[
+        tuple[Pod, ...], dict[str, list[str]], dict[str, list[str]]]:
+    """Pods afterwards, and per node that is gone: those that come back and those that do not."""
+    pods: list[Pod] = []
+    again: dict[str, list[str]] = {}
+    lost: dict[str, list[str]] = {}
+    for pod in snapshot.pods:
+        cls = snapshot.classes[pod.cls]
+        if not pod.node and pod.nominated in gone:
+            pods.append(msgspec.structs.replace(pod, nominated=""))
+        elif pod.node not in gone:
+            pods.append(pod)
+        elif pod.deleted or cls.mirror or cls.is_daemonset:
+            continue
+        elif cls.owner is None:
+            lost.setdefault(pod.node, []).append(pod.key)
+        else:
+            again.setdefault(pod.node, []).append(pod.key)
+            before = msgspec.structs.replace(pod, cls=classes.intern(afresh(cls, gone[pod.node])))
+            pods.append(_refused(before, cls, now, options))
+    return tuple(pods), again, lost
+
+
+def with_bounds(snapshot: Snapshot, memory: Memory, name: str, bounds: Bounds, now: float, options: Options) -> tuple[
+        Snapshot, Memory]:
+    """The cluster with other bounds or another target size for one group, which must be there.
+
+    size: what the provider has been asked for; nodes beyond those that are there count as on their way, and nothing
+    else is in flight for the group. Raises BadInput for a size below the nodes that are there.
+    """
+    group = next(each for each in snapshot.groups if each.id == name)
+    changed = msgspec.structs.replace(group, min=group.min if bounds.min is None else bounds.min,
+                                      max=group.max if bounds.max is None else bounds.max)
+    if changed.max < changed.min:
+        raise BadInput(f"--group {name}", f"max {changed.max} is below min {changed.min}", "give both")
+    if bounds.size is not None:
+        here = sum(owns(group, node) for node in snapshot.nodes)
+        if bounds.size < here:
+            raise BadInput(f"--group {name}", f"size {bounds.size} is below the {here} nodes that are there",
+                           "say which ones are gone with --remove-node")
+        if bounds.size > changed.max:
+            raise BadInput(f"--group {name}", f"size {bounds.size} is above max {changed.max}", "give max= too")
+        changed = msgspec.structs.replace(changed, target=bounds.size)
+        memory = _asked_for(memory, changed, bounds.size - here, now, options)
+    groups = tuple(changed if each.id == name else each for each in snapshot.groups)
+    return msgspec.structs.replace(snapshot, groups=groups), memory
+
+
+def _asked_for(memory: Memory, group: NodeGroup, increase: int, now: float, options: Options) -> Memory:
+    """The memory in which exactly so many nodes of a group are on their way."""
+    request = ScaleUpRequest(increase, now, now + provision_time(group, options)) if increase > 0 else None
+    known = memory.groups.get(group.id, GroupMemory())
+    operations = tuple(op for op in memory.operations if op.group != group.id or op.kind is Kind.REMOVE)
+    return msgspec.structs.replace(memory, operations=operations, groups={
+        **memory.groups, group.id: msgspec.structs.replace(known, request=request)})

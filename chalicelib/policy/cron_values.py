@@ -1,0 +1,66 @@
+"""Times of a clock as documents write them: five fields of cron, a time zone, and how long a window may stay open.
+
+Windows, rules and schedules share them. plan/windows.py is imported where it is used: it brings cron and time zones,
+which functions that only look up a policy without any of these shall not pay for.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.quantity import format_duration
+from chalicelib.policy.diagnostics import Path, Report, quote
+from chalicelib.policy.value_types import Kind, duration, scalar
+
+_LONGEST_CRON = 128
+_CRON_FORM = 'it like "0 22 * * 1-5"'
+
+
+@lru_cache(maxsize=256)
+def _cron(given: str) -> str:
+    """With one space between fields; raises BadInput."""
+    if len(given) > _LONGEST_CRON:
+        raise BadInput("", f"{quote(given)} is longer than {_LONGEST_CRON} characters",
+                       "write it shorter, or as several windows")
+    from chalicelib.schedules.maintenance_windows import check_cron
+
+    cron = " ".join(given.split())
+    check_cron(cron)
+    return cron
+
+
+def _zone(given: str) -> str:
+    if not given[:1].isupper():     # the database's own names are; others exist on some machines and not on others
+        raise BadInput("", f"{quote(given)} is not a time zone", "write it like Europe/Zurich or UTC")
+    from chalicelib.schedules.maintenance_windows import check_zone
+
+    check_zone(given)
+    return given
+
+
+CRON = Kind("five fields of cron", scalar(_cron, _CRON_FORM))
+ZONE = Kind("time zone", scalar(_zone, "it like Europe/Zurich"))
+OPEN_FOR = duration(60.0, 31 * 86400.0)
+
+
+@lru_cache(maxsize=256)
+def _gap(cron: str) -> float:
+    from chalicelib.schedules.maintenance_windows import shortest_gap
+
+    return shortest_gap(cron)
+
+
+def ends_before_it_opens_again(window: dict[str, Any], path: Path, report: Report) -> None:
+    """Refuses a window (attribute -> value) that lasts longer than its cron leaves between two openings.
+
+    path: the window's own; what could not be read is not looked at.
+    """
+    if "cron" not in window or "duration" not in window:
+        return
+    gap, lasts = _gap(window["cron"]), window["duration"]
+    if lasts > gap:
+        most = format_duration(gap)
+        report.problem((*path, "duration"), f"{format_duration(lasts)} is longer than the {most} until it opens again",
+                       f"write at most {most}, or let it open less often")

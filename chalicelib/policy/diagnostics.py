@@ -1,0 +1,111 @@
+"""Every mistake at once: what is wrong is gathered here by path, and told in the order of the document.
+
+Readers and checks know paths only; where a path stands in the text is looked up here. A path that is not in the text
+(something is missing) is told at the line of the nearest part that is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
+
+Path = tuple[str | int, ...]
+
+_WORD = re.compile(r"[A-Za-z0-9_-]+\Z")
+_LONGEST = 60
+
+
+def show_path(path: Path) -> str:
+    """("spec", "nodeGroups", 1, "max") -> `spec.nodeGroups[1].max`; other keys are quoted: `labels["a/b"]`."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _WORD.match(part):
+            text += f".{part}" if text else part
+        else:
+            text += f"[{quote(part)}]"
+    return text
+
+
+def quote(text: str) -> str:
+    """User's text for a message: on one line, quoted, not endless."""
+    return repr(text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…")
+
+
+def closest(word: str, known: Iterable[str]) -> str:
+    """The known word that was probably meant, or an empty text. Case and dashes do not count."""
+    folded = {name.replace("-", "").lower(): name for name in known}
+    near = difflib.get_close_matches(word.replace("-", "").replace("_", "").lower(), folded, n=1, cutoff=0.75)
+    return folded[near[0]] if near else ""
+
+
+class Report:
+    """Problems and warnings about one document. place: the file's name as the user wrote it."""
+
+    def __init__(self, place: str, root: Node | None = None) -> None:
+        self.place = place
+        self._lines: dict[Path, int] = {}
+        self._problems: list[tuple[int, BadInput]] = []
+        self._warnings: list[tuple[int, str]] = []
+        self._told: list[Path] = []
+        if root is not None:
+            self._index(root, ())
+
+    def problem(self, path: Path, problem: str, remedy: str = "", *, line: int = 0) -> None:
+        """Something that refuses the document."""
+        line = line or self.line(path)
+        self._told.append(path)
+        self._problems.append((line, BadInput(self._where(path, line), problem, remedy)))
+
+    def warn(self, path: Path, text: str) -> None:
+        """Something that is accepted and yet not what the writer may think."""
+        line = self.line(path)
+        self._warnings.append((line, f"{self._where(path, line)}: {text}"))
+
+    def line(self, path: Path) -> int:
+        """Where it stands, or the nearest part around it."""
+        while path and path not in self._lines:
+            path = path[:-1]
+        return self._lines.get(path, 1)
+
+    def has_problem_under(self, path: Path) -> bool:
+        """Whether something at or below the path is wrong already, so that a rule about it would only repeat that."""
+        return any(found[: len(path)] == path for found in self._told)
+
+    def warnings(self) -> tuple[str, ...]:
+        """In the order of the text."""
+        return tuple(text for _, text in sorted(self._warnings, key=lambda entry: entry[0]))
+
+    def check(self, further: tuple[BadInput, ...] = ()) -> None:
+        """Raises BadInputs if anything was wrong. further: what was found elsewhere, which comes last."""
+        if self._problems or further:
+            known = tuple(problem for _, problem in sorted(self._problems, key=lambda entry: entry[0]))
+            raise BadInputs(known + further)
+
+    def _where(self, path: Path, line: int) -> str:
+        where = f"{self.place}:{line}" if self._lines else self.place
+        return f"{where}: {show_path(path)}" if path else where
+
+    def _index(self, node: Node, path: Path) -> None:
+        """Lines by path; equal keys are found on the way, because a mapping would let one of them vanish."""
+        self._lines.setdefault(path, node.line)
+        if isinstance(node, Sequence):
+            for index, item in enumerate(node.items):
+                self._index(item, (*path, index))
+        elif isinstance(node, Mapping):
+            for key, value in node.entries:
+                self._index_entry(key, value, path)
+
+    def _index_entry(self, key: Scalar, value: Node, path: Path) -> None:
+        below = (*path, key.text)
+        first = self._lines.get(below)
+        if first is not None:
+            self.problem(below, f"is already given in line {first}", "keep one of the two", line=key.line)
+            return
+        self._lines[below] = key.line
+        self._index(value, below)

@@ -1,0 +1,64 @@
+"""HorizontalNodeAutoscaler objects as rules of a policy. An object with a mistake is not imported by half."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from chalicelib.model.errors import BadInput, BadInputs
+from chalicelib.model.scaling_rules import Rule, RuleObject
+from chalicelib.policy.horizontal_node_autoscaler import read_object
+from chalicelib.policy.importers.input_files import Source
+
+_LONGEST_NAME = 100
+
+
+def read_rules(sources: Sequence[Source], time_zone: str) -> tuple[tuple[Rule, ...], tuple[str, ...]]:
+    """(rules, warnings). time_zone: whose clock their crons mean; the objects do not say.
+
+    Raises BadInputs with every mistake of every object, each with the file and the object's name.
+    """
+    problems: list[BadInput] = []
+    told: list[str] = []
+    rules: dict[str, Rule] = {}
+    seen: set[str] = set()
+    for source in sources:
+        found = read_object(source.content)
+        where = f"{source.place}: {found.key}" if found.name else source.place
+        problems += [BadInput(where, problem) for problem in found.problems]
+        if found.name and found.key in seen:
+            problems.append(BadInput(where, "is there twice", "give each object once"))
+        seen.add(found.key)
+        told += [f"{where}: {warning}" for warning in found.warnings]
+        if found.disabled:
+            told.append(f"{where}: is disabled, so that its rules are not carried over")
+        elif not found.problems:
+            _add(found, where, time_zone, rules, told)
+    if problems:
+        raise BadInputs(tuple(problems))
+    return tuple(rules.values()), tuple(told)
+
+
+def _add(found: RuleObject, where: str, time_zone: str, rules: dict[str, Rule], told: list[str]) -> None:
+    for rule in found.rules:
+        if not rule.groups:
+            told.append(f"{where}: rule {rule.name}: has no target and is not carried over")
+            continue
+        name = _name(rule.name, found.name, rules)
+        if name != rule.name:
+            told.append(f"{where}: rule {rule.name}: is called {name} in the policy, where names are unique and have "
+                        "no spaces and slashes")
+        zone = time_zone if rule.cron else "UTC"
+        rules[name] = msgspec.structs.replace(rule, name=name, time_zone=zone, source="")
+
+
+def _name(wanted: str, owner: str, taken: dict[str, Rule]) -> str:
+    """The rule's own name where it can be one; else with its object's before it, and a number behind it."""
+    plain = re.sub(r"[\s/\x00-\x1f\x7f]+", "-", wanted)[:_LONGEST_NAME]
+    if plain not in taken:
+        return plain
+    longer = re.sub(r"[\s/\x00-\x1f\x7f]+", "-", f"{owner}.{plain}")[: _LONGEST_NAME - 4]
+    return next(name for number in range(1, 10_000)
+                if (name := longer if number == 1 else f"{longer}-{number}") not in taken)

@@ -1,0 +1,170 @@
+"""What files hold, sorted by kind: add-on settings, HorizontalNodeAutoscaler objects, and what is nothing to us."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from chalicelib.model.errors import BadInput
+from chalicelib.net.safe_yaml import Excess, documents
+from chalicelib.policy.importers.cce_addon import KEYS
+
+MAX_BYTES = 4 * 2**20
+_MOST_VALUES = 200_000      # aliases written out: a billion laughs has more
+_DEEPEST = 100
+_ADDON = "autoscaler"
+
+
+class Source(msgspec.Struct, frozen=True):
+    """One thing that was found. place: the file's name. cluster_id: of an add-on that says whose it is."""
+
+    place: str
+    content: Mapping[str, Any]
+    cluster_id: str = ""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Everything that was found, in the order of the files. others: kinds that are passed over, each once per file."""
+
+    addons: tuple[Source, ...] = ()
+    objects: tuple[Source, ...] = ()
+    others: tuple[str, ...] = ()
+
+
+def sort_out(texts: Mapping[str, str]) -> Found:
+    """place -> text, as JSON or as YAML with any number of documents, to what is in them.
+
+    Raises BadInput for a file that cannot be read as either, and for one that holds nothing of use.
+    """
+    addons: list[Source] = []
+    objects: list[Source] = []
+    others: dict[str, None] = {}
+    for place, text in texts.items():
+        before = len(addons) + len(objects)
+        try:
+            for each in (each for document in _documents(place, text) for each in _flat(document)):
+                _put(each, place, addons, objects, others)
+        except RecursionError:
+            raise BadInput(place, f"is nested deeper than {_DEEPEST} levels",
+                           "give the objects that matter alone") from None
+        if len(addons) + len(objects) == before:
+            raise BadInput(place, "holds no settings of the autoscaler add-on and no HorizontalNodeAutoscaler objects",
+                           "give the answer of GET /api/v3/addons, its custom block, or the objects as kubectl shows "
+                           "them")
+    return Found(tuple(addons), tuple(objects), tuple(others))
+
+
+def _put(each: Any, place: str, addons: list[Source], objects: list[Source], others: dict[str, None]) -> None:
+    if not isinstance(each, Mapping):
+        others[f"{place}: something that is no object"] = None
+        return
+    for fits, take in _KINDS:
+        if fits(each):
+            take(each, place, addons, objects)
+            return
+    others[f"{place}: {_kind(each)[:60] or 'an object without a kind'}"] = None
+
+
+# -- kinds -----------------------------------------------------------------------------------------------------------
+
+
+def _kind(each: Mapping[str, Any]) -> str:
+    """Its kind as it is written; keys count without regard to case, as in the vendor's own pages."""
+    found = next((value for key, value in each.items() if isinstance(key, str) and key.lower() == "kind"), "")
+    return found if isinstance(found, str) else ""
+
+
+def _of_addon(each: Mapping[str, Any], place: str, addons: list[Source], objects: list[Source]) -> None:
+    """An item of the add-on list; other add-ons are none of our business."""
+    del objects
+    spec = _mapping(each.get("spec"))
+    if spec.get("addonTemplateName") == _ADDON:
+        cluster = spec.get("clusterID")
+        addons.append(Source(place, _mapping(_mapping(spec.get("values")).get("custom")),
+                             cluster if isinstance(cluster, str) else ""))
+
+
+def _of_values(each: Mapping[str, Any], place: str, addons: list[Source], objects: list[Source]) -> None:
+    del objects
+    addons.append(Source(place, _mapping(_mapping(each.get("values", each)).get("custom"))))
+
+
+def _bare(each: Mapping[str, Any], place: str, addons: list[Source], objects: list[Source]) -> None:
+    del objects
+    addons.append(Source(place, each))
+
+
+def _of_object(each: Mapping[str, Any], place: str, addons: list[Source], objects: list[Source]) -> None:
+    del addons
+    objects.append(Source(place, each))
+
+
+_KINDS: tuple[tuple[Callable[[Mapping[str, Any]], bool], Callable[..., None]], ...] = (
+    (lambda each: _kind(each).lower() == "horizontalnodeautoscaler", _of_object),
+    (lambda each: _kind(each).lower() == "addon", _of_addon),
+    (lambda each: not _kind(each) and "addonTemplateName" in _mapping(each.get("spec")), _of_addon),
+    (lambda each: not _kind(each) and "custom" in _mapping(each.get("values", each)), _of_values),
+    (lambda each: not _kind(each) and not KEYS.isdisjoint(each), _bare),
+)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+# -- text ------------------------------------------------------------------------------------------------------------
+
+
+def _documents(place: str, text: str) -> Iterator[Any]:
+    """JSON if it is, else YAML."""
+    try:
+        found = [msgspec.json.decode(text.encode("utf-8", "surrogatepass"))]
+        _count_all(found, place)        # from Python 3.12 on the decoder goes deeper than Python code can follow
+    except (msgspec.DecodeError, ValueError, RecursionError):       # ValueError: a number of thousands of digits
+        found = _yaml(place, text)
+        _count_all(found, place)
+    yield from (document for document in found if document is not None)
+
+
+def _yaml(place: str, text: str) -> list[Any]:
+    try:
+        return documents(text, deepest=_DEEPEST, most=_MOST_VALUES)
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:     # TypeError: a list as a key
+        mark = getattr(error, "problem_mark", None)
+        where = f"{place}:{mark.line + 1}" if mark else place
+        what = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        if isinstance(error, Excess):
+            raise BadInput(where, f"is {what}", "give the objects that matter alone") from None
+        raise BadInput(where, f"is neither JSON nor YAML ({what})", "correct it there") from None
+
+
+def _count_all(found: list[Any], place: str) -> None:
+    left = [_MOST_VALUES]
+    for document in found:
+        _count(document, left, place)
+
+
+def _count(value: Any, left: list[int], place: str) -> None:
+    left[0] -= 1
+    if left[0] < 0:
+        raise BadInput(place, f"holds more than {_MOST_VALUES} values", "give the objects that matter alone")
+    if isinstance(value, Mapping | list):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            _count(each, left, place)
+
+
+def _flat(document: Any) -> Iterator[Any]:
+    """Lists taken apart: what has items is one, whatever it calls itself (CCE's list of add-ons says Addon)."""
+    if isinstance(document, list):
+        for each in document:
+            yield from _flat(each)
+    elif isinstance(document, Mapping) and isinstance(document.get("items"), list):
+        kind = _kind(document)
+        for each in document["items"]:
+            nameless = isinstance(each, Mapping) and kind.endswith("List") and not _kind(each)
+            yield from _flat({**each, "kind": kind.removesuffix("List")} if nameless else each)
+    else:
+        yield document

@@ -1,0 +1,79 @@
+"""Lists of mappings (windows, rules, schedules, headroom), read in one way, so that mistakes are told in one way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.diagnostics import Path, Report, quote
+from chalicelib.policy.schema import Section, read_section, show_section
+from chalicelib.policy.value_types import UNSET, Kind, listed, scalar, text
+from chalicelib.policy.yaml_document import Node, Scalar, Sequence
+
+Check = Callable[[dict[str, Any], Path, Report], None]
+
+
+def entries(section: Section, noun: str, most: int, example: str, *checks: Check, name: str = "") -> Kind:
+    """A list of at most `most` entries of a section, as a tuple of attribute -> value.
+
+    What was wrong in an entry is absent from it, already told. checks: what must agree within one entry, called with
+    what could be read of it and its path. example: an entry as a person would write it, for the remedy.
+    """
+
+    def read(node: Node, path: Path, report: Report) -> Any:
+        if isinstance(node, Scalar) and node.is_null:
+            return ()
+        if not isinstance(node, Sequence):
+            report.problem(path, "is not a list", f"write one {noun} per line, as - {example}")
+            return UNSET
+        if len(node.items) > most:
+            report.problem(path, f"has {len(node.items)} {name or noun + 's'}", f"write at most {most}")
+            return UNSET
+        found = tuple(read_section(section, item, (*path, index), report) or {}
+                      for index, item in enumerate(node.items))
+        for index, entry in enumerate(found):
+            for check in checks:
+                check(entry, (*path, index), report)
+        return found
+
+    return Kind(f"list of {name or noun + 's'}", read, lambda structs: [show_section(section, each)
+                                                                        for each in structs])
+
+
+# A slash is kept for the rules of objects in a cluster, which memory knows as namespace/object/rule.
+NAME = text("a name without spaces and slashes", r"[^\s/\x00-\x1f\x7f]{1,100}", "something like evening")
+_GROUP_IDS = listed(text("a node group's id or name", r"[^\s\x00-\x1f\x7f]{1,512}"))
+
+
+def _read_groups(node: Node, path: Path, report: Report) -> Any:
+    found = _GROUP_IDS.read(node, path, report)
+    if found == ():     # what a template leaves behind where its list was empty must not come to mean every group
+        report.problem(path, "names no group", "write groups: [ID], or take the line out")
+        return UNSET
+    twice = next((name for name in found if found.count(name) > 1), None) if found is not UNSET else None
+    if twice is not None:
+        report.problem(path, f"names {twice} twice", "name each group once")
+        return UNSET
+    return found
+
+
+GROUPS = Kind(_GROUP_IDS.name, _read_groups, _GROUP_IDS.show)
+
+_PERCENT = re.compile(r"(0|[1-9][0-9]{0,8}) ?%?\Z")
+
+
+def percent(least: int, most: int) -> Kind:
+    """A whole number of percent, with or without the sign."""
+    span = f"a whole percentage from {least}% to {most}%"
+
+    def parse(value: str) -> int:
+        match = _PERCENT.match(value)
+        if match is None:
+            raise BadInput("", f"{quote(value)} is not a whole percentage", f"write {span}")
+        if not least <= int(match[1]) <= most:
+            raise BadInput("", f"{quote(value)} is out of range", f"write {span}")
+        return int(match[1])
+
+    return Kind("percentage", scalar(parse, span), lambda value: f"{value}%")

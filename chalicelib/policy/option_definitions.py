@@ -1,0 +1,152 @@
+"""Upstream's flags, one row each: how it is read, whether it is in force here, and what it means.
+
+The order and the grouping are those of `reference/core/options.md` (§2 to §11). Defaults of options in force are the
+model's; only those of the others stand here. Meanings are for docs/policy.md.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.policy.value_types import BOOLEAN, Kind, choice, duration, listed, number, scalar, text, total, whole
+
+AVAILABLE_EXPANDERS = ("random", "most-pods", "least-waste", "least-nodes", "price", "priority", "least-cost")
+KNOWN_EXPANDERS = (*AVAILABLE_EXPANDERS, "grpc")
+PRICED_EXPANDERS = ("price", "least-cost")      # of no use without spec.prices
+
+
+class Status(StrEnum):
+    """What becomes of an option that a document sets."""
+
+    IN_FORCE = "in force"
+    ALIAS = "in force, old name"            # read into the option named by lands
+    ACCEPTED = "accepted, not in force"     # known and checked; a later version uses it
+    ALWAYS = "always so"                    # a switch of upstream's that is on here, whatever a document says
+    IGNORED = "read by nothing"             # upstream parses it and looks no further, or has dropped it
+    MEANINGLESS = "no meaning here"         # about a long-lived process in the cluster
+    ELSEWHERE = "elsewhere"                 # has its own place in the document: refused with that place
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One flag. default: text, for options not in force. note: what the warning or the refusal adds."""
+
+    flag: str
+    kind: Kind
+    status: Status
+    meaning: str
+    default: str = ""
+    note: str = ""
+    lands: str = ""
+
+    @property
+    def name(self) -> str:
+        """The document's name for it: `scale-down-unneeded-time` -> `scaleDownUnneededTime`."""
+        first, *rest = self.flag.split("-")
+        return first + "".join(word[:1].upper() + word[1:] for word in rest)
+
+
+def _gpu_total(value: str) -> tuple[str, int, int]:
+    parts = value.split(":")
+    if len(parts) != 3 or not parts[0] or not all(part.isascii() and part.isdigit() for part in parts[1:]):
+        raise BadInput("", f"{value[:60]!r} is not <type>:<min>:<max>", "write it like nvidia-tesla-t4:0:8")
+    least, most = int(parts[1][:18]), int(parts[2][:18])
+    if least > most:
+        raise BadInput("", f"the minimum {least} is above the maximum {most}", "write it like nvidia-tesla-t4:0:8")
+    return parts[0], least, most
+
+
+_PRIORITY_SECONDS = re.compile(r"(-?[0-9]{1,10}):([0-9]{1,6})")
+
+
+_HIGHEST_PRIORITY = 2**31 - 1
+
+
+def _drain_priorities(value: str) -> tuple[tuple[int, int], ...]:
+    """Pairs by ascending priority, which is the order of eviction (scale-down.md §10). No text: none, as upstream's."""
+    remedy = "write it like 0:60,2000:120"
+    pairs: dict[int, int] = {}
+    for part in value.split(",") if value.strip() else ():
+        found = _PRIORITY_SECONDS.fullmatch(part.strip())
+        if found is None:
+            raise BadInput("", f"{value[:60]!r} is not priority:seconds pairs", remedy)
+        priority, seconds = int(found[1]), int(found[2])
+        if not -_HIGHEST_PRIORITY <= priority <= _HIGHEST_PRIORITY:
+            raise BadInput("", f"priority {priority} is out of range",
+                           f"write priorities from {-_HIGHEST_PRIORITY} to {_HIGHEST_PRIORITY}")
+        if priority in pairs:
+            raise BadInput("", f"{value[:60]!r} names priority {priority} twice", remedy)
+        pairs[priority] = seconds
+    return tuple(sorted(pairs.items()))
+
+
+def _show_drain_priorities(pairs: tuple[tuple[int, int], ...]) -> str:
+    return ",".join(f"{priority}:{seconds}" for priority, seconds in pairs)
+
+
+DURATION = duration()
+WHOLE = whole()
+POSITIVE = whole(1)
+RATIO = number(0.0, 1.0, "0.5")
+PERCENT = number(0.0, 100.0, "45")
+TEXT = text("text")
+TEXTS = listed(TEXT, commas=False)
+TAINT_KEY = text("a taint's key", r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?",
+                 "it like node.cilium.io/agent-not-ready")
+TAINT_PREFIX = text("the beginning of a taint's key", r"[A-Za-z0-9][A-Za-z0-9._/-]{0,316}",
+                    "it like startup.example.com/")
+LABEL_KEY = text("a label's key", r"[A-Za-z0-9]([A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?",
+                 "it like topology.example.com/rack")
+SCHEDULER = text("a scheduler's name", r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?", "it like default-scheduler")
+EXPANDERS = listed(choice(KNOWN_EXPANDERS), name="list of expanders")
+CORES = total("cores", 1, (0, 320000))
+MEMORY = total("GiB", 2**30, (0, 6400000))
+GPUS = listed(Kind("text", scalar(_gpu_total, "it like nvidia-tesla-t4:0:8"), lambda found: "{}:{}:{}".format(*found)),
+              name="list of type:min:max")
+DRAIN_PRIORITIES = Kind("priority:seconds pairs", scalar(_drain_priorities, "it like 0:60,2000:120"),
+                        _show_drain_priorities)
+
+
+def on(flag: str, kind: Kind, meaning: str) -> Row:
+    """In force: a field of model.Options."""
+    return Row(flag, kind, Status.IN_FORCE, meaning)
+
+
+def later(flag: str, kind: Kind, default: str, meaning: str, note: str = "") -> Row:
+    """Known, checked, not in force in this version."""
+    return Row(flag, kind, Status.ACCEPTED, meaning, default, note)
+
+
+def always(flag: str, meaning: str, note: str = "") -> Row:
+    """A switch that is on here whatever a document says; told to those who turn it off."""
+    return Row(flag, BOOLEAN, Status.ALWAYS, meaning, "true", note)
+
+
+def ignored(flag: str, kind: Kind, default: str, meaning: str, note: str = "") -> Row:
+    """Nothing reads it, upstream or here."""
+    return Row(flag, kind, Status.IGNORED, meaning, default, note)
+
+
+def no_meaning(flag: str, kind: Kind, default: str, meaning: str, note: str = "") -> Row:
+    """About a process inside the cluster, which this is not."""
+    return Row(flag, kind, Status.MEANINGLESS, meaning, default, note)
+
+
+def elsewhere(flag: str, meaning: str, place: str) -> Row:
+    """Has its own place in the document."""
+    return Row(flag, TEXT, Status.ELSEWHERE, meaning, "", place)
+
+
+class Group(msgspec.Struct, frozen=True):
+    """Rows under one heading of the reference."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+def boolean(flag: str, default: str, meaning: str, note: str = "") -> Row:
+    """A later switch."""
+    return later(flag, BOOLEAN, default, meaning, note)

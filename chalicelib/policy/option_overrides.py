@@ -1,0 +1,66 @@
+"""Options from a command line, over a policy: `--option scaleDownUnneededTime=5m`, for trying things out.
+
+The same tables, the same words: what a document would refuse is refused here, and what would be warned about is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.policy import Policy
+from chalicelib.policy.diagnostics import Report
+from chalicelib.policy.options import Read, attribute, check_options, check_prices, find_row, tell
+from chalicelib.policy.providers import without_prices
+from chalicelib.policy.value_types import UNSET
+from chalicelib.policy.yaml_document import Node, Scalar, read
+
+
+def with_options(
+    policy: Policy, settings: Sequence[str], *, place: str = "--option", warn: Callable[[str], None] | None = None
+) -> Policy:
+    """`NAME=VALUE` settings over the policy's own; raises BadInput.
+
+    VALUE is what a document would have after the colon: `scaleDownUnneededTime=5m`, `startupTaint=[a, b]`. The last of
+    several for one name wins. warn: told of each option that is not in force.
+    """
+    report, before = Report(place), Report(place)
+    in_force: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            report.problem((name,), "has no value", "write NAME=VALUE, such as scaleDownUnneededTime=5m")
+            continue
+        row = find_row(name.strip(), (), report)
+        if row is None:
+            continue
+        got = row.kind.read(_node(value, f"{place} {row.name}"), (row.name,), report)
+        if got is UNSET:
+            continue
+        if attribute(row):
+            in_force[attribute(row)] = got
+        else:
+            tell(row, got, (row.name,), report)
+    options = msgspec.structs.replace(policy.options, **in_force)
+    check_options(Read(_as_read(policy)), (), before)
+    check_options(Read({**_as_read(policy), **in_force}), (), report)
+    for chain, told in ((policy.options.expander, before), (options.expander, report)):
+        check_prices(chain, listed=policy.prices is not None, unpriced=without_prices(policy.providers), path=(),
+                     report=told)
+    report.check()
+    for text in report.warnings():
+        if warn is not None and text not in before.warnings():      # the policy's own were told when it was read
+            warn(text)
+    return msgspec.structs.replace(policy, options=options)
+
+
+def _as_read(policy: Policy) -> dict[str, Any]:
+    """What the policy's own options say, so that the two together are checked."""
+    return msgspec.structs.asdict(policy.options)
+
+
+def _node(value: str, place: str) -> Node:
+    """A list or a mapping in YAML's flow form, or the text as it is; raises BadInput for broken YAML."""
+    return read(value, place=place) if value[:1] in {"[", "{"} else Scalar(value, plain=False, line=1, column=1)

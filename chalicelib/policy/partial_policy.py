@@ -1,0 +1,32 @@
+"""What could be read of a document, for the checks that look across it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from chalicelib.policy.diagnostics import Path, Report
+from chalicelib.policy.options import Read
+
+SPEC: Path = ("spec",)
+
+
+class Draft(msgspec.Struct, frozen=True):
+    """What could be read, as attribute -> value. None: the section is not there."""
+
+    spec: dict[str, Any]
+    kubernetes: dict[str, Any] | None
+    providers: dict[str, dict[str, str]] | None
+    groups: tuple[dict[str, Any], ...]
+    options: Read
+
+
+def names_once(draft: Draft, attribute: str, key: str, noun: str, report: Report) -> None:
+    """Refuses the second of two entries of spec.<key> with one name."""
+    first: dict[str, int] = {}
+    for index, entry in enumerate(draft.spec.get(attribute, ())):
+        name = entry.get("name", "")
+        known = first.setdefault(name, index) if name else index
+        if known != index:
+            report.problem((*SPEC, key, index, "name"), f"{name} is already {key}[{known}]", f"name each {noun} once")

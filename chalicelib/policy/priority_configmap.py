@@ -1,0 +1,97 @@
+"""The priority expander's ConfigMap: a YAML mapping of whole numbers to lists of patterns (scale-up.md §8).
+
+Read here and not by the planner, which has no YAML; what is wrong becomes a sentence that the plan's notes carry, as
+upstream posts an event. One mistake makes all of it invalid, and the expander then filters nothing. A key given twice
+counts as upstream's reader takes it: the last one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping as Map
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.snapshot import PriorityConfig
+from chalicelib.policy import yaml_document
+from chalicelib.policy.diagnostics import quote
+from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
+
+CONFIG_MAP, KEY = "cluster-autoscaler-priority-expander", "priorities"
+MOST_RULES, MOST_PLACES = 1000, 50_000
+_WHOLE = re.compile(r"[+-]?(0|[1-9][0-9]{0,17})\Z")
+
+Rules = tuple[tuple[int, tuple[str, ...]], ...]
+
+
+def read(data: Map[str, str] | None) -> PriorityConfig:
+    """The ConfigMap's data as the snapshot holds it. data None or {}: a ConfigMap without data.
+
+    No ConfigMap at all is Snapshot.priorities None, which is the caller's to say. Never raises.
+    """
+    text = (data or {}).get(KEY)
+    if text is None:
+        return PriorityConfig(problem=f"the ConfigMap has no key {KEY}")
+    try:
+        return PriorityConfig(text=text, rules=parse(text))
+    except BadInput as error:
+        return PriorityConfig(text=text, problem=f"{error.place}: {error.problem}")
+
+
+def parse(text: str) -> Rules:
+    """The rules, highest priority first; raises BadInput for the first mistake, with its line as the place."""
+    if text == "":
+        raise BadInput(KEY, "is empty")
+    if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
+        return ()
+    root = yaml_document.read(text, place=KEY)
+    if isinstance(root, Scalar) and root.is_null:
+        return ()
+    if not isinstance(root, Mapping):
+        raise _bad(root, "is not a mapping of priorities to lists of patterns")
+    rules: dict[int, tuple[str, ...]] = {}
+    places = 0
+    for key, value in root.entries:
+        found: list[str] = []
+        for item in _items(value):
+            text, size = _pattern(item)
+            found.append(text)
+            places += size
+            if places > MOST_PLACES:
+                raise BadInput(KEY, "its patterns repeat too much taken together")
+        rules[_priority(key)] = tuple(found)
+        if sum(len(patterns) for patterns in rules.values()) > MOST_RULES:
+            raise BadInput(KEY, f"has more than {MOST_RULES} patterns")
+    return tuple(sorted(rules.items(), reverse=True))
+
+
+def _priority(key: Scalar) -> int:
+    if not key.plain or not _WHOLE.match(key.text):
+        raise _bad(key, f"the priority {quote(key.text)} is not a whole number")
+    return int(key.text)
+
+
+def _items(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, Scalar) and node.is_null:
+        return ()
+    if not isinstance(node, Sequence):
+        raise _bad(node, "a priority's patterns are not a list")
+    if len(node.items) > MOST_RULES:
+        raise BadInput(KEY, f"has more than {MOST_RULES} patterns")
+    return node.items
+
+
+def _pattern(node: Node) -> tuple[str, int]:
+    """A pattern's text and size."""
+    # Here, because its package loads all expanders: functions that only know this ConfigMap's name begin without them.
+    from chalicelib.plan.scale_up.expanders.regex import pattern
+
+    if not isinstance(node, Scalar) or node.is_null:
+        raise _bad(node, "a pattern is not text")
+    try:
+        return node.text, pattern(node.text).size
+    except BadInput as error:
+        raise _bad(node, f"the pattern {quote(node.text)}: {error.problem}") from None
+
+
+def _bad(node: Node, problem: str) -> BadInput:
+    return BadInput(f"{KEY}:{node.line}", problem)

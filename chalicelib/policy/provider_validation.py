@@ -1,0 +1,93 @@
+"""Asks the providers what they would refuse of a document, also of one that is refused for another reason.
+
+Which settings go together is known to the provider alone, so its mistakes come from outside of this package. They are
+asked for here and not after the document is found right: a refused secret would hide them until the next try.
+A mistake that is in the report already causes no second one. So a setting that could not be read reaches the provider
+as it was written, and whatever is said of the same setting again is left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import GroupPolicy, KubernetesAccess, Policy
+from chalicelib.policy.diagnostics import Path, Report, closest
+from chalicelib.policy.partial_policy import SPEC, Draft
+from chalicelib.policy.providers import PROVIDERS
+from chalicelib.policy.yaml_document import Mapping, Node, Scalar, Sequence
+
+Ask = Callable[[Policy], Iterable[BadInput]]
+"""A policy to what its providers would refuse. Places are `providers.NAME.key`, or begin with `nodeGroups`."""
+
+_GROUPS: Path = (*SPEC, "nodeGroups")
+_WORDS = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
+
+
+def asked(draft: Draft, root: Node, name: str, ask: Ask, report: Report) -> tuple[BadInput, ...]:
+    """What the providers would refuse of what could be read, apart from what the report knows already.
+
+    name: the cluster's, empty where it could not be read. Call it before the report has what a deployment does not
+    permit: such a setting is readable, and its provider must see it.
+    """
+    settings = {provider: _as_written(provider, given, root, report)
+                for provider, given in (draft.providers or {}).items() if _knows_its_groups(draft, provider, report)}
+    groups = tuple(GroupPolicy(**group) for at, group in enumerate(draft.groups)
+                   if not report.has_problem_under((*_GROUPS, at)))
+    policy = Policy(name=name, kubernetes=KubernetesAccess(**draft.kubernetes or {}), providers=settings,
+                    node_groups=groups)
+    return tuple(ask(policy))
+
+
+def further(found: Iterable[BadInput], place: str, report: Report) -> tuple[BadInput, ...]:
+    """Those of a setting of which the report says nothing yet. place: the document, for messages."""
+    kept = []
+    for each in found:
+        path = each.place if each.place.startswith("spec.") else f"spec.{each.place}"
+        if not (_WORDS.match(path) and report.has_problem_under(tuple(path.split(".")))):
+            kept.append(BadInput(f"{place}: {path}", each.problem, each.remedy))
+    return tuple(kept)
+
+
+def _knows_its_groups(draft: Draft, provider: str, report: Report) -> bool:
+    """Whether no entry of nodeGroups that could not be read may be one of this provider's."""
+    wrong = [group for at, group in enumerate(draft.groups) if report.has_problem_under((*_GROUPS, at))]
+    if not draft.groups and report.has_problem_under(_GROUPS):
+        return False
+    return not any(group.get("provider", provider) == provider for group in wrong)
+
+
+def _as_written(provider: str, given: dict[str, str], root: Node, report: Report) -> dict[str, str]:
+    """The settings that could be read, and the others as text; a misspelt key counts as the one that was meant."""
+    place: Path = (*SPEC, "providers", provider)
+    section = PROVIDERS[provider].section
+    if section is None or not report.has_problem_under(place):
+        return given
+    known = {field.key for field in section.fields}
+    found = dict(given)
+    for key, value in _entries(root, place):
+        meant = key if key in known else closest(key, known)
+        text = _text(value)
+        if meant and text is not None:
+            found.setdefault(meant, text)
+    return found
+
+
+def _entries(root: Node, path: Path) -> Iterator[tuple[str, Node]]:
+    node: Node | None = root
+    for part in path:
+        entries = node.entries if isinstance(node, Mapping) else ()
+        node = next((value for key, value in entries if key.text == part), None)
+    for key, value in node.entries if isinstance(node, Mapping) else ():
+        yield key.text, value
+
+
+def _text(node: Any) -> str | None:
+    """Text that stands for a setting: a scalar, or the lines of a list; None for anything else."""
+    if isinstance(node, Scalar):
+        return node.text
+    if isinstance(node, Sequence) and all(isinstance(item, Scalar) for item in node.items):
+        return "\n".join(item.text for item in node.items if isinstance(item, Scalar))
+    return None

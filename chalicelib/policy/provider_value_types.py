@@ -1,0 +1,97 @@
+"""Kinds of values that settings of several providers share. They land as text, because that is what a provider gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.quantity import parse_amount
+from chalicelib.policy.diagnostics import Path, Report, quote
+from chalicelib.policy.value_types import BOOLEAN, UNSET, Kind, Read, duration, scalar
+from chalicelib.policy.yaml_document import Node, Scalar, Sequence
+
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+def lines_of(item: Read) -> Read:
+    """One value or a list of them, as one text with a line per value."""
+
+    def read(node: Node, path: Path, report: Report) -> Any:
+        if not isinstance(node, Sequence):
+            return item(node, path, report)
+        found = [item(each, (*path, index), report) for index, each in enumerate(node.items)]
+        return UNSET if any(value is UNSET for value in found) else "\n".join(found)
+
+    return read
+
+
+def amount(resource: str, example: str) -> Kind:
+    """A Kubernetes quantity of a resource, 0 or more, kept as it is written."""
+
+    def parse(value: str) -> str:
+        try:
+            parse_amount(resource, value)
+        except BadInput as error:
+            raise BadInput("", error.problem, f"write it like {example}") from None
+        return value
+
+    return Kind("quantity", scalar(parse, f"a quantity, such as {example}"))
+
+
+def as_text(kind: Kind, words: Callable[[Any], str] | None = None, show: Callable[[Any], Any] = str) -> Kind:
+    """The same values as text, which is how settings reach a provider: as written, or (words) put otherwise."""
+
+    def read(node: Node, path: Path, report: Report) -> Any:
+        value = kind.read(node, path, report)
+        if value is UNSET or not isinstance(node, Scalar):
+            return UNSET
+        return words(value) if words else node.text
+
+    return Kind(kind.name, read, show)
+
+
+YES_OR_NO = as_text(BOOLEAN, lambda value: "true" if value else "false", lambda value: value == "true")
+DURATION_TEXT = as_text(duration())
+
+
+def bounds_of(what: str, example: str, name: str = r"\S+\Z", misnamed: str = "") -> Kind:
+    """Lines of min:max:NAME, as upstream's --nodes. what: the last part's word, in messages; name: what it must match,
+    else it is `misnamed`."""
+    form = f"write it like {example}"
+
+    def parse(value: str) -> str:
+        match = re.match(r"([+-]?[0-9]{1,9}):([+-]?[0-9]{1,9}):(\S+)\Z", value, re.ASCII)
+        if match is None:
+            raise BadInput("", f"{quote(value)} is not min:max:{what}", form)
+        least, most = int(match[1]), int(match[2])
+        if least < 0:
+            raise BadInput("", f"the minimum {least} of {quote(value)} is negative", "write 0 or more")
+        if most < least:
+            raise BadInput("", f"the maximum {most} of {quote(value)} is below the minimum {least}", form)
+        if not re.match(name, match[3]):
+            raise BadInput("", f"{quote(match[3])} {misnamed}", form)
+        return value
+
+    return Kind(f"list of min:max:{what}", lines_of(scalar(parse, f"it like {example}")), str.split)
+
+
+def https_address(example: str, *, path: bool) -> Kind:
+    """An address with TLS, or without on this machine only. path: whether it may have one."""
+
+    def parse(value: str) -> str:
+        try:
+            parts = urlsplit(value)
+            plain = parts.scheme == "http" and parts.hostname in _LOOPBACK
+            right = bool(parts.hostname) and (plain or parts.scheme == "https") and (path or parts.path in {"", "/"})
+            right = right and not (parts.query or parts.fragment or "@" in parts.netloc) and parts.port != 0
+            right = right and re.match(r"[\x21-\x5b\x5d-\x7e]+\Z", value) is not None
+        except ValueError:
+            right = False
+        if not right:
+            raise BadInput("", "is not an https address", f"write it like {example}")
+        return value
+
+    return Kind("address", scalar(parse, "an https address"))

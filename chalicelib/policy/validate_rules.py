@@ -1,0 +1,80 @@
+"""What rules must agree on: with each other, per group, and with the share below which nodes go (A2, A3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from chalicelib.model.policy import Options
+from chalicelib.model.scaling_rules import ScaleUp
+from chalicelib.policy.diagnostics import Report
+from chalicelib.policy.partial_policy import SPEC, Draft, names_once
+
+MOST_PER_GROUP = 10
+
+
+def _names_once(draft: Draft, report: Report) -> None:
+    names_once(draft, "rules", "rules", "rule", report)
+
+
+def _few_per_group(draft: Draft, report: Report) -> None:
+    """Of each group at most ten rules, one of them about cpu and one about memory. A rule counts for each of its
+    groups; that two names may mean one pool is seen where groups are known (plan/rules)."""
+    seen: dict[str, list[int]] = {}
+    metrics: dict[tuple[str, str], int] = {}
+    for index, rule in enumerate(draft.spec.get("rules", ())):
+        path = (*SPEC, "rules", index)
+        for group in rule.get("groups", ()):
+            seen.setdefault(group, []).append(index)
+            if len(seen[group]) == MOST_PER_GROUP + 1:
+                report.problem((*path, "groups"), f"is the eleventh rule for {group}",
+                               f"keep at most {MOST_PER_GROUP} rules per group")
+            if "metric" not in rule:
+                continue
+            first = metrics.setdefault((group, rule["metric"]), index)
+            if first != index:
+                report.problem((*path, "metric"), f"{group} has a rule about {rule['metric']} already: rules[{first}]",
+                               f"keep one rule about {rule['metric']} per group")
+
+
+def _above_the_scale_down_threshold(draft: Draft, report: Report) -> None:
+    """A3.2: a rule must act strictly above the share up to which nodes go, else nodes are added and removed in turns.
+    Without `above` it is the threshold of spec.scaleUp that counts. Where no node is ever removed there is no turn."""
+    if draft.options.in_force.get("scale_down_enabled") is False:
+        return
+    option = (*SPEC, "options", "scaleDownUtilizationThreshold")
+    if report.has_problem_under(option) or report.has_problem_under((*SPEC, "scaleUp")):
+        return
+    given = draft.options.in_force.get("scale_down_utilization_threshold", Options().scale_down_utilization_threshold)
+    least = round(given * 100, 9)
+    for index, rule in enumerate(draft.spec.get("rules", ())):
+        path = (*SPEC, "rules", index)
+        if "metric" not in rule or report.has_problem_under((*path, "above")):
+            continue
+        above = rule.get("above") or _fallback(draft, rule["metric"])
+        if above <= least:
+            what = f"{above}%" if rule.get("above") else f"scaleUp's threshold, {above}%,"
+            right = f"write more than {least:g}, or " if least < 100 else ""
+            report.problem((*path, "above" if "above" in rule else "metric"),
+                           f"{what} is not above options.scaleDownUtilizationThreshold, {least:g}%: nodes would be "
+                           "added and removed in turns", f"{right}lower that option")
+
+
+def _fallback(draft: Draft, metric: str) -> int:
+    given: dict[str, Any] = draft.spec.get("scale_up") or {}
+    name = f"{metric}_threshold"
+    return int(given.get(name, getattr(ScaleUp(), name)))
+
+
+def _switches(draft: Draft, report: Report) -> None:
+    """What is switched off is told where somebody has written it down nevertheless."""
+    given: dict[str, Any] = draft.spec.get("scale_up") or {}
+    if given.get("rules") is False and draft.spec.get("rules"):
+        report.warn((*SPEC, "rules"), "none of them is in force: scaleUp.rules is false")
+    if given.get("rules") is False and given.get("unschedulable_pods") is False:
+        report.warn((*SPEC, "scaleUp"), "groups grow for no pod and by no rule: both switches are false")
+
+
+RULE_CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
+    _names_once, _few_per_group, _above_the_scale_down_threshold, _switches,
+)

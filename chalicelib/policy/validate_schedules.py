@@ -1,0 +1,157 @@
+"""What schedules and headroom must agree on: two of them never say different things at one instant (demands.md 18)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+from chalicelib.policy.diagnostics import Path, Report
+from chalicelib.policy.partial_policy import SPEC, Draft, names_once
+from chalicelib.policy.schedules import SETS
+
+if TYPE_CHECKING:
+    from chalicelib.schedules.overlap import Span
+
+Entry = dict[str, Any]
+_PATH: Path = (*SPEC, "schedules")
+_EVERY = "every group"
+_CLUSTER = "the cluster"
+
+
+def _names_once(draft: Draft, report: Report) -> None:
+    names_once(draft, "schedules", "schedules", "schedule", report)
+    names_once(draft, "headroom", "headroom", "entry", report)
+
+
+def _bounds_beside_the_groups(draft: Draft, report: Report) -> None:
+    """A bound that a schedule sets alone must agree with the other one, which stays the group's own."""
+    for index, schedule in enumerate(draft.spec.get("schedules", ())):
+        wanted = schedule.get("groups")
+        named = [group for group in draft.groups if not wanted or group.get("id") in wanted]
+        path = (*_PATH, index)
+        if report.has_problem_under(path):
+            continue
+        lowest = min((group for group in named if "max" in group), key=lambda group: group["max"], default={})
+        highest = max((group for group in named if "min" in group), key=lambda group: group["min"], default={})
+        if "max" not in schedule and lowest.get("max", schedule.get("min", 0)) < schedule.get("min", 0):
+            report.problem((*path, "min"), f"{schedule['min']} is above max {lowest['max']} of {lowest.get('id')} in "
+                           "nodeGroups", f"write {lowest['max']} or less, or add max")
+        if "min" not in schedule and highest.get("min", 0) > schedule.get("max", highest.get("min", 0)):
+            report.problem((*path, "max"), f"{schedule['max']} is below min {highest['min']} of {highest.get('id')} in "
+                           "nodeGroups", f"write {highest['min']} or more, or add min")
+
+
+def _one_at_a_time(draft: Draft, report: Report) -> None:
+    """Two schedules that set one thing of one group, or of the cluster, are never open at once; nor is the one's min
+    ever above the other's max. Day and night of one zone cannot be written so that this holds on the day of 23 hours
+    and nothing is left between them on others; so where only a change of the clock brings it about, it is a warning."""
+    schedules: Sequence[Entry] = draft.spec.get("schedules", ())
+    entries: Sequence[Entry] = draft.spec.get("headroom", ())
+    sound = [index for index, schedule in enumerate(schedules)
+             if schedule.keys() >= {"cron", "duration"} and not report.has_problem_under((*_PATH, index))]
+    for first, second in combinations(sound, 2):
+        clash = _clash(schedules[first], schedules[second], entries)
+        at = _both_open(schedules[first], schedules[second]) if clash is not None else ""
+        if clash is None or not at:
+            continue
+        key, sentence = clash
+        path, called = (*_PATH, second, key), _called(schedules[first], first)
+        if _by_change_of_clock(schedules[first], schedules[second]):
+            word = "this one has the word" if key in schedules[first] else "max holds"
+            report.warn(path, f"{sentence} {called}, and both are open when the clock is changed, for example at {at}: "
+                        f"{word} then")
+        else:
+            report.problem(path, f"{sentence} {called}, and both are open for example at {at}",
+                           "let one of them end before the other begins")
+
+
+def _clash(first: Entry, second: Entry, headroom: Sequence[Entry]) -> tuple[str, str] | None:
+    """(the key of the second, what is wrong if both are open), or None where nothing is."""
+    for key in SETS:
+        scope = _SCOPES[key](first, second, headroom) if key in first and key in second else ""
+        if scope:
+            return key, f"the {key} of {scope} is also set by"
+    shared = _groups(first, second, headroom)
+    for key, low, high in (("min", second, first), ("max", first, second)):
+        if shared and low.get("min", 0) > high.get("max", low.get("min", 0)):
+            word = "above the max" if key == "min" else "below the min"
+            bound = high["max"] if key == "min" else low["min"]
+            return key, f"{second[key]} is {word} {bound} for {shared} of"
+    return None
+
+
+def _groups(first: Entry, second: Entry, headroom: Sequence[Entry]) -> str:
+    """A group whose bounds both set; without groups a schedule sets everybody's."""
+    del headroom
+    one, other = first.get("groups", ()), second.get("groups", ())
+    if not (one and other):
+        return next(iter(one or other), _EVERY)
+    return next((name for name in other if name in one), "")
+
+
+def _headroom(first: Entry, second: Entry, headroom: Sequence[Entry]) -> str:
+    """A group whose headroom both set, or an entry of spec.headroom that has a group of each. Without groups a schedule
+    sets that of the entries without groups only."""
+    one, other = first.get("groups", ()), second.get("groups", ())
+    if not one and not other:
+        return _CLUSTER
+    through = (each.get("name", "an entry") for each in headroom
+               if {*one} & {*each.get("groups", ())} and {*other} & {*each.get("groups", ())})
+    return next((name for name in other if name in one), "") or next(through, "")
+
+
+_SCOPES: dict[str, Callable[[Entry, Entry, Sequence[Entry]], str]] = {
+    "min": _groups, "max": _groups, "headroom": _headroom, "mode": lambda _first, _second, _headroom: _CLUSTER,
+}
+
+
+def _both_open(first: Entry, second: Entry) -> str:
+    """Such an instant in words, on the clock of the second; empty where there is none."""
+    from chalicelib.schedules.overlap import both_open  # as policy/clock.py has it
+
+    at = both_open(_span(first), _span(second))
+    if at is None:
+        return ""
+    from datetime import datetime
+    from zoneinfo import ZoneInfo
+
+    zone = second.get("time_zone", "UTC")
+    return f"{datetime.fromtimestamp(at, ZoneInfo(zone)):%Y-%m-%d %H:%M} {zone}"
+
+
+def _by_change_of_clock(first: Entry, second: Entry) -> bool:
+    """Whether they only overlap where their zone changes its clock."""
+    from chalicelib.schedules.overlap import by_change_of_clock
+
+    return by_change_of_clock(_span(first), _span(second))
+
+
+def _span(schedule: Entry) -> Span:
+    from chalicelib.schedules.overlap import Span
+
+    return Span(schedule["cron"], schedule.get("time_zone", "UTC"), schedule["duration"])
+
+
+def _called(schedule: Entry, index: int) -> str:
+    return f"{schedule['name']} (schedules[{index}])" if "name" in schedule else f"schedules[{index}]"
+
+
+def _one_headroom_per_scope(draft: Draft, report: Report) -> None:
+    """Two amounts for one scope: whether they add up or the larger one counts would be a guess."""
+    first: dict[str, int] = {}
+    for index, entry in enumerate(draft.spec.get("headroom", ())):
+        path = (*SPEC, "headroom", index)
+        if not entry or report.has_problem_under((*path, "groups")):
+            continue
+        for scope in entry.get("groups", (_CLUSTER,)):
+            known = first.setdefault(scope, index)
+            if known != index:
+                place = (*path, "groups") if "groups" in entry else path
+                report.problem(place, f"{scope} has headroom already: headroom[{known}]",
+                               "keep one entry for it, or add the two up")
+
+
+SCHEDULE_CHECKS: tuple[Callable[[Draft, Report], None], ...] = (
+    _names_once, _bounds_beside_the_groups, _one_at_a_time, _one_headroom_per_scope,
+)

@@ -1,0 +1,162 @@
+"""Which credentials a cluster's settings and its secret mean together, and how they are made again.
+
+The secret may fill up what the settings leave out, because upstream's Kubernetes Secret holds roles too; the settings
+win. Everything that can go wrong here becomes an error of a call: a person's mistake is Unauthorized, an answer that
+AWS does not give is Transient, and neither ends a pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import Secret, place_of
+from chalicelib.model.vendor_hosts import FILE_PROBLEM
+from chalicelib.providers.alicloud.credential_mode import Access, Way, way_of
+from chalicelib.providers.alicloud.credentials import (
+    Credential,
+    Keys,
+    Session,
+    Sessions,
+    Source,
+    made_from,
+)
+from chalicelib.providers.alicloud.endpoints import Service
+from chalicelib.providers.alicloud.instance_metadata import ENDPOINT, InstanceRole
+from chalicelib.providers.alicloud.secret_format import SecretText, parse_secret
+from chalicelib.providers.alicloud.settings import Settings
+from chalicelib.providers.alicloud.sts import Sts
+from chalicelib.providers.base import Connection
+from chalicelib.providers.credential_source import as_provider_error, digest, read_fresh
+from chalicelib.providers.errors import Unauthorized
+
+_ACCOUNT = re.compile(r"acs:ram::([0-9]+):")
+_LONGEST_TOKEN = 20_000                             # characters of an OIDC token
+_TOKEN = re.compile(r"[A-Za-z0-9_.-]{4,20000}\Z")   # what a signed JSON Web Token consists of
+
+
+class Finder:
+    """Finds the source of credentials that settings and secret mean together."""
+
+    def __init__(
+        self, connection: Connection, settings: Settings, sessions: Sessions, nonce: Callable[[], str]
+    ) -> None:
+        self._connection, self._settings, self._sessions = connection, settings, sessions
+        self._sts = Sts(settings.endpoints.url(Service.STS), connection.means, connection.now, nonce)
+        self._whose = ""        # a role's account or an instance; empty for a key
+
+    def source(self) -> Source:
+        """Reads the secret, if there is one. Raises ProviderError."""
+        return as_provider_error(self._choose)
+
+    def account(self, source: Source) -> str:
+        """Whose limits are used up, as a digest: the role's account, an instance's, else the key's. Another key of the
+        same account has a budget of its own, since a key does not say whose it is."""
+        key_id = source.current().key_id
+        return digest(self._whose or key_id.reveal())
+
+    def _choose(self) -> Source:
+        access, text = self._read()
+        way = way_of(access, key_id=bool(text.key_id), key_secret=bool(text.key_secret), token=bool(text.token))
+        makers: dict[Way, Callable[[Access, SecretText], Source]] = {
+            Way.KEY: lambda _, text: self._key(text),
+            Way.ROLE: self._assumed,
+            Way.OIDC: lambda access, _: self._by_oidc(access),
+            Way.METADATA: lambda access, _: self._of_instance(access),
+        }
+        return makers[way](access, text)
+
+    def _read(self, *, fresh: bool = False) -> tuple[Access, SecretText]:
+        """The settings, filled up by what the secret says of roles; the settings win."""
+        access, text = self._settings.access, SecretText()
+        if access.credentials_secret:
+            text = parse_secret(self._secret(access.credentials_secret, fresh=fresh),
+                                place_of(access.credentials_secret))
+            given = {field: getattr(access, field) or getattr(text, field)
+                     for field in ("role_arn", "session_name", "oidc_provider_arn")}
+            file = access.oidc_token_file or ("" if access.oidc_token_secret else text.oidc_token_file)
+            access = msgspec.structs.replace(access, oidc_token_file=file, **given)
+        return access, text
+
+    def _secret(self, name: str, *, fresh: bool) -> str:
+        reader = self._connection.read_secret
+        return read_fresh(reader, name) if fresh else reader(name)
+
+    def _key(self, text: SecretText) -> Keys:
+        first = [text]      # what was read to find the way is the first key, too
+
+        def read(*, fresh: bool = False) -> Credential:
+            found = first.pop() if first and not fresh else as_provider_error(lambda: self._read(fresh=fresh)[1])
+            if not (found.key_id and found.key_secret):
+                raise Unauthorized("the secret holds no access key any more", code="NoCredentials")
+            return Credential(found.key_id, found.key_secret, found.token)
+
+        return Keys(read)
+
+    def _assumed(self, access: Access, text: SecretText) -> Session:
+        keys, self._whose = self._key(text), _account(access.role_arn)
+        name = self._made_from(access, text.key_id.reveal(), text.key_secret.reveal(), text.token.reveal())
+        return self._session(name, lambda: self._sts.by_key(keys, access.role_arn, self._name(access)))
+
+    def _by_oidc(self, access: Access) -> Session:
+        def make() -> Credential:
+            token = as_provider_error(lambda: self._token(access))     # read at every renewal: it is short-lived
+            return self._sts.by_oidc(token, access.oidc_provider_arn, access.role_arn, self._name(access))
+
+        self._whose = _account(access.role_arn)
+        # Not by the token, which is another one at every renewal: so each cluster has a session of its own.
+        name = self._made_from(access, self._connection.cluster, access.oidc_provider_arn, access.oidc_token_secret,
+                               access.oidc_token_file)
+        return self._session(name, make)
+
+    def _of_instance(self, access: Access) -> Session:
+        url = (access.metadata_endpoint or ENDPOINT).rstrip("/")
+        self._whose = f"{url} {access.ram_role}"
+        role = InstanceRole(url, access.ram_role, self._connection.means, self._connection.now)
+        return self._session(self._made_from(access, url, access.ram_role), role.credential)
+
+    def _session(self, name: str, make: Callable[[], Credential]) -> Session:
+        return Session(self._sessions, name, make, self._connection.now)
+
+    def _made_from(self, access: Access, *parts: str) -> str:
+        return made_from(self._sts.url, access.role_arn, self._name(access), *parts)
+
+    def _name(self, access: Access) -> str:
+        """What the audit log shows. Upstream cannot do without being told one (defect 16)."""
+        name = access.session_name or f"outscaler-{self._connection.cluster}"
+        return re.sub(r"[^A-Za-z0-9.@_-]", "-", name)[:64]
+
+    def _token(self, access: Access) -> Secret:
+        if access.oidc_token_secret:
+            place = place_of(access.oidc_token_secret)
+            text = self._secret(access.oidc_token_secret, fresh=True)
+        else:
+            place = f"OIDC token file {access.oidc_token_file}"
+            if not self._connection.means.deployment.files:
+                raise BadInput(place, FILE_PROBLEM, "name a secret that holds the token in oidcTokenSecret")
+            text = _file(access.oidc_token_file, place)
+        text = text.strip()
+        if not _TOKEN.match(text):
+            problem = "holds no OIDC token" if text else "is empty"
+            raise BadInput(place, problem, "put the token there, and nothing else")
+        return Secret(text)
+
+
+def _account(role_arn: str) -> str:
+    """The account in a role's name; the whole name where it has none."""
+    match = _ACCOUNT.match(role_arn)
+    return match[1] if match else role_arn
+
+
+def _file(path: str, place: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(_LONGEST_TOKEN + 2).decode("ascii")
+    except UnicodeDecodeError:
+        raise BadInput(place, "is not text", "name the file that holds the OIDC token") from None
+    except OSError as error:
+        raise BadInput(place, f"cannot be read: {error.strerror}", "name a file that exists") from None

@@ -1,0 +1,79 @@
+"""The role of an ECS instance, from its metadata service: only where the settings name it, and never for long.
+
+There is no such service in Lambda; this is for parity, and for whoever runs a pass on an ECS machine. The protected
+mode (IMDSv2) is asked for first, which upstream cannot (defect 16). One attempt with a second for each wait: where
+nobody answers, that is known in less than three (alicloud.md §8, 4).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.vendor_hosts import METADATA, METADATA_SERVICE
+from chalicelib.providers.alicloud.credentials import Credential
+from chalicelib.providers.alicloud.sts import Granted, credential_of
+from chalicelib.providers.errors import ProviderError, Throttled, Transient, Unauthorized
+from chalicelib.providers.http import Call, Http, Limits
+from chalicelib.providers.services import Means
+
+ENDPOINT = METADATA
+_LIMITS = Limits(connect=1.0, read=1.0, total=2.0, attempts=1)
+_TOKEN_SECONDS = "300"      # noqa: S105 - how long the token lives
+_ROLES = "/latest/meta-data/ram/security-credentials/"
+
+
+class InstanceRole(msgspec.Struct, frozen=True):
+    """url: the service's root. role: empty for the one the instance has."""
+
+    url: str
+    role: str
+    means: Means
+    now: Callable[[], float]
+
+    def credential(self) -> Credential:
+        """A session of the role. Raises Unauthorized where there is none, Transient where nobody answers."""
+        http = Http(vendor=METADATA_SERVICE, deployment=self.means.deployment, sleep=self.means.sleep,
+                    chance=self.means.chance, clock=self.now, limits=_LIMITS)
+        try:
+            return self._ask(http)
+        except BadInput as error:
+            raise Unauthorized(f"instance metadata: {error}", code="MetadataAddress") from None
+        except ProviderError as error:
+            kept = type(error) if isinstance(error, Unauthorized | Transient | Throttled) else Unauthorized
+            raise kept(f"instance metadata: {error.message}", code=error.code) from None
+        finally:
+            http.close()
+
+    def _ask(self, http: Http) -> Credential:
+        headers = self._token(http)
+        role = self.role or self._text(http, _ROLES, headers).splitlines()[0].strip()
+        if not re.fullmatch(r"[A-Za-z0-9._@-]{1,64}", role):
+            raise Unauthorized("the instance has no role", code="NoRole")
+        answer = http.send(Call("GET", f"{self.url}{_ROLES}{role}", dict(headers), safe=True))
+        try:
+            granted = msgspec.json.decode(answer.body, type=Granted)
+        except msgspec.MsgspecError:
+            raise Transient("the answer is no credential") from None
+        return credential_of(granted, self.now(), f"role {role}")
+
+    def _token(self, http: Http) -> dict[str, str]:
+        """The header of the protected mode; none where the service does not know that mode and says so."""
+        headers = {"X-aliyun-ecs-metadata-token-ttl-seconds": _TOKEN_SECONDS}
+        try:
+            answer = http.send(Call("PUT", f"{self.url}/latest/api/token", headers, body=b""))
+        except Transient as error:
+            if not error.code:
+                raise                   # nobody is there: asking again would only take longer
+            return {}
+        except ProviderError:
+            return {}
+        text = answer.body.decode("ascii", "replace").strip()
+        return {"X-aliyun-ecs-metadata-token": text} if re.fullmatch(r"[!-~]{1,4096}", text) else {}
+
+    def _text(self, http: Http, path: str, headers: dict[str, str]) -> str:
+        answer = http.send(Call("GET", f"{self.url}{path}", dict(headers), safe=True))
+        return answer.body.decode("utf-8", "replace").strip() or "\n"

@@ -1,0 +1,126 @@
+"""One product of the vendor in one region: what every call needs, whatever it asks (alicloud.md §3.1, §4).
+
+A POST with everything in the query and an empty body, signed anew for every attempt. Three attempts for what is
+temporary; one more for a key or a session that has been replaced meanwhile and for a time or nonce that was refused.
+Repeating does no harm: reads are reads, and writes carry a ClientToken that stays the same (defect 6).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from chalicelib.providers.alicloud.credentials import Credential, Source
+from chalicelib.providers.alicloud.decoding import decode
+from chalicelib.providers.alicloud.endpoints import VERSIONS, Service
+from chalicelib.providers.alicloud.error_mapping import Sense, error_for, sense_of
+from chalicelib.providers.alicloud.signing import canonical_query, signed_headers, unsigned_headers
+from chalicelib.providers.errors import ProviderError, Throttled
+from chalicelib.providers.http import Answer, Call, Http, Limits
+from chalicelib.providers.rate_limit import Budget
+from chalicelib.providers.services import Means
+
+T = TypeVar("T")
+
+VENDOR = "alicloud"
+LIMITS = Limits(connect=3.0, read=10.0, total=20.0, attempts=3)
+_RENEWABLE = frozenset({Sense.KEY, Sense.SESSION})
+
+
+def new_nonce() -> str:
+    """32 hex digits that nobody used before."""
+    return uuid.uuid4().hex
+
+
+@dataclass
+class Line:
+    """url: the service's root. budget: None for calls too seldom to count (STS)."""
+
+    service: Service
+    url: str
+    source: Source
+    means: Means
+    now: Callable[[], float]
+    budget: Budget | None = None
+    new_nonce: Callable[[], str] = new_nonce
+    _http: Http | None = field(default=None, init=False, repr=False)
+    _used: Credential | None = field(default=None, init=False, repr=False)
+    _looked_again: bool = field(default=False, init=False, repr=False)     # for a credential that lacks a right
+
+    def call(self, action: str, params: Mapping[str, str], kind: type[T]) -> T:
+        """The answer to one action. Raises ProviderError, its message beginning with the action."""
+        call = Call("POST", f"{self.url}/", headers={"x-acs-action": action}, params=dict(params), safe=True)
+        try:
+            try:
+                return self._once(call, kind)
+            except ProviderError as error:
+                if not self._worth_another(error):
+                    raise
+                return self._once(call, kind)
+        except ProviderError as error:
+            raise self._told(error, action) from None
+
+    def expect(self, calls: int) -> None:
+        """So many calls will follow soon (budget.py)."""
+        if self.budget is not None:
+            self.budget.expect(calls)
+
+    def _once(self, call: Call, kind: type[T]) -> T:
+        self.source.current()       # what fails here is not tried again by the transport, which signs every attempt
+        if self.budget is not None:
+            self.budget.take()
+        if self._http is None:
+            self._http = Http(vendor=VENDOR, deployment=self.means.deployment, sleep=self.means.sleep,
+                              chance=self.means.chance, clock=self.now, sign=self._signed, explain=self._explained,
+                              limits=LIMITS)
+        try:
+            answer = self._http.send(call)
+        except Throttled as error:
+            if self.budget is not None:
+                self.budget.refused(error.retry_after)
+            raise
+        return decode(answer, kind)
+
+    def _signed(self, call: Call) -> Call:
+        """The call with its query in the address, as it was signed: a library in between may spell `*` or a blank its
+        own way, and the name of the call is taken from the address it came with."""
+        credential = self._used = self.source.current()
+        query = canonical_query(call.params)
+        headers = unsigned_headers(
+            host=urlsplit(self.url).netloc, action=call.headers["x-acs-action"], version=VERSIONS[self.service],
+            now=self.now(), nonce=self.new_nonce(),
+        ) | {"accept": "application/json"}
+        signed = signed_headers(headers, query, key_id=credential.key_id.reveal(), key_secret=credential.key_secret,
+                                token=credential.token)
+        return Call(call.method, f"{call.url}?{query}", signed, {}, b"", call.safe)
+
+    def _explained(self, answer: Answer) -> ProviderError | None:
+        """The vendor's error. A pause that it names is everybody's; the transport sleeps it, too, if it is short."""
+        error = error_for(answer)
+        if self.budget is not None and isinstance(error, Throttled) and error.retry_after:
+            self.budget.refused(error.retry_after)
+        return self._clean(error, error.message) if error is not None else None
+
+    def _worth_another(self, error: ProviderError) -> bool:
+        """After another key was found, or with another time and nonce."""
+        sense = sense_of(error.code)
+        lacks_a_right = sense is Sense.DENIED and not self._looked_again
+        if (sense in _RENEWABLE or lacks_a_right) and self._used is not None:
+            self._looked_again = self._looked_again or lacks_a_right
+            return self.source.renewed(self._used) is not None
+        return sense is Sense.CLOCK
+
+    def _told(self, error: ProviderError, action: str) -> ProviderError:
+        """The same error, naming what was asked."""
+        named = error.message.startswith(f"{action}: ")
+        return self._clean(error, error.message if named else f"{action}: {error.message}")
+
+    def _clean(self, error: ProviderError, message: str) -> ProviderError:
+        """The same error with that message, without anything of the credential in it."""
+        code, request_id = error.code, error.request_id
+        if self._used is not None:
+            message, code, request_id = (self._used.hidden_in(text) for text in (message, code, request_id))
+        return type(error)(message, code=code, request_id=request_id, retry_after=error.retry_after)

@@ -1,0 +1,171 @@
+"""Sizes: one request with a token, then its activity followed to the end (alicloud.md §3.4, §5; defects 4 to 8, 17).
+
+    own activity found ──────────────────────────────► follow it    (an earlier attempt got through)
+    target == to_size  ──────────────────────────────► done
+    target neither from_size nor to_size ────────────► conflict, nothing is written
+    target == from_size ─► check ─► write, with token ─► follow
+
+    the activity is    then
+    running            come back, each time later; after ten minutes the scale-up request's own timer takes over
+    Successful         done; not where the group's maximum was lowered meanwhile and ESS has made fewer
+    Failed, Rejected   failed, with the class of its code: no stock and no quota are known within a minute
+    Warning            the same, with what was made
+
+Groups with a desired capacity are told the absolute number, which a failure leaves standing: placeholders show it until
+the core takes it back. Groups without one are told the difference, so that no count of ours can ever shrink them.
+"""
+
+from __future__ import annotations
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.alicloud.context import Context, client_token
+from chalicelib.providers.alicloud.error_mapping import is_no_change
+from chalicelib.providers.alicloud.models import ScalingActivity, ScalingGroup
+from chalicelib.providers.alicloud.scaling_activities import created, failed, failure, metadata, of_operation
+from chalicelib.providers.alicloud.size_bounds import occupied, off, present, target_of
+from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError
+
+ACTIVITY, POLLS = "activity", "polls"
+STEP = "activity"
+_FIRST, _LONGEST, _PATIENCE = 5.0, 30.0, 600.0
+_TOTAL, _CHANGE = "TotalCapacity", "QuantityChangeInCapacity"
+
+
+def grow(context: Context, operation: Operation) -> Outcome:
+    """from_size -> to_size, once however often it is called; raises ProviderError."""
+    bounds = context.bounds(operation.group)
+    if operation.to_size <= operation.from_size:
+        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no growth")
+    if operation.to_size > bounds.max:
+        raise InvalidRequest(f"{operation.group}: {operation.to_size} is above the policy's maximum {bounds.max}")
+    group = context.group(operation.group)
+    own = of_operation(context.api.activities(operation.group), operation.id)
+    if own is not None:
+        return _follow(context, operation, own)
+    size = target_of(group)
+    if size == operation.to_size:
+        return _done(operation)
+    if size != operation.from_size:
+        return other_size(operation, size)
+    _may_grow(group, operation)
+    return _ask(context, operation, group)
+
+
+def poll_growth(context: Context, operation: Operation) -> Outcome:
+    """Where the activity stands; without a known one, grow once more, which finds it. Raises ProviderError."""
+    name = operation.data.get(ACTIVITY, "")
+    if not name:
+        return grow(context, operation)
+    found = context.api.activities(operation.group, ids=[name])
+    return _follow(context, operation, found[0] if found else ScalingActivity(scaling_activity_id=name))
+
+
+def shrink(context: Context, operation: Operation) -> Outcome:
+    """Lower the desired capacity to to_size where no instance would have to go for it; raises ProviderError.
+
+    A group without a desired capacity wants what it has, so there is never anything to lower (§5).
+    """
+    if operation.to_size < 0:
+        raise InvalidRequest(f"{operation.group}: {operation.to_size} is no size")
+    context.bounds(operation.group)
+    group = context.group(operation.group)
+    size = target_of(group)
+    if size <= operation.to_size:
+        return _done(operation)
+    if not group.enable_desired_capacity:
+        raise InvalidRequest(f"{operation.group} has no desired capacity: its size is the {size} instances it has")
+    if size != operation.from_size:
+        return other_size(operation, size)
+    there = occupied(group, context.api.instances(operation.group))
+    if operation.to_size < there:
+        raise InvalidRequest(f"{operation.group}: {operation.to_size} is below the {there} instances that exist")
+    if operation.to_size < group.min_size:
+        raise InvalidRequest(f"{operation.group}: {operation.to_size} is below the group's MinSize {group.min_size}")
+    lower(context, operation, group, operation.to_size)
+    return _done(operation)
+
+
+def lower(context: Context, operation: Operation, group: ScalingGroup, size: int) -> None:
+    """Set a lower desired capacity without a scaling activity. The caller has seen that no instance is above it; that
+    holds only while nothing is under way, and where ESS does not cut the number down to a smaller maximum. Raises
+    ProviderError, Conflict while something is."""
+    if size > group.max_size:
+        raise InvalidRequest(f"{operation.group}: {size} is above the scaling group's MaxSize {group.max_size}, to "
+                             "which ESS would shrink it; raise MaxSize")
+    context.check_idle(operation.group)
+    token = client_token(operation, _TOTAL, str(size))
+    try:
+        context.api.scale(operation.group, _TOTAL, size, token=token, at_once=False,
+                          metadata=metadata(operation.id))
+    except ProviderError as error:
+        if not is_no_change(error):
+            raise
+
+
+def other_size(operation: Operation, size: int) -> Failed:
+    """Somebody else's number stands."""
+    planned = f"from {operation.from_size} to {operation.to_size}"
+    return Failed("Conflict", f"{operation.group} has the size {size}, but {planned} was planned")
+
+
+def growing_wait(operation: Operation) -> tuple[float, dict[str, str], bool]:
+    """Seconds until the next look (5, 10, 20, then 30), the data that remember it, and whether there was enough of it.
+    Polls are counted, not clocks compared."""
+    text = operation.data.get(POLLS, "")
+    polls = int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
+    waits = [min(_LONGEST, _FIRST * 2.0 ** min(n, 10)) for n in range(polls + 1)]
+    return waits[-1], {**operation.data, POLLS: str(polls + 1)}, sum(waits[:-1]) >= _PATIENCE
+
+
+def _done(operation: Operation) -> Done:
+    return Done({"from": operation.from_size, "to": operation.to_size})
+
+
+def _may_grow(group: ScalingGroup, operation: Operation) -> None:
+    """Raises where the group cannot become that large, and where the size to be set is no more than what exists: then
+    ESS is still taking instances away, and the size would make it go on (defect 4)."""
+    if reason := off(group):
+        raise InvalidRequest(reason)
+    if operation.to_size > group.max_size:
+        raise InvalidRequest(
+            f"{operation.group}: {operation.to_size} is above the scaling group's MaxSize {group.max_size}, to which "
+            "ESS would keep without a word; raise MaxSize, or lower the policy's max")
+    if group.enable_desired_capacity and present(group) > operation.to_size:
+        raise Conflict(f"{operation.group} still has {present(group)} instances, more than it is to have")
+
+
+def _ask(context: Context, operation: Operation, group: ScalingGroup) -> Outcome:
+    desired = group.enable_desired_capacity
+    kind = _TOTAL if desired else _CHANGE
+    value = operation.to_size if desired else operation.to_size - operation.from_size
+    try:
+        accepted = context.api.scale(operation.group, kind, value, token=client_token(operation, kind, str(value)),
+                                     at_once=desired, metadata=metadata(operation.id))
+    except ProviderError as error:
+        if not is_no_change(error):
+            raise
+        if target_of(context.group(operation.group)) == operation.to_size:
+            return _done(operation)
+        raise Conflict(f"{operation.group} is still shrinking", code=error.code) from None
+    known = {ACTIVITY: accepted.scaling_activity_id} if accepted.scaling_activity_id else {}
+    return Pending(_FIRST, STEP, known)
+
+
+def _follow(context: Context, operation: Operation, activity: ScalingActivity) -> Outcome:
+    name, made, asked = activity.scaling_activity_id, created(activity), operation.to_size - operation.from_size
+    facts: dict[str, str | int] = {
+        "from": operation.from_size, "to": operation.to_size, "created": made, ACTIVITY: name}
+    if not activity.over:
+        pause, data, enough = growing_wait(operation)
+        if enough:
+            return Done({**facts, "note": "the scaling activity is still running"})
+        return Pending(pause, STEP, {**data, ACTIVITY: name}, f"scaling activity {name} is {activity.progress}% done")
+    if failed(activity):
+        why = failure(activity)
+        some = f" ({made} of {asked} were created)" if made else ""
+        return Failed(why.cls, f"{operation.group}: {why.message}{some}", why.code, facts=facts)
+    if made < asked and (most := context.group(operation.group).max_size) < operation.to_size:
+        return Failed("InvalidRequest", f"{operation.group}: its MaxSize is {most} by now, so ESS created {made} of "
+                                        f"{asked}", "IncorrectCapacity.MaxSize", facts=facts)
+    return Done(facts)

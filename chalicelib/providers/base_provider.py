@@ -1,0 +1,68 @@
+"""What providers have in common that carry changes out as functions of a context: which function which question asks.
+
+Each call stands by itself: a change first reads how far it has come, so the next step of one is the change once more;
+only a growth is followed by a function of its own where the vendor takes its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Outcome
+from chalicelib.providers.errors import Conflict
+from chalicelib.providers.outcomes import settled
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class Steps(Generic[C]):
+    """A provider's changes, as base.py's protocol wants them; each raises ProviderError. remove: also of machines that
+    never joined. final: the Conflict that waiting does not mend."""
+
+    grow: Callable[[C, Operation], Outcome]
+    follow: Callable[[C, Operation], Outcome]
+    remove: Callable[[C, Operation], Outcome]
+    shrink: Callable[[C, Operation], Outcome]
+    release: Callable[[C, Operation], bool]
+    final: type[Conflict]
+
+
+class Stepwise(Generic[C]):
+    """The changing half of the Provider protocol; observing is the vendor's own."""
+
+    def __init__(self, name: str, context: C, steps: Steps[C]) -> None:
+        self._name, self._context, self._steps = name, context, steps
+        self._next = {Kind.GROW: steps.follow, Kind.REMOVE: steps.remove, Kind.DISCARD: steps.remove,
+                      Kind.SHRINK: steps.shrink}
+
+    @property
+    def name(self) -> str:
+        """The provider's name in the policy."""
+        return self._name
+
+    def grow(self, operation: Operation) -> Outcome:
+        """from_size -> to_size."""
+        return self._outcome(self._steps.grow, operation)
+
+    def remove(self, operation: Operation) -> Outcome:
+        """Exactly these machines; the size goes down with them."""
+        return self._outcome(self._steps.remove, operation)
+
+    def release(self, operation: Operation) -> bool:
+        """False where every target is gone or going."""
+        return self._steps.release(self._context, operation)
+
+    def shrink_target(self, operation: Operation) -> Outcome:
+        """Lower the size as long as every machine stays."""
+        return self._outcome(self._steps.shrink, operation)
+
+    def poll(self, operation: Operation) -> Outcome:
+        """The next step of a change."""
+        return self._outcome(self._next[operation.kind], operation)
+
+    def _outcome(self, step: Callable[[C, Operation], Outcome], operation: Operation) -> Outcome:
+        return settled(step, self._context, operation, final=self._steps.final)

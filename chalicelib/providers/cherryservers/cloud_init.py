@@ -1,0 +1,84 @@
+"""The script that a new machine runs: a template in base64, filled in, and again in base64 (§1.4).
+
+Nothing of a script appears in an error, and what it becomes holds a token: `user_data` belongs into the request and
+nowhere else.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from chalicelib.model.errors import BadInput
+from chalicelib.providers.cherryservers.bootstrap_tokens import Token
+from chalicelib.providers.cherryservers.go_template import Template, parse
+from chalicelib.providers.cherryservers.pool_definition import Definition
+
+MOST_BYTES = 65536
+"""Of a script filled in. The vendor names no limit of its own; other vendors take 16 to 64 KiB."""
+
+_ID, _SECRET, _ENDPOINT, _POOL = "BootstrapTokenID", "BootstrapTokenSecret", "APIServerEndpoint", "NodeGroup"
+_FIELDS = (_ID, _SECRET, _ENDPOINT, _POOL)
+
+
+def needs_token(definition: Definition) -> bool:
+    """Whether the script asks for a bootstrap token. Raises BadInput as check does."""
+    return bool(_template(definition).fields & {_ID, _SECRET})
+
+
+def check(definition: Definition) -> None:
+    """Raises BadInput for a script that cannot be filled in."""
+    template = _template(definition)
+    if _ENDPOINT in template.fields and not definition.api_server_endpoint:
+        raise BadInput(_place(definition), f"asks for {_ENDPOINT}, and api-server-endpoint is not set",
+                       "add it to the default definition, like 203.0.113.10:6443")
+    _filled(definition, template, "x" * 6, "x" * 16)
+
+
+def labels_pool(definition: Definition) -> bool:
+    """Whether the script seems to give a machine the label `pool` that a template promises; True where there is none to
+    look into (the image may do it). Raises BadInput as check does."""
+    return not definition.cloudinit or b"pool=" in _decoded(definition)
+
+
+def user_data(definition: Definition, token: Token | None) -> str:
+    """What goes with the request for a machine, in base64 (standard alphabet, padded, one line); "" without a script.
+
+    token: may be None where needs_token says so. Raises BadInput.
+    """
+    template = _template(definition)
+    if token is None:
+        if template.fields & {_ID, _SECRET}:
+            raise BadInput(_place(definition), "asks for a bootstrap token, and there is none",
+                           "see bootstrapTokenSecret")
+        return _encoded(_filled(definition, template, "", ""))
+    return _encoded(_filled(definition, template, token.id, token.secret.reveal()))
+
+
+def _filled(definition: Definition, template: Template, token_id: str, token_secret: str) -> bytes:
+    values = {_ID: token_id, _SECRET: token_secret, _ENDPOINT: definition.api_server_endpoint, _POOL: definition.pool}
+    filled = template.fill(values)
+    if len(filled) > MOST_BYTES:
+        raise BadInput(_place(definition), f"is {len(filled)} bytes long", f"keep it under {MOST_BYTES} bytes")
+    return filled
+
+
+def _template(definition: Definition) -> Template:
+    return parse(_decoded(definition), _FIELDS, _place(definition))
+
+
+def _decoded(definition: Definition) -> bytes:
+    """As Go decodes: line breaks within do not matter, everything else does."""
+    try:
+        text = definition.cloudinit.replace("\r", "").replace("\n", "").encode("ascii")
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadInput(_place(definition), "is not base64", "encode the script, such as by `base64 -w0`") from None
+
+
+def _encoded(script: bytes) -> str:
+    return base64.b64encode(script).decode("ascii")
+
+
+def _place(definition: Definition) -> str:
+    return f"pool {definition.pool}: cloudinit"

@@ -1,0 +1,103 @@
+"""Sending the orders of one lot: what is on stock, with a token that lets the machines join (cherryservers.md §4; D13).
+
+The first machine of a growth is ordered alone: what would befall every order (a refused token, no answer) is then met
+by one. A refusal of that machine alone does not keep the others from being ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from chalicelib.providers.cherryservers.bootstrap_tokens import Token
+from chalicelib.providers.cherryservers.cloud_init import needs_token, user_data
+from chalicelib.providers.cherryservers.context import Context
+from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.plans import stock_of
+from chalicelib.providers.cherryservers.purchase_progress import Progress
+from chalicelib.providers.cherryservers.server_requests import Order
+from chalicelib.providers.errors import Conflict, OutOfStock, ProviderError, Throttled, Transient, Unauthorized
+
+_ENDS_IT = (Transient, Throttled, Conflict, Unauthorized)
+_NOT_NOW = (Throttled, Conflict, Transient)
+
+Result = Server | ProviderError | None
+
+
+class Script:
+    """User data with a token in it; nothing of it is written anywhere but into an order."""
+
+    def __init__(self, text: str, token: Token | None) -> None:
+        self.text, self._token = text, token
+
+    def hidden_in(self, message: str) -> str:
+        """The message without it: an error may quote the request."""
+        message = message.replace(self.text, "***") if self.text else message
+        return message if self._token is None else self._token.secret.hidden_in(message)
+
+
+class Bought(msgspec.Struct, frozen=True):
+    """pause: seconds before the next order. held: why the lot was not sent to its end, None where it was."""
+
+    progress: Progress
+    pause: float = 0.0
+    held: ProviderError | None = None
+
+
+def on_stock(context: Context, order: Order, progress: Progress) -> Progress:
+    """Without those that cannot be had just now. Raises ProviderError where the plan cannot be read."""
+    wanted, of = progress.open(order.count), order.definition
+    try:
+        plan = context.api.plan(of.plan, fresh=True)
+        if plan is None:
+            raise OutOfStock(f"the vendor has no plan {of.plan!r}", code="Plan")
+        there = stock_of(plan, of.region, spot=of.spot)
+    except OutOfStock as error:
+        return progress.refuse(wanted, error)
+    if there >= len(wanted):
+        return progress
+    kind = " at the spot market" if of.spot else ""
+    short = OutOfStock(f"{there} of plan {of.plan} are on stock in {of.region}{kind}, {len(wanted)} are wanted",
+                       code="Stock")
+    return progress.refuse(wanted[there:], short)
+
+
+def script_for(context: Context, order: Order) -> Script:
+    """What machines that are ordered now run. The token is asked for where the script wants one. Raises ProviderError.
+    """
+    token = context.tokens.current() if needs_token(order.definition) else None
+    return Script(user_data(order.definition, token), token)
+
+
+def send(context: Context, order: Order, progress: Progress, lot: Sequence[int], script: Script) -> Bought:
+    """Order these; raises nothing."""
+    bodies = order.bodies(lot, script.text)
+    first = not (progress.made or progress.refused) and len(bodies) > 1
+    results: list[Result] = list(context.api.create(bodies[:1] if first else bodies))
+    if first and results and not isinstance(results[0], _ENDS_IT) and results[0] is not None:
+        results += context.api.create(bodies[1:])
+    results = [_clean(each, script) for each in results]
+    results += [None] * (len(lot) - len(results))
+    return _sorted(order, progress, dict(zip(lot, results, strict=True)))
+
+
+def _sorted(order: Order, progress: Progress, results: dict[int, Result]) -> Bought:
+    progress = progress.seen({number: each.id for number, each in results.items() if isinstance(each, Server)})
+    unsure = [number for number, each in results.items() if isinstance(each, Transient)]
+    progress = msgspec.structs.replace(progress, unsure=tuple(sorted({*progress.unsure, *unsure})))
+    errors = {number: each for number, each in results.items() if isinstance(each, ProviderError)}
+    for number, error in errors.items():
+        if isinstance(error, Unauthorized):
+            progress = progress.refuse((number, *progress.open(order.count)), error)
+        elif not isinstance(error, _NOT_NOW):
+            progress = progress.refuse((number,), error)
+    held = [error for error in errors.values() if isinstance(error, _NOT_NOW)]
+    return Bought(progress, max([0.0, *(each.retry_after for each in held)]), held[0] if held else None)
+
+
+def _clean(result: Result, script: Script) -> Result:
+    if not isinstance(result, ProviderError):
+        return result
+    return type(result)(script.hidden_in(result.message), code=result.code, request_id=result.request_id,
+                        retry_after=result.retry_after)

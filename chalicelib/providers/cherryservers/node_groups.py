@@ -1,0 +1,138 @@
+"""From one list of servers to the node groups of the policy (cherryservers.md §2, §4, §6, §8).
+
+Calls of a quiet pass: the pages of one list, and one plan per kind of machine an hour (D7, D19), however many groups
+and nodes there are (D6). A pool that is defined wrongly carries its error and stops no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chalicelib.model.group import GroupOptions, Instance, InstanceState, NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.snapshot import Gap
+from chalicelib.model.timestamps import instant
+from chalicelib.providers.base import Observation
+from chalicelib.providers.cherryservers.cloud_init import labels_pool
+from chalicelib.providers.cherryservers.context import Context
+from chalicelib.providers.cherryservers.instance_states import doubts
+from chalicelib.providers.cherryservers.instances import Roll
+from chalicelib.providers.cherryservers.models import Plan, Server
+from chalicelib.providers.cherryservers.node_matching import Matching
+from chalicelib.providers.cherryservers.node_template import make_template
+from chalicelib.providers.cherryservers.plans import hourly
+from chalicelib.providers.cherryservers.pool_definitions import Definition
+from chalicelib.providers.cherryservers.settings import PROVIDER, Bounds
+from chalicelib.providers.errors import InvalidRequest, ProviderError, Throttled, Transient
+
+
+def observe(context: Context, nodes: Sequence[Node]) -> Observation:
+    """All groups of the policy, in its order; raises ProviderError if the definitions or the list cannot be read."""
+    known: dict[str, Definition] = {}
+    wrong: dict[str, str] = {}
+    for bounds in context.settings.groups:
+        try:
+            known[bounds.name] = context.definition(bounds.name)
+        except InvalidRequest as mistake:
+            if mistake.code != "Definition":
+                raise
+            wrong[bounds.name] = mistake.message
+    roll = context.roll()
+    plans = _Plans(context, known)
+    maker = _Maker(context, roll, Matching(nodes, roll, context.settings.controller_labels), plans)
+    groups = tuple(
+        _broken(bounds, wrong[bounds.name]) if bounds.name in wrong else
+        _broken(bounds, f"its servers are not known: {doubt}") if (doubt := roll.doubt(known[bounds.name])) else
+        maker.make(bounds, known[bounds.name])
+        for bounds in context.settings.groups
+    )
+    return Observation(groups, tuple(maker.gaps))
+
+
+def _broken(bounds: Bounds, error: str) -> NodeGroup:
+    return NodeGroup(id=bounds.name, provider=PROVIDER, min=bounds.min, max=bounds.max, error=error,
+                     priority=bounds.priority)
+
+
+class _Plans:
+    """The plans of all pools, each asked for once. An API that does not answer is not asked for the next; an answer
+    that says nothing of one plan says nothing of the others either."""
+
+    def __init__(self, context: Context, definitions: dict[str, Definition]) -> None:
+        self._found: dict[str, Plan | None] = {}
+        self._problems: dict[str, str] = {}
+        self._silence = ""
+        for slug in sorted({each.plan for each in definitions.values()}):
+            try:
+                self._found[slug] = context.api.plan(slug)
+            except ProviderError as error:
+                self._problems[slug] = f"plan {slug} could not be read: {error.cls}: {error.message}"
+                if isinstance(error, Throttled) or (isinstance(error, Transient) and not error.code):
+                    self._silence = self._problems[slug]
+                    break
+
+    def of(self, slug: str) -> tuple[Plan | None, str]:
+        """The plan (None: the vendor has none of that name), and why it is not known, empty where it is."""
+        return (self._found[slug], "") if slug in self._found else (None, self._problems.get(slug, self._silence))
+
+
+_NO_LABEL = ("its cloud-init does not set the label pool, which a new node is expected to have: pods that choose by it "
+             "would get a machine that they cannot use; give the kubelet --node-labels=pool={{.NodeGroup}}")
+
+
+class _Maker:
+    """Makes one group after the other; collects the gaps."""
+
+    def __init__(self, context: Context, roll: Roll, matching: Matching, plans: _Plans) -> None:
+        self._context, self._roll, self._matching, self._plans = context, roll, matching, plans
+        self._told: set[str] = set()
+        self.gaps: list[Gap] = []
+
+    def make(self, bounds: Bounds, definition: Definition) -> NodeGroup:
+        """The node group of one entry of the policy."""
+        members = []
+        for server in self._roll.members(definition):
+            if self._matching.controls(server):
+                self._warn(bounds.name, f"server {server.id} ({server.hostname}) bears the tags of this pool and is a "
+                                        "node of the control plane; it is left alone and not counted")
+            else:
+                members.append(server)
+        self._doubt(bounds.name, members)
+        instances = tuple(self._instance(each) for each in members)
+        plan, unread = self._plans.of(definition.plan)
+        made = None if unread else make_template(definition, plan, self._context.settings.reserve)
+        for warning in made.warnings if made is not None else ():
+            self._once(bounds.name, warning)
+        if not labels_pool(definition):
+            self._once(bounds.name, _NO_LABEL)
+        return NodeGroup(
+            id=bounds.name, provider=PROVIDER, min=bounds.min, max=bounds.max,
+            target=sum(each.state is not InstanceState.DELETING for each in instances), instances=instances,
+            template=made.node if made is not None else None, template_error=unread or (made.problem if made else ""),
+            options=GroupOptions(max_node_provision_time=self._context.settings.provision_time),
+            priority=bounds.priority, price=(hourly(plan, spot=definition.spot) or 0.0) if plan is not None else 0.0,
+        )
+
+    def _instance(self, server: Server) -> Instance:
+        """A server that is a node runs, whatever its deployment is said to be at."""
+        standing = self._roll.standing(server)
+        joined = self._matching.node_of(server) is not None
+        state = InstanceState.RUNNING if joined and standing.state is InstanceState.CREATING else standing.state
+        return Instance(self._matching.spell(server), state, None if joined else standing.error,
+                        handle=str(server.id), node=self._matching.name_of(server),
+                        created=instant(server.created_at), claimants=self._matching.claimants(server))
+
+    def _doubt(self, group: str, members: Sequence[Server]) -> None:
+        for doubt, server in doubts(members).items():
+            text = f"server {server.id} has {doubt}, which is not known; it is taken for a running one"
+            self._once(group, text, doubt)
+
+    def _once(self, group: str, detail: str, what: str = "") -> None:
+        """What holds for many pools or servers alike is told for the first of them."""
+        if (what or detail) not in self._told:
+            self._told.add(what or detail)
+            self._warn(group, detail)
+
+    def _warn(self, group: str, detail: str) -> None:
+        self.gaps.append(Gap("NodeGroup", detail, name=group,
+                             place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]"))

@@ -1,0 +1,88 @@
+"""The node that a pool would add, from its plan (cherryservers.md §7; D20, D21).
+
+Labels are those that the vendor's cloud controller gives to real nodes: plan and region by their slugs, no zone.
+Upstream takes the plan's name, which may hold blanks; a pod that selects by slug then never scales a pool from zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from chalicelib.model.node import HOSTNAME_LABEL, Node
+from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
+from chalicelib.providers.cherryservers.models import Plan
+from chalicelib.providers.cherryservers.plans import region_of
+from chalicelib.providers.cherryservers.pool_definition import Definition
+
+GPU, POOL_LABEL = "nvidia.com/gpu", "pool"
+_PODS = 110
+_TYPES = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+_REGION = "topology.kubernetes.io/region"
+_BYTES = MappingProxyType({"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40})
+
+
+class Template(msgspec.Struct, frozen=True):
+    """node None: the pool cannot be grown from zero, and problem says why. warnings: what the node says less of."""
+
+    node: Node | None
+    problem: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def make_template(definition: Definition, plan: Plan | None, reserve: Mapping[str, int]) -> Template:
+    """The template of a pool. plan: None where the vendor has none of that slug; reserve: what a kubelet keeps back,
+    cpu in millicores and the rest in bytes."""
+    if plan is None:
+        return Template(None, f"plan {definition.plan!r} is not supported: the vendor has no plan of that slug")
+    name = plan.slug or definition.plan
+    cores = definition.cpu_override or plan.specs.cpus.cores
+    memory = _amount(plan.specs.memory.total, plan.specs.memory.unit)
+    if problem := _problem(name, plan, cores, memory):
+        return Template(None, problem)
+    disk, warning = _disk(definition, plan)
+    capacity = {CPU: 1000 * cores, MEMORY: memory or 0, PODS: _PODS, GPU: 0, **({EPHEMERAL: disk} if disk else {})}
+    allocatable = {resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()}
+    node = Node(name=f"{definition.pool}-asg-0", labels=_labels(definition, plan, name), capacity=capacity,
+                allocatable=allocatable)
+    return Template(node, "", (warning,) if warning else ())
+
+
+def _problem(name: str, plan: Plan, cores: int, memory: int | None) -> str:
+    """cores are the whole machine's: not multiplied by the number of processors, nor by threads (§7, §13)."""
+    specs = plan.specs.memory
+    rows = (
+        (cores <= 0, f"plan {name} does not say how many cores it has; set cpu-override for this pool"),
+        (memory is None, f"plan {name} gives its memory in {specs.unit!r}, which is not one of {', '.join(_BYTES)}"),
+        (memory == 0, f"plan {name} does not say how much memory it has"),
+    )
+    return next((text for applies, text in rows if applies), "")
+
+
+def _disk(definition: Definition, plan: Plan) -> tuple[int, str]:
+    """Bytes, 0 where it is not known, and what is to be told. One disk of the first kind: how several are put together
+    is not known, and mirrored ones hold no more than one."""
+    if definition.os_partition_size:
+        return _BYTES["GB"] * definition.os_partition_size, ""
+    row = next(iter(plan.specs.storage), None)
+    disk = _amount(row.size, row.unit) if row is not None else None
+    unknown = (f"plan {plan.slug or definition.plan} does not say how large its disk is; set os-partition-size for "
+               "pods that ask for ephemeral storage")
+    return (disk, "") if disk else (0, unknown)
+
+
+def _amount(number: float, unit: str) -> int | None:
+    """Bytes; None for a unit that is not known."""
+    size = _BYTES.get(unit.strip().upper())
+    return None if size is None else max(0, int(number * size))
+
+
+def _labels(definition: Definition, plan: Plan, name: str) -> dict[str, str]:
+    sold = region_of(plan, definition.region)
+    return {
+        POOL_LABEL: definition.pool, **dict.fromkeys(_TYPES, name),
+        _REGION: (sold.slug if sold else "") or definition.region,
+        "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", HOSTNAME_LABEL: f"{definition.pool}-asg-0",
+    }

@@ -1,0 +1,258 @@
+"""Growth: every machine is bought by a request of its own, and none of them twice (cherryservers.md §4; D7, D11, D13).
+
+    grow   list ─┬ all there ─► done          poll   list ─┬ announced, nobody was at it since ─► stock ─► order ─┐
+                 ├ another size ─► conflict                ├ announced, somebody was: unsure                      │
+                 ├ above the maximum ─► refused            ├ unsure ─► wait, look, at last order again           │
+                 └ announce the first lot ─────────────►   ├ some are to be ordered ─► announce ◄─────────────────┘
+                   nothing is ordered yet                  └ the rest is bought, and listed ─► done, or failed for
+                                                             those that were refused
+
+An order is never sent before the table knows of it, and is never sent again before one has looked for what became of
+it. What was bought stays bought when others were refused. A growth is over when the list shows what was bought: until
+then it counts by its operation, and from then on by itself, so that at no time the pool seems smaller than it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.cherryservers.context import Context
+from chalicelib.providers.cherryservers.create_servers import Script, on_stock, script_for, send
+from chalicelib.providers.cherryservers.instances import Roll
+from chalicelib.providers.cherryservers.joined import controllers
+from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.permanent_conflict import Final
+from chalicelib.providers.cherryservers.purchase_progress import Progress, read
+from chalicelib.providers.cherryservers.server_requests import Order
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound, ProviderError, Throttled, Transient
+from chalicelib.providers.rate_limit import OWN_PACE
+
+UNTOLD, STEP = "announce", "create"     # before the first order is sent, and from then on
+LOT = 20
+MOST = 1000             # machines of one growth; each is a name to be found again
+WAITS = (5.0, 10.0, 20.0, 25.0)     # seconds before each look for what is not listed yet
+SENT_AGAIN = 3          # times, each after it was looked for as long as WAITS says
+_TRIES = 8
+
+
+def grow(context: Context, operation: Operation) -> Outcome:
+    """from_size -> to_size, once however often it is called; raises ProviderError. The first call only announces."""
+    most = context.bounds(operation.group).max
+    order = _order(context, operation)
+    progress = read(operation, order.count)
+    if progress is not None:
+        return _Growth(context, operation, order, most, progress).go_on()
+    roll = context.roll(context.definition(operation.group))
+    found = order.found(roll, {})
+    if len(found) == order.count:
+        return Done(_facts(operation, order.count))
+    _check_size(context, operation, order, roll, found)
+    if operation.to_size > most:
+        raise InvalidRequest(f"{operation.group}: {operation.to_size} is above the policy's maximum {most}")
+    begun = Progress().seen({number: each.id for number, each in found.items()})
+    return _announce(operation, begun, order.count)
+
+
+def _order(context: Context, operation: Operation) -> Order:
+    if operation.to_size <= operation.from_size:
+        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no growth")
+    order = Order(context.definition(operation.group), operation)
+    if operation.from_size < 0 or order.count > MOST:
+        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is more than {MOST} machines at once")
+    return order
+
+
+def _check_size(context: Context, operation: Operation, order: Order, roll: Roll, found: dict[int, Server]) -> None:
+    """Raises Final where the pool, without this operation's own machines, is not as it was planned for."""
+    own = frozenset(each.id for each in found.values())
+    size = _size(context, order, roll, own, operation.from_size)
+    if size != operation.from_size:
+        raise Final(f"{operation.group} has the size {size}, but from {operation.from_size} to {operation.to_size} "
+                    "was planned")
+
+
+def _size(context: Context, order: Order, roll: Roll, but: frozenset[int], most: int) -> int:
+    """The size of the pool without some. A control plane that bears its tags does not count; the cluster is asked for
+    it only where there are more than there should be."""
+    crew = [each for each in roll.crew(order.definition) if each.id not in but]
+    if len(crew) <= most:
+        return len(crew)
+    return len(crew) - len(controllers(context.nodes, context.settings.controller_labels, crew))
+
+
+class _Growth:
+    """One call's way through the table, of a growth that was announced."""
+
+    def __init__(
+        self, context: Context, operation: Operation, order: Order, most: int, progress: Progress
+    ) -> None:
+        self._context, self._operation, self._order, self._most = context, operation, order, most
+        self._progress = progress
+        self._fresh = not progress.interrupted(operation)
+
+    def go_on(self) -> Outcome:
+        """The next step."""
+        try:
+            roll = self._look()
+            self._put_right(roll)
+            lot, script = self._ready(roll)
+        except (Throttled, Transient) as error:
+            return self._later(error)
+        if script is not None:
+            return self._send(lot, script)
+        if self._progress.unsure:
+            return self._unsure()
+        if self._progress.open(self._order.count):
+            return _announce(self._operation, self._progress, self._order.count)
+        return self._end()
+
+    def _look(self) -> Roll:
+        """List, and take in what is there."""
+        self._roll = roll = self._context.roll(self._context.definition(self._operation.group))
+        self._found = self._order.found(roll, self._progress.made)
+        progress = self._progress.seen({number: each.id for number, each in self._found.items()})
+        if not self._fresh:
+            unsure = {*progress.unsure, *(each for each in progress.lot if each not in progress.made)}
+            progress = msgspec.structs.replace(progress, lot=(), unsure=tuple(sorted(unsure)))
+        self._progress = progress
+        return roll
+
+    def _ready(self, roll: Roll) -> tuple[list[int], Script | None]:
+        """What is to be sent now, and the script for it; None where nothing is. What keeps the rest from being ordered
+        does not end a growth that has bought something: that is looked for first."""
+        try:
+            lot = self._to_send(roll)
+            return lot, script_for(self._context, self._order) if lot else None
+        except (Throttled, Transient):
+            raise
+        except ProviderError as error:
+            if not (self._progress.made or self._progress.unsure):
+                raise
+            self._progress = self._progress.refuse(self._progress.open(self._order.count), error)
+            return [], None
+
+    def _to_send(self, roll: Roll) -> list[int]:
+        """What was announced and can be had; what cannot is refused."""
+        still_open = frozenset(self._progress.open(self._order.count))
+        lot = [each for each in self._progress.lot if each in still_open]
+        if not lot:
+            return lot
+        if _size(self._context, self._order, roll, frozenset(), self._most - len(lot)) + len(lot) > self._most:
+            grown = Conflict(f"the pool has grown meanwhile, and its maximum is {self._most}")
+            self._progress = self._progress.refuse(still_open, grown)
+        else:
+            self._progress = on_stock(self._context, self._order, self._progress)
+        return [each for each in lot if each not in self._progress.refused]
+
+    def _put_right(self, roll: Roll) -> None:
+        """Tags that were lost are written again, and second machines of one name, still being deployed, go back."""
+        for server in self._order.untagged(roll, self._found):
+            self._done(partial(self._context.api.tag, server.id, {**server.tags, **self._order.tags}))
+        for server in self._order.surplus(roll, self._found):
+            if self._done(partial(self._context.api.delete, server.id)):
+                self._context.gone.add([server.id])
+
+    @staticmethod
+    def _done(call: Callable[[], None]) -> bool:
+        """Whether the vendor did it, or had nothing to do it to. What it will not do the next lists show, and the end
+        tells; raises what may pass."""
+        try:
+            call()
+        except NotFound:
+            return True
+        except (Throttled, Transient):
+            raise
+        except ProviderError:
+            return False
+        return True
+
+    def _later(self, error: ProviderError) -> Pending:
+        """Nothing was sent in this call, so what was announced before still is. Raises the error at last."""
+        if not self._fresh or self._progress.tries >= _TRIES:
+            raise error
+        kept = msgspec.structs.replace(self._progress, tries=self._progress.tries + 1)
+        return Pending(max(WAITS[0], error.retry_after), _step(kept), kept.written(self._operation),
+                       f"{error.cls}: {error.message}")
+
+    def _send(self, lot: list[int], script: Script) -> Outcome:
+        count = self._order.count
+        bought = send(self._context, self._order, msgspec.structs.replace(self._progress, lot=(), looks=0, tries=0),
+                      lot, script)
+        progress = bought.progress
+        if bought.held is not None and not (progress.made or progress.refused or progress.again):
+            if bought.held.code == OWN_PACE and not progress.unsure:
+                return self._later(bought.held)     # not even the first order of all was sent
+            raise bought.held       # the first order of all: who comes next looks before anything else
+        self._progress = progress
+        if progress.open(count):
+            return _announce(self._operation, progress, count, bought.pause, bought.held)
+        return self._unsure() if progress.unsure else self._end()
+
+    def _unsure(self) -> Outcome:
+        return self._wait_for(self._progress.unsure) or self._once_more()
+
+    def _wait_for(self, numbers: tuple[int, ...]) -> Pending | None:
+        """None once that was long enough. Looks are counted, not clocks compared."""
+        looks = self._progress.looks
+        if looks >= len(WAITS):
+            return None
+        waiting = msgspec.structs.replace(self._progress, looks=looks + 1, lot=())
+        return Pending(WAITS[looks], STEP, waiting.written(self._operation),
+                       f"{len(numbers)} of {self._order.count} are not listed yet")
+
+    def _once_more(self) -> Outcome:
+        """What was sent and never came may be sent again, SENT_AGAIN times."""
+        again = self._progress.again
+        lost = [each for each in self._progress.unsure if again.get(each, 0) >= SENT_AGAIN]
+        error = Transient(f"the vendor gave no answer to an order, {SENT_AGAIN + 1} times, and lists no such server")
+        progress = self._progress.refuse(lost, error)
+        sent = {each: again.get(each, 0) + 1 for each in progress.unsure}
+        progress = msgspec.structs.replace(progress, again={**again, **sent}, unsure=(), looks=0)
+        if progress.open(self._order.count):
+            return _announce(self._operation, progress, self._order.count)
+        self._progress = progress
+        return self._end()
+
+    def _end(self) -> Outcome:
+        """All are bought or refused; what is bought is listed, as members, or was looked for long enough."""
+        progress, why = self._progress, self._progress.why
+        listed = {number: each for number, each in self._found.items() if number in progress.made}
+        stray = [each.id for each in self._order.untagged(Roll(listed.values()), listed)]
+        # Neither name nor tag of ours: told, and not touched, for an id alone may be a slip of the vendor's.
+        stray += [each for number, each in progress.made.items() if number not in listed and self._roll.lives(each)]
+        missing = tuple(number for number in progress.made if number not in listed or listed[number].id in stray)
+        if missing and (wait := self._wait_for(missing)):
+            return wait
+        facts = _facts(self._operation, len(progress.made))
+        if stray:
+            text = f"servers {', '.join(map(str, stray))} do not keep their tags, so no pool counts them"
+            return Failed("Unknown", f"{self._operation.group}: {text}; delete them", facts=facts)
+        if missing:
+            facts["unlisted"] = len(missing)
+        if why is None:
+            return Done(facts)
+        some = f" ({len(progress.made)} of {self._order.count} were created)"
+        return Failed(why.cls, f"{self._operation.group}: {why.message}{some}", why.code, why.retry_after, facts)
+
+
+def _announce(
+    operation: Operation, progress: Progress, count: int, pause: float = 0.0, held: ProviderError | None = None
+) -> Pending:
+    """Write down what the next call may send."""
+    announced = msgspec.structs.replace(progress, lot=progress.open(count)[:LOT])
+    note = "" if held is None else f"{held.cls}: {held.message}"
+    return Pending(pause, _step(announced), announced.written(operation), note)
+
+
+def _step(progress: Progress) -> str:
+    return STEP if progress.made or progress.unsure or progress.refused or progress.again else UNTOLD
+
+
+def _facts(operation: Operation, created: int) -> dict[str, str | int]:
+    return {"from": operation.from_size, "to": operation.to_size, "created": created,
+            "asked": operation.to_size - operation.from_size}

@@ -1,0 +1,95 @@
+"""The rows of a list of servers, one by one: one that cannot be read makes its own pool's size unknown, no other's.
+
+Whose a server is, its tags say. A row without a usable id, of two rows of one page with one id each, and a row whose
+decisive tags are no texts are odd: what is left of their tags says which pools they may be of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from chalicelib.providers.cherryservers.decoding import decoded, read_row
+from chalicelib.providers.cherryservers.models import Server
+from chalicelib.providers.cherryservers.pool_definition import Definition
+from chalicelib.providers.cherryservers.provider_ids import CLUSTER_TAG, POOL_TAG
+from chalicelib.providers.errors import Unknown
+from chalicelib.providers.http import Answer
+
+_DECISIVE = (CLUSTER_TAG, POOL_TAG)
+
+
+class Odd(msgspec.Struct, frozen=True):
+    """A row that is no server to count. tags: the decisive ones, None for one that cannot be read; None: no tags can be
+    read at all. key: of the row's contents, so that a row which two pages have is one."""
+
+    key: str
+    why: str
+    tags: dict[str, str | None] | None
+
+    def may_be_of(self, definition: Definition, *, untagged: bool = False) -> bool:
+        """Whether it may be a server of that pool. untagged: also one that bears neither tag, as a server may be that
+        was bought a moment ago."""
+        if self.tags is None:
+            return True
+        if untagged and not self.tags:
+            return True
+        wanted = {CLUSTER_TAG: definition.cluster_name, POOL_TAG: definition.pool}
+        return all(self.tags.get(name, "") in (None, text) for name, text in wanted.items())
+
+
+def read_rows(answer: Answer) -> list[Server | Odd]:
+    """The servers of a page and its odd rows. Raises Transient for what is no JSON, Unknown for what is no list and for
+    one of which no row can be read."""
+    rows = decoded(answer)
+    if not isinstance(rows, list):
+        raise Unknown(f"{answer.call}: the answer is no list")
+    found, problem = list[Server | Odd](), None
+    for number, row in enumerate(rows):
+        try:
+            server = read_row(row, Server, f"{answer.call}: row {number}")
+        except Unknown as error:
+            problem = error
+            found.append(Odd(_key(row), error.message, _tags(row)))
+        else:
+            unclear = Odd(_key(row), f"server {server.id} has tags that are no texts", _tags(row))
+            found.append(unclear if None in (unclear.tags or {}).values() else server)
+    if problem is not None and all(isinstance(each, Odd) for each in found):
+        raise problem
+    return _each_once(found, rows)
+
+
+def _each_once(found: list[Server | Odd], rows: list[Any]) -> list[Server | Odd]:
+    """Of rows that differ and have one id, none is believed."""
+    keys: dict[int, set[str]] = {}
+    times = Counter(each.id for each in found if isinstance(each, Server))
+    for each, row in zip(found, rows, strict=True):
+        if isinstance(each, Server) and times[each.id] > 1:
+            keys.setdefault(each.id, set()).add(_key(row))
+    return [Odd(_key(row), f"{len(keys[each.id])} rows have the id {each.id}", _tags(row))
+            if isinstance(each, Server) and len(keys.get(each.id, ())) > 1 else each
+            for each, row in zip(found, rows, strict=True)]
+
+
+def _tags(row: Any) -> dict[str, str | None] | None:
+    said = row.get("tags") if isinstance(row, Mapping) else 0
+    if said in (None, [], ""):
+        return {}
+    if not isinstance(said, Mapping):
+        return None
+    return {name: _text(said[name]) for name in _DECISIVE if name in said}
+
+
+def _text(value: Any) -> str | None:
+    """A text, or a number as it is written."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _key(row: Any) -> str:
+    return hashlib.sha256(repr(row).encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,94 @@
+"""What one growth buys: so many machines, each with a name that follows from the operation's id (cherryservers.md §4).
+
+The vendor knows no idempotency key. So machine n of an operation has one host name, the same in every attempt, and the
+operation's id in a tag; whoever repeats the operation finds in the list what is there already, also where somebody has
+renamed a machine or taken its tags away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from chalicelib.model.group import InstanceState
+from chalicelib.model.operation import Operation
+from chalicelib.providers.cherryservers.hostnames import hostname, letters_for
+from chalicelib.providers.cherryservers.instances import Roll, belongs
+from chalicelib.providers.cherryservers.models import CreateServer, Server
+from chalicelib.providers.cherryservers.pool_definition import Definition
+from chalicelib.providers.cherryservers.provider_ids import CLUSTER_TAG, OPERATION_TAG, POOL_TAG
+
+
+class Order:
+    """The machines 0 … count-1 of an operation."""
+
+    def __init__(self, definition: Definition, operation: Operation) -> None:
+        self.definition, self._operation = definition, operation
+        self.count = operation.to_size - operation.from_size
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Their host names."""
+        return tuple(hostname(self.definition, letters_for(f"{self._operation.id}/{number}"))
+                     for number in range(self.count))
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """What is written on each of them."""
+        return {CLUSTER_TAG: self.definition.cluster_name, POOL_TAG: self.definition.pool,
+                OPERATION_TAG: self._operation.id}
+
+    def bodies(self, numbers: Iterable[int], user_data: str) -> tuple[CreateServer, ...]:
+        """The requests for these machines."""
+        of = self.definition
+        return tuple(
+            CreateServer(project_id=of.project_id, plan=of.plan, hostname=self.names[number], image=of.os,
+                         region=of.region, ssh_keys=of.ssh_key_ids or None, user_data=user_data, tags=self.tags,
+                         os_partition_size=of.os_partition_size, spot_market=of.spot)
+            for number in numbers)
+
+    def found(self, roll: Roll, made: dict[int, int]) -> dict[int, Server]:
+        """Those that are there, by number, leaving ones too: what was bought was bought. made: their ids as far as the
+        vendor has told them. By name (of two
+        the elder, whoever asks), by id, and the renamed ones by their tag."""
+        ours = self._ours(roll)
+        listed = {server.id: server for servers in ours.values() for server in servers}
+        found = {number: listed[server] for number, server in made.items() if server in listed}
+        for number, name in enumerate(self.names):
+            if bearing := ours.get(name.casefold()):
+                found[number] = min(bearing, key=lambda each: (roll.leaves(each), each.id))
+        taken = {server.id for server in found.values()} | set(made.values())
+        renamed = [server for name, servers in sorted(ours.items()) for server in servers
+                   if server.id not in taken and name not in self._known]
+        free = [number for number in range(self.count) if number not in found and number not in made]
+        return found | dict(zip(free, renamed, strict=False))
+
+    def surplus(self, roll: Roll, found: dict[int, Server]) -> tuple[Server, ...]:
+        """Second machines of one name that are still being deployed. Two of a name cannot both be nodes; they exist
+        where an order that was given up for lost arrived all the same."""
+        kept = {server.id for server in found.values()}
+        ours = [server for name, servers in self._ours(roll).items() if name in self._known for server in servers]
+        return tuple(server for server in sorted(ours, key=lambda each: each.id)
+                     if server.id not in kept and not roll.leaves(server) and self._is_marked(server)
+                     and roll.standing(server).state is InstanceState.CREATING)
+
+    def untagged(self, roll: Roll, found: dict[int, Server]) -> tuple[Server, ...]:
+        """Those of the found that no pool would count."""
+        return tuple(server for _, server in sorted(found.items())
+                     if not belongs(server, self.definition) and not roll.leaves(server))
+
+    @cached_property
+    def _known(self) -> frozenset[str]:
+        return frozenset(name.casefold() for name in self.names)
+
+    def _is_marked(self, server: Server) -> bool:
+        return server.tags.get(OPERATION_TAG) == self._operation.id
+
+    def _ours(self, roll: Roll) -> dict[str, list[Server]]:
+        """By host name, the elder first."""
+        ours: dict[str, list[Server]] = {}
+        for _, server in sorted(roll.by_id.items()):
+            name = server.hostname.casefold()
+            if name in self._known or self._is_marked(server):
+                ours.setdefault(name, []).append(server)
+        return ours

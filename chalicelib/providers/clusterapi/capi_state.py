@@ -1,0 +1,123 @@
+"""Everything Cluster API knows, read once: one list per kind and namespace, however many groups and nodes there are.
+
+What cannot be read becomes a gap, and `unread` remembers which kinds are missing where, so that a group whose Machines
+are unknown is reported as such and not as a group without machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from chalicelib.model.errors import MALFORMED
+from chalicelib.model.snapshot import Gap
+from chalicelib.providers.clusterapi.api import CLUSTER, DEPLOYMENT, MACHINE, POOL, SET, Api, decode
+from chalicelib.providers.clusterapi.cluster_object import Cluster, paused, topology_replicas
+from chalicelib.providers.clusterapi.models import Machine, Metadata, Resource
+from chalicelib.providers.errors import ProviderError, Transient, Unauthorized
+
+T = TypeVar("T", Resource, Machine, Cluster)
+
+# The order in which upstream lists them. Machines are read although they are no groups: they are the instances.
+_KINDS: tuple[str, ...] = (SET, DEPLOYMENT, POOL)
+_OPTIONAL = frozenset({DEPLOYMENT, POOL})     # may be missing from the API (clusterapi.md §1.2)
+_WEAKENS = {
+    MACHINE: ("every group's instances",),
+    SET: ("every MachineDeployment's instances",),
+    DEPLOYMENT: ("which groups exist",),
+    POOL: (),
+    CLUSTER: (),        # a pause that is not seen costs nothing but waiting: nobody reconciles a paused cluster
+}
+
+
+class World(msgspec.Struct, frozen=True):
+    """unread: (kind, namespace) of lists that failed, with the reason; namespace "" stands for all.
+
+    clusters: (namespace, name) of all Clusters that were read. paused_clusters: of those whose spec pauses them.
+    topology_replicas: (namespace, cluster, topology name) of workers whose size is set in their Cluster's topology
+    (clusters.py).
+    """
+
+    resources: dict[str, tuple[Resource, ...]]
+    machines: tuple[Machine, ...]
+    unread: dict[tuple[str, str], str] = {}
+    gaps: tuple[Gap, ...] = ()
+    paused_clusters: frozenset[tuple[str, str]] = frozenset()
+    topology_replicas: frozenset[tuple[str, str, str]] = frozenset()
+    clusters: frozenset[tuple[str, str]] = frozenset()
+
+    def missing(self, kind: str, namespace: str) -> str:
+        """Why the objects of that kind in that namespace are not known, empty if they are."""
+        return self.unread.get((kind, namespace)) or self.unread.get((kind, ""), "")
+
+
+def read_world(api: Api, served: frozenset[str], namespaces: Sequence[str]) -> World:
+    """List all kinds in all namespaces. Raises ProviderError if no kind of node group could be read anywhere.
+
+    The Clusters are of use but not needed: a role without the right to list them costs a gap (D29).
+    """
+    reader = _Reader(api, namespaces)
+    kinds = [kind for kind in _KINDS if kind in served or kind not in _OPTIONAL]
+    resources = {kind: reader.all(kind, Resource) for kind in kinds}
+    if reader.failed >= len(kinds) * len(namespaces):
+        assert reader.last_error is not None
+        raise _of_all_namespaces(reader.last_error) if namespaces == ("",) else reader.last_error
+    machines = reader.all(MACHINE, Machine)
+    clusters = reader.all(CLUSTER, Cluster) if CLUSTER in served else ()
+    return World(
+        resources, machines, reader.unread, tuple(reader.gaps), paused(clusters), topology_replicas(clusters),
+        frozenset((each.metadata.namespace, each.metadata.name) for each in clusters),
+    )
+
+
+def _of_all_namespaces(error: ProviderError) -> ProviderError:
+    """With the remedy for a role of one namespace, which may not list the whole cluster."""
+    if not isinstance(error, Unauthorized) or error.code == "401":
+        return error
+    return Unauthorized(f"{error.message}; set namespace in providers.clusterapi, or apply "
+                        "infra/kubernetes/rbac-capi-management.yaml", code=error.code)
+
+
+class _Reader:
+    """Collects what goes wrong while reading."""
+
+    def __init__(self, api: Api, namespaces: Sequence[str]) -> None:
+        self._api, self._namespaces = api, namespaces
+        self.unread: dict[tuple[str, str], str] = {}
+        self.gaps: list[Gap] = []
+        self.failed = 0
+        self.last_error: ProviderError | None = None
+
+    def all(self, kind: str, shape: type[T]) -> tuple[T, ...]:
+        """The objects of a kind; failures are noted, not raised."""
+        found: list[T] = []
+        for namespace in self._namespaces:
+            try:
+                found.extend(self._decoded(kind, shape, self._api.objects(kind, namespace)))
+            except ProviderError as error:
+                self.failed += 1
+                self.last_error = error
+                self.unread[kind, namespace] = f"{kind}s could not be listed: {error.message}"
+                self.gaps.append(Gap(kind, error.message, place=namespace, weakens=_WEAKENS[kind]))
+        return tuple(found)
+
+    def _decoded(self, kind: str, shape: type[T], items: Iterable[msgspec.Raw]) -> Iterable[T]:
+        for index, item in enumerate(items):
+            try:
+                yield decode(item, shape)
+            except Transient as error:
+                self.gaps.append(Gap(kind, error.message, name=_name(item), place=f"items[{index}]"))
+
+
+class _Named(msgspec.Struct):
+    metadata: Metadata
+
+
+def _name(item: msgspec.Raw) -> str:
+    try:
+        metadata = msgspec.json.decode(item, type=_Named).metadata
+    except MALFORMED:
+        return ""
+    return f"{metadata.namespace}/{metadata.name}"

@@ -1,0 +1,125 @@
+"""Which of the clusters in this API is ours? (clusterapi.md D4)
+
+One management cluster holds the objects of many clusters. A group of another cluster looks like machines that never
+joined, and such machines get deleted; so a group counts only if it is known to be ours, and doubt means: none.
+
+Where the policy names a cluster, it is that one. Annotations of Nodes are hints, which whoever controls a kubelet can
+write, and change nothing then. Without a name in the policy it is the cluster of more than half of the Nodes
+(membership.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from chalicelib.model.node import Node
+from chalicelib.model.snapshot import Gap
+from chalicelib.providers.clusterapi.annotations import Keys
+from chalicelib.providers.clusterapi.api import POOL
+from chalicelib.providers.clusterapi.capi_state import World
+from chalicelib.providers.clusterapi.discovery import Spec, cluster_names
+from chalicelib.providers.clusterapi.node_membership import OwnCluster, Vote, most, tally, votes
+
+_SHOWN = 3      # names that one gap tells
+_NOTHING = World({}, ())
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """Why it is not known, and what would settle it."""
+
+    problem: str
+
+
+class Ours(msgspec.Struct, frozen=True):
+    """The answer, and what is to be told beside it."""
+
+    cluster: OwnCluster | Doubt
+    gaps: tuple[Gap, ...] = ()
+
+
+def own_cluster(
+    nodes: Sequence[Node], specs: Sequence[Spec], discovered: Iterable[OwnCluster], keys: Keys,
+    world: World = _NOTHING,
+) -> Ours:
+    """Our cluster. discovered: the clusters of all resources that match the settings."""
+    cast = votes(nodes, world.machines, world.resources.get(POOL, ()), keys)
+    names = cluster_names(specs)
+    seen = {*discovered, *(each for each in map(_as_own, world.clusters) if _is_meant(each, specs))}
+    found = _elected(cast, seen) if names is None else _configured(cast, seen, names)
+    return Ours(found, () if isinstance(found, Doubt) else _odd(cast, found))
+
+
+def _as_own(cluster: tuple[str, str]) -> OwnCluster:
+    return OwnCluster(*cluster)
+
+
+def _is_meant(cluster: OwnCluster, specs: Sequence[Spec]) -> bool:
+    """Whether the settings may mean it. Labels are not asked: they are on the groups, not on the Cluster."""
+    return any(spec.namespace in {"", cluster.namespace} and spec.cluster in {"", cluster.name} for spec in specs)
+
+
+def _configured(cast: Sequence[Vote], seen: Iterable[OwnCluster], names: frozenset[str]) -> OwnCluster | Doubt:
+    """The one cluster of these names, whatever the annotations of Nodes are. Where Cluster API has most Nodes as the
+    Machines of another cluster, the settings name a wrong one."""
+    found = sorted({each for each in seen if each.name in names}, key=_order)
+    named = ", ".join(sorted(names))
+    if not found:
+        return Doubt(f"no Cluster, MachineDeployment, MachineSet or MachinePool of cluster {named} is in the "
+                     "namespaces searched")
+    if len(found) > 1:
+        return _several(found)
+    proven = most((each for each in cast if each.proven), of=len(cast))
+    if proven is not None and proven != found[0]:
+        return Doubt(f"Cluster API has most Nodes as Machines of {_list([proven])}, but clusterName is {named}: "
+                     "correct clusterName and namespace in providers.clusterapi")
+    return found[0]
+
+
+def _elected(cast: Sequence[Vote], seen: Iterable[OwnCluster]) -> OwnCluster | Doubt:
+    """The cluster of more than half of the Nodes that are of any."""
+    if not (counts := tally(cast)):
+        return Doubt(
+            "no Node is a Machine's, and none carries a usable annotation cluster-name, so it is unknown whose "
+            "MachineDeployments are this cluster's: set clusterName in providers.clusterapi"
+        )
+    winner = most(cast)
+    if winner is None:
+        shown = ", ".join(f"{_list([each])} ({count})" for each, count in list(counts.items())[:_SHOWN])
+        return Doubt(f"the Nodes are of several clusters, and none has more than half of them: {shown}: set "
+                     "clusterName and namespace in providers.clusterapi to the right one")
+    if winner.namespace:
+        return winner
+    found = sorted({each for each in seen if each.name == winner.name}, key=_order)
+    return _several(found) if len(found) > 1 else found[0] if found else winner
+
+
+def _several(found: Sequence[OwnCluster]) -> Doubt:
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    return Doubt(f"{_list(found[:_SHOWN])}{more} could all be this cluster: set namespace and clusterName in "
+                 "providers.clusterapi to one of them")
+
+
+def _odd(cast: Sequence[Vote], ours: OwnCluster) -> tuple[Gap, ...]:
+    """Nodes whose annotations name another cluster: nothing follows from them, and somebody should look."""
+    odd = [each for each in cast if each.said is not None and _is_other(each.said, ours)]
+    if not odd:
+        return ()
+    more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
+    said = sorted({each.said for each in odd if each.said is not None}, key=_order)[:_SHOWN]
+    return (Gap("Node", f"annotations of {', '.join(each.node for each in odd[:_SHOWN])}{more} name the cluster "
+                        f"{_list(said)}, and this cluster is {_list([ours])}: the annotations are ignored",
+                name=odd[0].node),)
+
+
+def _is_other(said: OwnCluster, ours: OwnCluster) -> bool:
+    return said.name != ours.name or ("" not in {said.namespace, ours.namespace} and said.namespace != ours.namespace)
+
+
+def _order(cluster: OwnCluster) -> tuple[str, str]:
+    return cluster.namespace, cluster.name
+
+
+def _list(clusters: Iterable[OwnCluster]) -> str:
+    return ", ".join(f"{each.namespace}/{each.name}" for each in clusters)

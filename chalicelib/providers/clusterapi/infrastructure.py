@@ -1,0 +1,153 @@
+"""Asks the infrastructure provider what a new machine will offer (clusterapi.md §5, "Infra contract").
+
+A machine template may carry the capacity of its machines in its status. It is asked for only where nothing else tells
+the same, one object at a time, and whatever goes wrong means "no capacity from there": a missing permission or a slow
+API server must neither keep a pass waiting nor hide a group (D9, D12).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Protocol, TypeVar, cast
+
+import msgspec
+
+from chalicelib.model.errors import OutscalerError
+from chalicelib.providers.clusterapi.annotations import is_domain
+from chalicelib.providers.clusterapi.infrastructure_status import Infrastructure, read_status
+from chalicelib.providers.clusterapi.models import InfrastructureReference, Resource
+from chalicelib.providers.kube_protocol import KubeApi
+
+# Seconds of waiting that one pass may lose here. A prompt answer takes nothing of it, or a large fleet would use it up.
+_PATIENCE, _PROMPT = 2.0, 0.1
+_LONGEST_ANSWER = 1.0
+_VERSION = re.compile(r"v[0-9]+(?:(?:alpha|beta)[0-9]+)?\Z")
+
+T = TypeVar("T")
+Infra = Callable[[str, Resource], Infrastructure]
+
+
+def no_infrastructure(kind: str, resource: Resource) -> Infrastructure:
+    """An `infra` that knows nothing, for where no infrastructure object can be read."""
+    del kind, resource
+    return Infrastructure()
+
+
+class _Patient(Protocol):
+    """The cluster's client, which takes a time limit per call."""
+
+    def request(self, method: str, path: str, *, timeout: tuple[float, float], attempts: int) -> bytes:
+        """One call, answered with the body; timeout: (connect, read) in seconds, per attempt."""
+
+
+class _NoAnswer(OutscalerError):
+    """A question that brought nothing; its text says which and why. status: HTTP's, 0 where there was no answer."""
+
+    def __init__(self, text: str, status: int = 0) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class _Version(msgspec.Struct, frozen=True, gc=False):
+    version: str = ""
+
+
+class _Group(msgspec.Struct, frozen=True):
+    versions: list[_Version] | None = None
+
+
+class _Served(msgspec.Struct, frozen=True, gc=False):
+    name: str = ""
+    kind: str = ""
+
+
+class _ServedList(msgspec.Struct, frozen=True):
+    resources: list[_Served] | None = None
+
+
+class InfrastructureReader:
+    """Reads infrastructure objects for one pass; what concerns a whole group, version or kind is asked for once.
+
+    kube: the management cluster's client; it takes `timeout=(connect, read)`. now: seconds, of which only differences
+    count. After two seconds of waiting in all nothing more is asked.
+    """
+
+    def __init__(self, kube: KubeApi, now: Callable[[], float] = time.monotonic) -> None:
+        self._kube, self._now = cast(_Patient, kube), now
+        self._left = _PATIENCE
+        self._known: dict[str, bytes | _NoAnswer] = {}
+        self._closed: dict[str, _NoAnswer] = {}
+
+    def of(self, kind: str, resource: Resource) -> Infrastructure:
+        """What the object behind spec.template.spec.infrastructureRef says, looked up in the resource's own namespace;
+        never raises. kind: the resource's."""
+        del kind    # machine templates and infrastructure pools have the same contract
+        template = resource.spec.template
+        reference = template.spec.infrastructure_ref if template and template.spec else None
+        if reference is None:
+            return Infrastructure()
+        try:
+            where, path = self._place(reference, resource.metadata.namespace)
+            return read_status(self._once(path), where)
+        except _NoAnswer as nothing:
+            return Infrastructure(problem=str(nothing))
+
+    def _place(self, reference: InfrastructureReference, namespace: str) -> tuple[str, str]:
+        """The object for people, and its path. References of v1beta1 name their version, those of v1beta2 a group."""
+        group, _, version = reference.api_version.rpartition("/")
+        group = group or reference.api_group
+        for field, value, good in (
+            ("kind", reference.kind, reference.kind.isalnum()),
+            ("name", reference.name, is_domain(reference.name)),
+            ("apiGroup", group, is_domain(group)),
+        ):
+            if not good:
+                raise _NoAnswer(f"spec.template.spec.infrastructureRef has no usable {field}: {value!r}")
+        where = f"{reference.kind} {namespace}/{reference.name}"
+        if reference.api_version:
+            plural = self._plural(group, version, reference.kind)
+            if not plural:
+                raise _NoAnswer(f"{where}: the cluster serves no such kind in {reference.api_version}")
+            return where, f"/apis/{group}/{version}/namespaces/{namespace}/{plural}/{reference.name}"
+        for each in self._decoded(f"/apis/{group}", _Group).versions or ():
+            if plural := self._plural(group, each.version, reference.kind):
+                return where, f"/apis/{group}/{each.version}/namespaces/{namespace}/{plural}/{reference.name}"
+        raise _NoAnswer(f"{where}: the cluster serves no such kind in {group}")
+
+    def _plural(self, group: str, version: str, kind: str) -> str:
+        """The name under which a version serves a kind, as the server says it (D12); empty where it does not."""
+        if not _VERSION.match(version):
+            return ""
+        served = self._decoded(f"/apis/{group}/{version}", _ServedList).resources or ()
+        return next((each.name for each in served if each.kind == kind and is_domain(each.name)), "")
+
+    def _decoded(self, path: str, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(self._once(path), type=kind)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            raise _NoAnswer(f"{path}: the API server's answer cannot be read") from None
+
+    def _once(self, path: str) -> bytes:
+        """An answer, or why there is none, asked for once per pass. A refusal holds for all objects beside it."""
+        beside = path.rpartition("/")[0]
+        found = self._closed.get(beside) or self._known.get(path)
+        if found is None:
+            found = self._known[path] = self._asked(path)
+            if isinstance(found, _NoAnswer) and found.status == 403:
+                self._closed[beside] = found
+        if isinstance(found, _NoAnswer):
+            raise found
+        return found
+
+    def _asked(self, path: str) -> bytes | _NoAnswer:
+        if self._left <= 0:
+            return _NoAnswer(f"{path} was not asked for: the API server was too slow before")
+        started, limit = self._now(), min(_LONGEST_ANSWER, self._left)
+        try:
+            return self._kube.request("GET", path, timeout=(limit, limit), attempts=1)
+        except OutscalerError as error:
+            return _NoAnswer(f"GET {path}: {error}", int(getattr(error, "status", 0) or 0))
+        finally:
+            self._left -= max(0.0, self._now() - started - _PROMPT)

@@ -1,0 +1,177 @@
+"""Removing instances of a MachinePool, whose infrastructure provider promises nothing (clusterapi.md §4.3, D11, D28).
+
+A pool's provider should delete the marked Machine first, but some do not, and a pool without Machines cannot even be
+told. A group that measures itself by what is alive (marks.py) would then lower the size again and again. So a pool's
+size is lowered once per removal, however often the step is repeated: the size and the version it was read with are
+recorded first, in Pending.data, and the write is bound to that version.
+
+    recorded            the size now                  then
+    nothing             any                           mark the Machines, record size and version, write nothing else
+    size R, version V   still R at V                  lower it over V, by the instances still there
+    size R, version V   R or more, at another V       record anew: it was not this removal that changed it
+    size R              below R                       lowered: come back until the instances are gone
+    size R              R or more, lowered meanwhile  fail: it was raised since, and another instance may be going
+
+Once it is lowered, as many instances must go as are still to go; where fewer do, the pool has taken others, and the
+removal fails rather than try again. Removals of one pool go one after the other for the same reason. A lowering that
+somebody has undone since shows in the generation, which counts the changes of the spec.
+"""
+
+from __future__ import annotations
+
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Outcome, Pending
+from chalicelib.providers.clusterapi.annotations import MARK_PREFIX
+from chalicelib.providers.clusterapi.context import NEVER_JOINED, Context, check_minimum, noted
+from chalicelib.providers.clusterapi.machinepool_state import PoolView, look_at_pool
+from chalicelib.providers.clusterapi.machinepools import cannot_choose, joined_elsewhere
+from chalicelib.providers.clusterapi.provider_ids import Nodes
+from chalicelib.providers.clusterapi.scalable_resource import Held
+from chalicelib.providers.clusterapi.targets import (
+    check_identity,
+    release_marks,
+    set_marks,
+    unmark,
+    without_forgotten,
+)
+from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError, Throttled, Transient
+
+# Seconds: the record must be written before the size is; a provider takes a while to choose; instances take minutes.
+_RECORDED, _LOOK_AGAIN, _WAIT_FOR_OTHERS = 1.0, 5.0, 10.0
+_SIZE, _VERSION, _GENERATION = "pool_size", "pool_version", "pool_generation"
+_RECORD = frozenset({_SIZE, _VERSION, _GENERATION})
+
+
+def remove_from_pool(context: Context, operation: Operation) -> Outcome:
+    """Remove the targets; raises ProviderError. An instance that is not listed any more is gone."""
+    view = look_at_pool(context, operation)
+    for question in _QUESTIONS:
+        if outcome := question(context, operation, view):
+            return outcome
+    try:
+        return _lower_once(context, operation, view)
+    except (Transient, Throttled, Conflict):
+        raise       # it may have happened, or will: the marks stay for the next look
+    except ProviderError:
+        unmark(context, operation, view.standing.targets)
+        raise
+
+
+def _gone(context: Context, operation: Operation, view: PoolView) -> Outcome | None:
+    del context
+    if view.left:
+        return None
+    never_joined = noted(operation, NEVER_JOINED) or 0
+    gone = ", ".join(target.node or target.instance for target in operation.targets)
+    return Done({"to": view.standing.size, "removed": gone, NEVER_JOINED: never_joined})
+
+
+def _lowered(context: Context, operation: Operation, view: PoolView) -> Outcome | None:
+    """Raises Held, with the marks off, once others than the targets have gone for it, or may have."""
+    recorded = noted(operation, _SIZE)
+    if recorded is None or (view.standing.size >= recorded and not _undone(operation, view)):
+        return None
+    if view.standing.size < recorded and view.excess >= view.left:
+        return Pending(_LOOK_AGAIN, "remove", dict(operation.data), f"{view.names}: not gone yet")
+    unmark(context, operation, view.standing.targets)
+    if view.standing.size < recorded:
+        raise Held(f"{operation.group} became smaller without {view.names}: its provider took other instances")
+    raise Held(f"{operation.group} was made smaller for {view.names} and larger again before they were gone")
+
+
+def _undone(operation: Operation, view: PoolView) -> bool:
+    """Whether the size, which is not below what was recorded, may have been below it in between: that takes two
+    changes of the spec."""
+    generation = noted(operation, _GENERATION)
+    return generation is not None and view.subject.resource.metadata.generation > generation + 1
+
+
+def _unsteady(context: Context, operation: Operation, view: PoolView) -> Outcome | None:
+    """Somebody else has lowered the size by enough, or raised it above what is there."""
+    note = ""
+    if view.excess >= view.left and _all_marked(context, view):
+        note = f"{view.names}: the pool is about to become smaller"
+    elif view.excess < 0:
+        note = "instances of this pool are still being made"
+    return _wait(operation, note) if note else None
+
+
+def _another_first(context: Context, operation: Operation, view: PoolView) -> Outcome | None:
+    """One removal at a time: with the Machines of two marked, the pool could take the wrong one first. Where two have
+    marked at once, the one with the larger id takes its marks off again."""
+    others = without_forgotten(context, view.standing.others)
+    if not others:
+        return None
+    ids = {(each.mark(context.settings.keys) or "").removeprefix(MARK_PREFIX).rpartition("/")[0] for each in others}
+    if min(ids) < operation.id:
+        release_marks(context, operation, view.standing.targets)
+    return _wait(operation, f"{', '.join(each.handle for each in others)} of this pool goes first")
+
+
+def _wait(operation: Operation, note: str) -> Outcome:
+    """Without the record: it has not been acted on, as _lowered has seen, and is of no use once the pool has moved."""
+    data = {key: value for key, value in operation.data.items() if key not in _RECORD}
+    return Pending(_WAIT_FOR_OTHERS, "remove", data, note)
+
+
+_QUESTIONS = (_gone, _lowered, _unsteady, _another_first)
+
+
+def _lower_once(context: Context, operation: Operation, view: PoolView) -> Outcome:
+    subject, size = view.subject, view.standing.size
+    goal = size - view.left
+    nodes = check_identity(context, operation, view.standing.targets, view.machines)
+    _permitted(context, operation, view, goal, nodes)
+    set_marks(context, operation, view.standing.targets)
+    if operation.data.get(_VERSION) != view.version or operation.data.get(_SIZE) != str(size):
+        return Pending(_RECORDED, "remove", _record(operation, view), f"the size {size} is to become {goal}")
+    try:
+        context.api.set_scale(subject.kind, subject.namespace, subject.name, goal, view.version)
+    except Conflict:
+        return Pending(_RECORDED, "remove", dict(operation.data), "the pool has changed meanwhile")
+    return Pending(_LOOK_AGAIN, "remove", dict(operation.data), f"{view.names}: the deletion has not begun")
+
+
+def release_from_pool(context: Context, operation: Operation) -> bool:
+    """Take our marks off; False where the pool is about to lose as many instances as are still there, or none is."""
+    view = look_at_pool(context, operation, asked=False)
+    if view.excess >= view.left and _all_marked(context, view):
+        return False
+    release_marks(context, operation, view.standing.targets)
+    return True
+
+
+def _all_marked(context: Context, view: PoolView) -> bool:
+    return all(each.mark(context.settings.keys) is not None for each in view.standing.targets)
+
+
+def _permitted(context: Context, operation: Operation, view: PoolView, goal: int, nodes: Nodes) -> None:
+    subject = view.subject
+    if operation.kind is not Kind.DISCARD:
+        check_minimum(subject, goal)
+    if not view.bare:
+        return
+    if view.there > len(view.bare):
+        if view.standing.living:
+            raise Held(f"{operation.group} has Machines, but none yet for {', '.join(view.bare)}")
+        if not context.settings.allow_pool_shrink:
+            raise InvalidRequest(cannot_choose(subject.resource))
+    drained = {target.node for target in operation.targets}
+    for each in view.bare:
+        match = nodes.listed(each, subject.name)
+        elsewhere = joined_elsewhere(subject.resource, nodes) if operation.kind is Kind.DISCARD else ""
+        if doubt := match.doubt or elsewhere:
+            raise Held(f"instance {each} stays: {doubt}")
+        if match.node is not None and operation.kind is Kind.DISCARD:
+            raise Held(f"instance {each} has joined as node {match.node.name} meanwhile")
+        if match.node is not None and match.node.name not in drained:
+            raise Held(f"instance {each} is node {match.node.name} by now, which was not drained")
+
+
+def _record(operation: Operation, view: PoolView) -> dict[str, str]:
+    # D31: these were counted as coming nodes, so what waits for them must be planned again at once.
+    unjoined = sum(1 for each in view.standing.targets if each.status.node_ref is None)
+    unjoined += len(view.bare) if operation.kind is Kind.DISCARD else 0
+    generation = str(view.subject.resource.metadata.generation)
+    return {_SIZE: str(view.standing.size), _VERSION: view.version, _GENERATION: generation,
+            NEVER_JOINED: str(unjoined)}

@@ -1,0 +1,307 @@
+"""The few fields of Cluster API's objects that are used, as they stand in both served versions (clusterapi.md §1.2).
+
+v1beta1 and v1beta2 differ in where a failure message and the newer conditions are; both places are read, so nothing
+above this module asks which version an object came in. Everything has a default: the API omits what is empty.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from chalicelib.model.api_integers import Int32, Int64
+from chalicelib.model.snapshot import Gap
+from chalicelib.providers.clusterapi.annotations import Keys
+
+Name = Annotated[str, msgspec.Meta(max_length=253)]     # of any object in Kubernetes
+Text = Annotated[str, msgspec.Meta(max_length=2000)]    # a providerID; EC2's and Azure's have some hundred characters
+
+
+class OwnerReference(msgspec.Struct, frozen=True, gc=False):
+    """metadata.ownerReferences[]."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """metadata; deletion_timestamp as written. generation: goes up by one with every change of the spec."""
+
+    name: Name
+    namespace: Name = ""
+    uid: Name = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    generation: Int64 = 0
+    deletion_timestamp: str | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class StatusCondition(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """One entry of either list of conditions; last_transition_time as written."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = ""
+    message: str | None = ""
+    last_transition_time: str | None = ""
+
+
+class NewConditions(msgspec.Struct, frozen=True, gc=False):
+    """status.v1beta2 of a v1beta1 object."""
+
+    conditions: list[StatusCondition] | None = None
+
+
+class TemplateTaint(msgspec.Struct, frozen=True, gc=False):
+    """spec.template.spec.taints[]."""
+
+    key: str
+    effect: str = ""
+    value: str | None = ""
+    propagation: str | None = ""
+
+
+class TemplateMetadata(msgspec.Struct, frozen=True, gc=False):
+    """spec.template.metadata."""
+
+    labels: dict[str, str] | None = None
+
+
+class InfrastructureReference(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """spec.template.spec.infrastructureRef: v1beta1 has apiVersion and namespace, v1beta2 apiGroup."""
+
+    kind: str = ""
+    name: str = ""
+    api_version: str = ""
+    api_group: str = ""
+    namespace: str = ""
+
+
+class TemplateSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """spec.template.spec."""
+
+    taints: list[TemplateTaint] | None = None
+    infrastructure_ref: InfrastructureReference | None = None
+    failure_domain: str | None = None
+
+
+class MachineTemplate(msgspec.Struct, frozen=True, gc=False):
+    """spec.template of a resource: what its Machines are made from."""
+
+    metadata: TemplateMetadata | None = None
+    spec: TemplateSpec | None = None
+
+
+class RolloutStrategy(msgspec.Struct, frozen=True, gc=False):
+    """MachineDeployment spec.strategy (v1beta1) or spec.rollout.strategy (v1beta2)."""
+
+    type: str | None = ""
+
+
+class RolloutSpec(msgspec.Struct, frozen=True, gc=False):
+    """MachineDeployment spec.rollout (v1beta2)."""
+
+    strategy: RolloutStrategy | None = None
+
+
+class ResourceSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a resource; replicas None where it was never set. The last two are a MachinePool's."""
+
+    cluster_name: str = ""
+    replicas: Int32 | None = None
+    template: MachineTemplate | None = None
+    paused: bool | None = None
+    strategy: RolloutStrategy | None = None
+    rollout: RolloutSpec | None = None
+    failure_domains: list[str] | None = None
+    provider_id_list: list[Text] | None = msgspec.field(default=None, name="providerIDList")
+
+
+class NodeRef(msgspec.Struct, frozen=True, gc=False):
+    """Machine status.nodeRef, MachinePool status.nodeRefs[]; v1beta2 has only the name."""
+
+    name: str = ""
+    kind: str = ""
+
+
+class ResourceStatus(msgspec.Struct, frozen=True, gc=False):
+    """status of a resource; node_refs: a MachinePool's."""
+
+    replicas: Int32 | None = None
+    node_refs: list[NodeRef] | None = msgspec.field(default=None, name="nodeRefs")
+    conditions: list[StatusCondition] | None = None
+    v1beta2: NewConditions | None = None
+
+
+def all_conditions(old: list[StatusCondition] | None, new: NewConditions | None) -> tuple[StatusCondition, ...]:
+    """Those of both lists; the newer list first, where a v1beta1 object has one."""
+    return (*((new.conditions if new else None) or ()), *(old or ()))
+
+
+class Resource(msgspec.Struct, frozen=True, gc=False):
+    """A MachineDeployment, MachineSet or MachinePool."""
+
+    metadata: Metadata
+    spec: ResourceSpec = ResourceSpec()
+    status: ResourceStatus | None = None
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Its annotations, none as an empty dict."""
+        return self.metadata.annotations or {}
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its own labels, none as an empty dict."""
+        return self.metadata.labels or {}
+
+    def cluster(self, keys: Keys) -> str:
+        """The name of the cluster it belongs to, empty where it does not say (clusterapi.md §2)."""
+        return self.spec.cluster_name or self.labels.get(keys.cluster_name, "")
+
+    @property
+    def conditions(self) -> tuple[StatusCondition, ...]:
+        """Those of both lists."""
+        return all_conditions(self.status.conditions, self.status.v1beta2) if self.status else ()
+
+    def is_true(self, condition: str) -> bool:
+        """Whether a condition of that type is True, in either list."""
+        return any(each.type == condition and each.status == "True" for each in self.conditions)
+
+    @property
+    def desired_or_present(self) -> int:
+        """The larger of what is wanted and what is there."""
+        return max(self.spec.replicas or 0, (self.status.replicas if self.status else None) or 0)
+
+    @property
+    def strategy(self) -> str:
+        """How a MachineDeployment replaces its Machines: `RollingUpdate`, `OnDelete`, empty where it does not say."""
+        rollout = self.spec.rollout.strategy if self.spec.rollout else None
+        return next((each.type for each in (rollout, self.spec.strategy) if each and each.type), "")
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """The Nodes that Cluster API has found for a MachinePool."""
+        references = (self.status.node_refs if self.status else None) or ()
+        return tuple(each.name for each in references if each.name and each.kind in {"", "Node"})
+
+    @property
+    def listed(self) -> tuple[str, ...]:
+        """The provider ids that a MachinePool lists, each once, without empty ones."""
+        return tuple(dict.fromkeys(each for each in self.spec.provider_id_list or () if each))
+
+
+class OldFailure(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """status.deprecated.v1beta1."""
+
+    failure_message: str | None = None
+    failure_reason: str | None = None
+
+
+class Deprecated(msgspec.Struct, frozen=True, gc=False):
+    """status.deprecated."""
+
+    v1beta1: OldFailure | None = None
+
+
+class MachineSpec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """spec of a Machine."""
+
+    cluster_name: str = ""
+    provider_id: Text | None = msgspec.field(default=None, name="providerID")
+
+
+class MachineStatus(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """status of a Machine."""
+
+    phase: str = ""
+    node_ref: NodeRef | None = None
+    failure_message: str | None = None
+    failure_reason: str | None = None
+    deprecated: Deprecated | None = None
+    conditions: list[StatusCondition] | None = None
+    v1beta2: NewConditions | None = None
+
+
+class Machine(msgspec.Struct, frozen=True, gc=False):
+    """One machine as Cluster API sees it."""
+
+    metadata: Metadata
+    spec: MachineSpec = MachineSpec()
+    status: MachineStatus = MachineStatus()
+
+    @property
+    def handle(self) -> str:
+        """namespace/name."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    def cluster(self, keys: Keys) -> str:
+        """The name of the cluster it belongs to, empty where it does not say."""
+        return self.spec.cluster_name or (self.metadata.labels or {}).get(keys.cluster_name, "")
+
+    @property
+    def node_name(self) -> str:
+        """The Node that Cluster API has found for it, empty where there is none."""
+        reference = self.status.node_ref
+        return reference.name if reference is not None and reference.kind in {"", "Node"} else ""
+
+    @property
+    def leaving(self) -> bool:
+        """Its deletion has begun."""
+        return bool(self.metadata.deletion_timestamp)
+
+    @property
+    def failure(self) -> str:
+        """The failure message from either place, empty if there is none."""
+        old = self.status.deprecated.v1beta1 if self.status.deprecated else None
+        return self.status.failure_message or (old.failure_message if old else None) or ""
+
+    @property
+    def failure_reason(self) -> str:
+        """The failure reason from either place, empty if there is none."""
+        old = self.status.deprecated.v1beta1 if self.status.deprecated else None
+        return self.status.failure_reason or (old.failure_reason if old else None) or ""
+
+    def condition(self, kind: str) -> StatusCondition | None:
+        """The condition of that type, the newer one where it is in both lists."""
+        found = all_conditions(self.status.conditions, self.status.v1beta2)
+        return next((each for each in found if each.type == kind), None)
+
+    @property
+    def ailing(self) -> bool:
+        """Whether a MachineSet that shrinks takes it before healthy ones: no Node that it knows of, a failure, or a
+        Node that is not healthy (clusterapi.md §4.3)."""
+        healthy = self.condition("NodeHealthy")
+        return self.status.node_ref is None or bool(self.failure) or (healthy is not None and healthy.status != "True")
+
+    def mark(self, keys: Keys) -> str | None:
+        """The value of the delete-machine annotation, None where there is none."""
+        return (self.metadata.annotations or {}).get(keys.delete_machine)
+
+
+class ScaleMetadata(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    """metadata of a Scale."""
+
+    resource_version: str
+
+
+class ScaleSpec(msgspec.Struct, frozen=True, gc=False):
+    """The server leaves replicas out when it is 0."""
+
+    replicas: Int32 = 0
+
+
+class Scale(msgspec.Struct, frozen=True, gc=False):
+    """autoscaling/v1 Scale."""
+
+    metadata: ScaleMetadata
+    spec: ScaleSpec = ScaleSpec()
+
+
+def resource_gap(kind: str, resource: Resource, detail: str, weakens: tuple[str, ...] = ()) -> Gap:
+    """A gap about one resource."""
+    return Gap(kind, detail, name=f"{resource.metadata.namespace}/{resource.metadata.name}", weakens=weakens)

@@ -1,0 +1,260 @@
+"""From everything that was read to the node groups of our cluster (clusterapi.md §1.4, §2, §3). Pure.
+
+A resource passes a row of questions and drops out at the first it fails: meant by discovery, ours, not paused, not
+owned by a MachineDeployment, not sized by another scaler, bounded, sized. One that fails for a reason its owner should
+know leaves a gap; no resource can cost another its place (defect D1).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from chalicelib.model.errors import MALFORMED, BadInput
+from chalicelib.model.group import Instance, NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.model.snapshot import Gap
+from chalicelib.providers.clusterapi.annotations import PAUSED
+from chalicelib.providers.clusterapi.api import DEPLOYMENT, MACHINE, POOL, SET
+from chalicelib.providers.clusterapi.bounds import Bounds, read_bounds
+from chalicelib.providers.clusterapi.capi_state import World
+from chalicelib.providers.clusterapi.cluster_ownership import Doubt, own_cluster
+from chalicelib.providers.clusterapi.discovery import any_matches
+from chalicelib.providers.clusterapi.group_options import read_options
+from chalicelib.providers.clusterapi.infrastructure import Infra, no_infrastructure
+from chalicelib.providers.clusterapi.machinepools import listed_instances, managed_by, pool_held
+from chalicelib.providers.clusterapi.machines import Patience, classify, pool_stuck
+from chalicelib.providers.clusterapi.models import Machine, Resource, resource_gap
+from chalicelib.providers.clusterapi.node_membership import OwnCluster
+from chalicelib.providers.clusterapi.node_template import make_template
+from chalicelib.providers.clusterapi.owner_references import by_deployment, by_group, controller, has_deployment
+from chalicelib.providers.clusterapi.policy_entries import Overrides, resolve
+from chalicelib.providers.clusterapi.provider_ids import Match, Nodes
+from chalicelib.providers.clusterapi.rollout import Restraint, restraint
+from chalicelib.providers.clusterapi.settings import Settings
+
+PROVIDER = "clusterapi"
+_SHOWN = 120    # characters of a machine's name in a gap
+# The label that says which entry of a Cluster's topology a resource was made from.
+_TOPOLOGY = {
+    DEPLOYMENT: "topology.cluster.x-k8s.io/deployment-name",
+    POOL: "topology.cluster.x-k8s.io/pool-name",
+}
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """The groups, sorted by id, and what could not be made one."""
+
+    groups: tuple[NodeGroup, ...]
+    gaps: tuple[Gap, ...] = ()
+
+
+def group_id(kind: str, resource: Resource) -> str:
+    """`MachineDeployment/namespace/name`."""
+    return f"{kind}/{resource.metadata.namespace}/{resource.metadata.name}"
+
+
+def is_meant(resource: Resource, settings: Settings) -> bool:
+    """Whether discovery means this resource."""
+    cluster = resource.cluster(settings.keys)
+    return any_matches(settings.specs, resource.metadata.namespace, cluster, resource.labels)
+
+
+def is_paused(resource: Resource) -> bool:
+    """Paused by its owner, or by its Cluster's, which newer versions of CAPI write down as a condition."""
+    return PAUSED in resource.annotations or resource.is_true("Paused")
+
+
+def make_groups(
+    world: World,
+    nodes: Sequence[Node],
+    settings: Settings,
+    policies: Sequence[GroupPolicy],
+    infra: Infra = no_infrastructure,
+    now: float = 0.0,
+    identity: str = "",
+) -> Observed:
+    """All node groups of the cluster that these Nodes are. infra: asks for what a new machine offers; now: epoch
+    seconds, against which `stuckAfter` is measured; identity: which management cluster the objects are in."""
+    meant = [
+        (kind, resource)
+        for kind in (SET, DEPLOYMENT, POOL)
+        for resource in world.resources.get(kind, ())
+        if is_meant(resource, settings)
+    ]
+    clusters = (OwnCluster(each.metadata.namespace, each.cluster(settings.keys)) for _, each in meant)
+    found = own_cluster(nodes, settings.specs, clusters, settings.keys, world)
+    own = found.cluster
+    if isinstance(own, Doubt):
+        doubt = Gap(f"provider/{PROVIDER}", own.problem, weakens=("every Cluster API node group",))
+        return Observed((), (doubt, *world.gaps))
+    free, doubtful = _by_name((kind, each) for kind, each in meant
+                              if _belongs(each, own, settings) and not (kind == SET and has_deployment(each)))
+    resting = {(n.metadata.namespace, n.cluster(settings.keys)) for _, n in free.values()} & world.paused_clusters
+    paused = {name for name, (_, each) in free.items()
+              if is_paused(each) or (each.metadata.namespace, each.cluster(settings.keys)) in resting}
+    candidates = {name: pair for name, pair in free.items() if name not in paused}
+    overrides = resolve(policies, candidates, paused)
+    maker = _Maker(world, nodes, settings, overrides, own, infra, now)
+    made = [group for name, (kind, each) in sorted(candidates.items()) if (group := maker.read(name, kind, each))]
+    uids = {name: each.metadata.uid for name, (_, each) in candidates.items()}
+    groups = [msgspec.structs.replace(each, claim=_claim(identity, uids[each.id])) for each in made]
+    gaps = [Gap("Cluster", "it is paused, so none of its node groups is changed", name=f"{space}/{cluster}")
+            for space, cluster in sorted(resting)]
+    gaps += [Gap("NodeGroup", "two objects have its name and differ, so neither is believed", name=name)
+             for name in sorted(doubtful)]
+    return Observed(tuple(groups), (*gaps, *found.gaps, *overrides.gaps, *maker.gaps, *world.gaps))
+
+
+def _by_name(
+    found: Iterable[tuple[str, Resource]]
+) -> tuple[dict[str, tuple[str, Resource]], frozenset[str]]:
+    """The resources by their group's id, and the ids that two different ones have; those are left out."""
+    free: dict[str, tuple[str, Resource]] = {}
+    doubtful = {name for kind, each in found
+                if free.setdefault(name := group_id(kind, each), (kind, each)) != (kind, each)}
+    return {name: pair for name, pair in free.items() if name not in doubtful}, frozenset(doubtful)
+
+
+def _claim(identity: str, uid: str) -> str:
+    """What the group is in the world: an object of that uid in the management cluster of that identity. The uid is the
+    API server's own, so that it does not matter by which address or account the group is reached."""
+    return hashlib.sha256(f"{identity}/{uid}".encode()).hexdigest()[:32] if identity and uid else ""
+
+
+def _belongs(resource: Resource, own: OwnCluster, settings: Settings) -> bool:
+    # A Node annotation without the namespace, as very old versions wrote it, leaves the namespace open.
+    return resource.cluster(settings.keys) == own.name and own.namespace in {"", resource.metadata.namespace}
+
+
+class _Maker:
+    """Makes one group after the other and collects what is to be said about them."""
+
+    def __init__(self, world: World, nodes: Sequence[Node], settings: Settings, overrides: Overrides, own: OwnCluster,
+                 infra: Infra, now: float) -> None:
+        self._world, self._settings, self._overrides = world, settings, overrides
+        self._infra, self._patience = infra, Patience(now, settings.stuck_after)
+        sets, machines = world.resources.get(SET, ()), _of_cluster(world.machines, own)
+        self._sets = by_deployment(sets)
+        self._nodes = Nodes(nodes, settings.keys, machines)
+        self._machines = by_group(machines, sets, world.resources.get(POOL, ()))
+        self.gaps: list[Gap] = []
+
+    def read(self, name: str, kind: str, resource: Resource) -> NodeGroup | None:
+        """The same as `make`; a resource that holds what no check has foreseen is a gap, and no other group's."""
+        try:
+            return self.make(name, kind, resource)
+        except MALFORMED as error:
+            self._warn(kind, resource, f"not a node group: it cannot be understood: {str(error)[:200]}")
+            return None
+
+    def make(self, name: str, kind: str, resource: Resource) -> NodeGroup | None:
+        """The group of a resource; None if it is not meant to be one, or cannot be one (then with a gap)."""
+        entry = self._overrides.by_group.get(name)
+        try:
+            bounds = read_bounds(resource.annotations, self._settings.keys, entry, name)
+        except BadInput as bad:
+            self._warn(kind, resource, f"not a node group: {bad.problem}; {bad.remedy}")
+            return None
+        if bounds is None:
+            if entry is not None:
+                self._warn(kind, resource, "not a node group: neither the policy nor an annotation gives a maximum")
+            return None
+        if other := managed_by(resource) if kind == POOL else "":
+            self._warn(kind, resource, f"not a node group: its size is managed by {other} (replicas-managed-by)")
+            return None
+        if resource.spec.replicas is None:
+            self._warn(kind, resource, "not a node group: spec.replicas is not set; set it once to the size it has")
+            return None
+        return self._group(name, kind, resource, bounds, entry)
+
+    def _group(
+        self, name: str, kind: str, resource: Resource, bounds: Bounds, entry: GroupPolicy | None
+    ) -> NodeGroup:
+        machines = self._machines.get(resource.metadata.uid, [])
+        found = [(each, self._nodes.match(each)) for each in machines]
+        restrained = self._restraint(kind, resource, machines)
+        listed = listed_instances(resource, machines, self._nodes) if kind == POOL else ()
+        real = next((match.node for _, match in found if match.node is not None), None) or self._nodes.first(listed)
+        template = make_template(name, kind, resource, self._settings, real, self._infra)
+        options, warnings = read_options(resource.annotations, self._settings.keys)
+        lacks = kind == POOL and len(machines) + len(listed) < (resource.spec.replicas or 0)
+        stuck = pool_stuck(resource, self._patience) if lacks else ""
+        for warning in filter(None, (*template.warnings, *warnings, stuck)):
+            self._warn(kind, resource, warning)
+        instances = self._instances(found, restrained) + listed
+        self._warn_of_doubts(kind, resource, [(each.handle, match.doubt) for each, match in found if not each.leaving]
+                             + [(each.id, each.held) for each in listed])
+        return NodeGroup(
+            id=name,
+            provider=PROVIDER,
+            min=bounds.min,
+            max=bounds.max,
+            target=resource.spec.replicas or 0,
+            instances=instances,
+            template=template.node,
+            template_error=template.problem,
+            template_volumes=template.volumes,
+            template_devices=template.devices,
+            error=self._error(name, kind, resource),
+            options=options,
+            priority=entry.priority if entry else 0,
+            scale_down_held=restrained.group,
+        )
+
+    def _instances(
+        self, found: Sequence[tuple[Machine, Match]], restrained: Restraint
+    ) -> tuple[Instance, ...]:
+        made: list[Instance] = []
+        for machine, match in found:
+            instance = classify(machine, match, self._patience)
+            stays = not instance.held and restrained.only and controller(machine.metadata, SET) != restrained.only
+            made.append(msgspec.structs.replace(instance, held=restrained.others) if stays else instance)
+        return tuple(made)
+
+    def _warn_of_doubts(self, kind: str, resource: Resource, doubts: Sequence[tuple[str, str]]) -> None:
+        """One gap for a group, whatever the number of its Machines whose Node is in doubt."""
+        held = [(name, doubt) for name, doubt in doubts if doubt]
+        if not held:
+            return
+        more = f"; {len(held) - 1} more of its machines are held" if len(held) > 1 else ""
+        self._warn(kind, resource, f"{held[0][0][:_SHOWN]} is neither removed nor discarded: {held[0][1]}{more}")
+
+    def _error(self, name: str, kind: str, resource: Resource) -> str:
+        """Why the group must not be touched."""
+        return (self._overrides.contested.get(name, "") or self._unknown(kind, resource.metadata.namespace)
+                or self._fought_over(kind, resource))
+
+    def _unknown(self, kind: str, namespace: str) -> str:
+        """Why the group's instances are not known."""
+        sets = self._world.missing(SET, namespace) if kind == DEPLOYMENT else ""
+        return self._world.missing(MACHINE, namespace) or sets
+
+    def _fought_over(self, kind: str, resource: Resource) -> str:
+        """Why the topology controller would undo every change of the size (clusterapi.md §9)."""
+        entry, cluster = resource.labels.get(_TOPOLOGY.get(kind, ""), ""), resource.cluster(self._settings.keys)
+        if not entry or (resource.metadata.namespace, cluster, entry) not in self._world.topology_replicas:
+            return ""
+        problem = (f"Cluster {resource.metadata.namespace}/{cluster} sets replicas of {entry} in spec.topology.workers "
+                   "and would undo every change of its size: take replicas out of that entry")
+        self._warn(kind, resource, problem)
+        return problem
+
+    def _restraint(self, kind: str, resource: Resource, machines: Sequence[Machine]) -> Restraint:
+        if kind == POOL:
+            return Restraint(pool_held(resource, machines, self._settings))
+        return restraint(resource, self._sets.get(resource.metadata.uid, ())) if kind == DEPLOYMENT else Restraint()
+
+    def _warn(self, kind: str, resource: Resource, detail: str) -> None:
+        self.gaps.append(resource_gap(kind, resource, detail))
+
+
+def _of_cluster(machines: Iterable[Machine], own: OwnCluster) -> list[Machine]:
+    return [
+        each
+        for each in machines
+        if each.spec.cluster_name in {"", own.name} and own.namespace in {"", each.metadata.namespace}
+    ]

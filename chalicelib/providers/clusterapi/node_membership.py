@@ -1,0 +1,114 @@
+"""Which Cluster each of our Nodes is of, by Cluster API's own objects first and by the Node's annotations last.
+
+Whoever controls a kubelet writes the annotations and the providerID of its Node, so neither proves anything by itself.
+What Cluster API has written about a Node in its own objects outweighs the Node's annotations, and one Node is never
+more than one vote.
+
+    surest first                                                        the Node is of
+    one Machine's nodeRef has its name, and the ids do not differ       that Machine's cluster
+    one cluster's Machines or MachinePools list its providerID          that cluster
+    its annotations cluster-name and cluster-namespace                  the cluster that they name
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+
+from chalicelib.model.node import Node
+from chalicelib.providers.clusterapi.annotations import Keys, is_label_value
+from chalicelib.providers.clusterapi.models import Machine, Resource
+from chalicelib.providers.clusterapi.provider_ids import folded, same_id
+
+
+class OwnCluster(msgspec.Struct, frozen=True):
+    """Our Cluster object: where it is and what it is called. namespace: empty where it is left open."""
+
+    namespace: str
+    name: str
+
+
+class Vote(msgspec.Struct, frozen=True):
+    """One Node. cluster: the cluster that it is of. proven: by an object of Cluster API. said: what its annotations
+    name, whatever is proven; None for a Node without the annotation."""
+
+    node: str
+    cluster: OwnCluster | None
+    proven: bool = False
+    said: OwnCluster | None = None
+
+
+def votes(nodes: Iterable[Node], machines: Iterable[Machine], pools: Iterable[Resource], keys: Keys) -> list[Vote]:
+    """One vote per Node, in the order of the Nodes."""
+    known = _Known(machines, pools, keys)
+    found = [_vote(node, known, keys) for node in nodes]
+    named: dict[str, set[OwnCluster]] = {}
+    for each in found:
+        if each.cluster is not None and each.cluster.namespace:
+            named.setdefault(each.cluster.name, set()).add(each.cluster)
+    return [msgspec.structs.replace(each, cluster=_placed(each.cluster, named)) for each in found]
+
+
+def most(found: Iterable[Vote], of: int = 0) -> OwnCluster | None:
+    """The cluster that more than half of the votes are for; None where there is none. of: count half of so many
+    instead, e.g. of all Nodes."""
+    counts = tally(found)
+    total = of or sum(counts.values())
+    return next((cluster for cluster, count in counts.items() if count * 2 > total), None)
+
+
+def tally(found: Iterable[Vote]) -> Mapping[OwnCluster, int]:
+    """How many votes each cluster has, most first, ties by name."""
+    counts = Counter(each.cluster for each in found if each.cluster is not None)
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0].namespace, item[0].name)))
+
+
+class _Known:
+    """What Cluster API's objects tell of Nodes. A cluster without a name is none."""
+
+    def __init__(self, machines: Iterable[Machine], pools: Iterable[Resource], keys: Keys) -> None:
+        self._named: dict[str, list[tuple[str, OwnCluster]]] = {}
+        self._listed: dict[str, set[OwnCluster]] = {}
+        for machine in machines:
+            cluster = OwnCluster(machine.metadata.namespace, machine.cluster(keys))
+            provider_id = machine.spec.provider_id or ""
+            if cluster.name and provider_id:
+                if name := machine.node_name:
+                    self._named.setdefault(name, []).append((provider_id, cluster))
+                self._listed.setdefault(folded(provider_id), set()).add(cluster)
+        for pool in pools:
+            cluster = OwnCluster(pool.metadata.namespace, pool.cluster(keys))
+            for provider_id in pool.listed if cluster.name else ():
+                self._listed.setdefault(folded(provider_id), set()).add(cluster)
+
+    def of(self, node: Node) -> OwnCluster | None:
+        """The one cluster whose objects have this Node."""
+        if not node.provider_id:
+            return None
+        sure = {cluster for provider_id, cluster in self._named.get(node.name, ())
+                if same_id(provider_id, node.provider_id)}
+        found = sure or self._listed.get(folded(node.provider_id), set())
+        return next(iter(found)) if len(found) == 1 else None
+
+
+def _vote(node: Node, known: _Known, keys: Keys) -> Vote:
+    said, proven = _said(node, keys), known.of(node)
+    return Vote(node.name, proven or said, proven is not None, said)
+
+
+def _said(node: Node, keys: Keys) -> OwnCluster | None:
+    """What its annotations name; None for what no Cluster can be called."""
+    name, namespace = node.annotations.get(keys.cluster_name, ""), node.annotations.get(keys.cluster_namespace, "")
+    if not name or not is_label_value(name) or not is_label_value(namespace):
+        return None
+    return OwnCluster(namespace, name)
+
+
+def _placed(cluster: OwnCluster | None, named: Mapping[str, Collection[OwnCluster]]) -> OwnCluster | None:
+    """With the namespace that other Nodes give, where this one leaves it open: very old versions did not write it."""
+    if cluster is None or cluster.namespace:
+        return cluster
+    known = named.get(cluster.name, ())
+    return next(iter(known)) if len(known) == 1 else cluster

@@ -1,0 +1,101 @@
+"""The resource that an operation is about, read afresh and checked before anything is written to it.
+
+An operation was planned from what was true a while ago. What would not be a node group now is not changed now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers.clusterapi.api import DEPLOYMENT, POOL, SET, Api, decode
+from chalicelib.providers.clusterapi.bounds import Bounds, read_bounds
+from chalicelib.providers.clusterapi.machinepools import managed_by
+from chalicelib.providers.clusterapi.models import Resource
+from chalicelib.providers.clusterapi.node_groups import is_meant, is_paused
+from chalicelib.providers.clusterapi.owner_references import has_deployment, sets_of
+from chalicelib.providers.clusterapi.policy_entries import speaks_of
+from chalicelib.providers.clusterapi.settings import Settings
+from chalicelib.providers.errors import Conflict, InvalidRequest, Transient
+
+
+class Held(Conflict):
+    """Something else must end first, a rollout or a pause: refused now, and asking again in a moment is no use."""
+
+    @property
+    def cls(self) -> str:
+        """To back-off and the journal it is a Conflict."""
+        return Conflict.__name__
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """A node group as it is in the API at this moment."""
+
+    group: str
+    kind: str
+    resource: Resource
+    bounds: Bounds
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace, and that of its Machines."""
+        return self.resource.metadata.namespace
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.resource.metadata.name
+
+
+def read_subject(api: Api, settings: Settings, policies: Sequence[GroupPolicy], group: str) -> Subject:
+    """The group of that id. Raises NotFound, InvalidRequest if it is none of ours (any more), Held if paused."""
+    there = as_it_is(api, group)
+    kind, namespace, resource = there.kind, there.namespace, there.resource
+    if not is_meant(resource, settings):
+        raise InvalidRequest(f"{group} is outside what providers.clusterapi discovers")
+    if kind == SET and has_deployment(resource):
+        raise InvalidRequest(f"{group} belongs to a MachineDeployment, which sets its size")
+    if kind == POOL and (other := managed_by(resource)):
+        raise InvalidRequest(f"{group} has its size managed by {other} (replicas-managed-by)")
+    if is_paused(resource):
+        raise Held(f"{group} is paused")
+    cluster = resource.cluster(settings.keys)
+    if cluster and api.cluster_paused(namespace, cluster):
+        raise Held(f"{group} is paused with its Cluster {namespace}/{cluster}")
+    entry = next((each for each in policies if speaks_of(each, group)), None)
+    try:
+        bounds = read_bounds(resource.annotations, settings.keys, entry, group)
+    except BadInput as bad:
+        raise InvalidRequest(str(bad)) from None
+    if bounds is None or resource.spec.replicas is None:
+        raise InvalidRequest(f"{group} has no bounds or no size, so it is not a node group")
+    return Subject(group, kind, resource, bounds)
+
+
+def as_it_is(api: Api, group: str) -> Subject:
+    """The same without a question, for what is done to nobody: taking our own marks off again. A pause or bounds that
+    were taken off must not leave them on. Its bounds say nothing. Raises NotFound, InvalidRequest for no group's id."""
+    kind, _, rest = group.partition("/")
+    namespace, _, name = rest.partition("/")
+    if kind not in {DEPLOYMENT, SET, POOL} or not namespace or not name or "/" in name:
+        raise InvalidRequest(f"{group!r} is not a node group of Cluster API: MachineDeployment/namespace/name")
+    return Subject(group, kind, api.resource(kind, namespace, name), Bounds(0, 0))
+
+
+def machine_sets(api: Api, subject: Subject) -> tuple[Resource, ...]:
+    """The MachineSets whose Machines are the group's: itself, or those that the MachineDeployment controls. A pool has
+    none: it controls its Machines itself."""
+    if subject.kind != DEPLOYMENT:
+        return (subject.resource,) if subject.kind == SET else ()
+    return sets_of(subject.resource.metadata.uid, _readable(api.objects(SET, subject.namespace)))
+
+
+def _readable(items: Iterable[msgspec.Raw]) -> Iterable[Resource]:
+    for item in items:
+        try:
+            yield decode(item, Resource)
+        except Transient:
+            continue     # a malformed set owns no Machine that would be touched; observe() reports it

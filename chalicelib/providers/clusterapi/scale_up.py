@@ -1,0 +1,133 @@
+"""Absolute sizes, written only over the size that the plan was made for (clusterapi.md §4.1, §4.2, §4.4, D13, D14).
+
+    GET scale ── to_size ──► done         (an earlier attempt got through)
+        │ └───── other  ──► conflict     (somebody else's number stands)
+     from_size
+        └─ check bounds ─► PATCH scale with the resourceVersion just read ── 409 ──► from the start, three times
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Done, Outcome
+from chalicelib.providers.clusterapi.annotations import MARK_PREFIX
+from chalicelib.providers.clusterapi.api import MACHINE, POOL
+from chalicelib.providers.clusterapi.context import (
+    TRIES,
+    Context,
+    check_maximum,
+    check_minimum,
+    machines_of,
+    nodes_of,
+)
+from chalicelib.providers.clusterapi.delete_marks import is_forgotten, standing
+from chalicelib.providers.clusterapi.machinepools import without_machine
+from chalicelib.providers.clusterapi.models import Machine
+from chalicelib.providers.clusterapi.provider_ids import Nodes
+from chalicelib.providers.clusterapi.rollout import gives_way, rolling_out
+from chalicelib.providers.clusterapi.scalable_resource import Held, Subject, machine_sets
+from chalicelib.providers.errors import Conflict, InvalidRequest, ProviderError
+
+Check = Callable[[Context, Subject, Operation], None]
+
+
+def grow(context: Context, operation: Operation) -> Outcome:
+    """from_size -> to_size; raises ProviderError."""
+    if operation.to_size <= operation.from_size:
+        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no growth")
+    return _resize(context, operation, _may_grow)
+
+
+def shrink(context: Context, operation: Operation) -> Outcome:
+    """from_size -> to_size where only Machines that never joined are lost; raises ProviderError."""
+    if not 0 <= operation.to_size < operation.from_size:
+        raise InvalidRequest(f"from {operation.from_size} to {operation.to_size} is no reduction")
+    return _resize(context, operation, _spares_the_running)
+
+
+def _resize(context: Context, operation: Operation, check: Check) -> Outcome:
+    conflict = Conflict("")
+    for _ in range(TRIES):
+        subject = context.subject(operation.group)
+        scale = context.api.scale(subject.kind, subject.namespace, subject.name)
+        size, wanted = scale.spec.replicas, operation.to_size
+        if size == wanted:
+            return Done({"from": operation.from_size, "to": size})
+        if size != operation.from_size:
+            planned = f"from {operation.from_size} to {wanted}"
+            raise Held(f"{operation.group} has size {size}, but {planned} was planned")
+        check(context, subject, operation)
+        version = scale.metadata.resource_version
+        try:
+            context.api.set_scale(subject.kind, subject.namespace, subject.name, wanted, version)
+        except Conflict as error:
+            conflict = error
+            continue
+        return Done({"from": size, "to": wanted})
+    raise conflict
+
+
+def _may_grow(context: Context, subject: Subject, operation: Operation) -> None:
+    """Raises above the maximum; and, for a moment, while MachineSets have yet to delete marked Machines: a size raised
+    now would let those live on, and their removal would lower it again."""
+    check_maximum(subject, operation.to_size)
+    machines, _ = machines_of(context.api, subject, machine_sets(context.api, subject))
+    stands = standing(operation.from_size, machines, (), context.settings.keys)
+    if stands.others and stands.excess > 0:
+        raise Conflict(f"{subject.group}: the deletion of marked machines has not begun")
+    with suppress(ProviderError):       # on the way: a growth does not depend on it
+        _take_off_forgotten(context, stands.others)
+
+
+def _spares_the_running(context: Context, subject: Subject, operation: Operation) -> None:
+    """Raises unless a MachineSet that shrinks to this size takes Machines that never joined: it takes marked ones
+    first, then those without a Node or with an unhealthy one, by name, and only then the rest. A pool promises no
+    order, so there every instance counts."""
+    check_minimum(subject, operation.to_size)
+    sets = machine_sets(context.api, subject)
+    if reason := rolling_out(subject.resource, sets):
+        raise Held(f"{subject.group}: {reason}")
+    machines, _ = machines_of(context.api, subject, sets)
+    if subject.kind == POOL:
+        unclaimed = without_machine(subject.resource, machines)
+        _leaves(subject, operation, sum(1 for each in machines if not each.leaving) + len(unclaimed), "there")
+        return
+    stands = standing(operation.from_size, machines, (), context.settings.keys)
+    if not stands.others_settled:
+        _take_off_forgotten(context, stands.others)
+        raise Conflict(f"{subject.group}: machines of another removal are marked and would be taken first")
+    unjoined = any(each.status.node_ref is None for each in machines)
+    nodes = Nodes(nodes_of(context.api) if unjoined else (), context.settings.keys, machines)
+    # Who has a Node stays, whatever else is said of it; whose Node we know may be news to Cluster API (D26).
+    running = [each for each in machines
+               if not each.leaving and (each.status.node_ref or _may_have_joined(each, nodes))]
+    _leaves(subject, operation, len(running), "running")
+    if running and gives_way(subject.kind, subject.resource, sets) is None:
+        raise Held(f"{subject.group}: several of its MachineSets have machines, so one that is running might go")
+    if operation.to_size < len(stands.living) and (ailing := next((each for each in running if each.ailing), None)):
+        raise Held(f"{MACHINE} {ailing.handle} has joined and is not healthy: it might go in the place of another")
+
+
+def _may_have_joined(machine: Machine, nodes: Nodes) -> bool:
+    match = nodes.match(machine)
+    return match.node is not None or bool(match.doubt)
+
+
+def _leaves(subject: Subject, operation: Operation, count: int, state: str) -> None:
+    if operation.to_size < count:
+        raise InvalidRequest(
+            f"{subject.group}: from {operation.from_size} to {operation.to_size} would delete existing machines, "
+            f"{count} of which are {state}"
+        )
+
+
+def _take_off_forgotten(context: Context, marked: Sequence[Machine]) -> None:
+    """Marks of ours that a removal set which is long over. Nothing else of that removal is left that would take them
+    off, and the next who makes the group smaller by hand would lose these machines (D28)."""
+    for machine in marked:
+        mark = machine.mark(context.settings.keys) or ""
+        if mark.startswith(MARK_PREFIX) and is_forgotten(mark, context.now()):
+            context.api.mark(machine, None)

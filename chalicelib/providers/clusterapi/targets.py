@@ -1,0 +1,122 @@
+"""The Machines that an operation names: whether they are what was meant, and our marks on them (clusterapi.md §4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.providers.clusterapi.annotations import MARK_PREFIX
+from chalicelib.providers.clusterapi.api import MACHINE
+from chalicelib.providers.clusterapi.context import Context, nodes_of
+from chalicelib.providers.clusterapi.delete_marks import is_forgotten, mark_value
+from chalicelib.providers.clusterapi.models import Machine
+from chalicelib.providers.clusterapi.provider_ids import Match, Nodes, normalise
+from chalicelib.providers.clusterapi.scalable_resource import Held, Subject
+from chalicelib.providers.errors import InvalidRequest, ProviderError
+
+
+def check_membership(
+    subject: Subject, targets: Mapping[str, str], mine: Sequence[Machine], foreign: Iterable[Machine]
+) -> None:
+    """Raises InvalidRequest where a handle is another group's Machine, or a Machine that took over the name of the one
+    that was meant. targets: handle -> instance id."""
+    elsewhere = {each.handle for each in foreign}
+    for handle in sorted(targets):
+        if handle.partition("/")[0] != subject.namespace or handle in elsewhere:
+            raise InvalidRequest(f"{MACHINE} {handle} does not belong to {subject.group}")
+    for machine in mine:
+        if _is_another(machine, targets.get(machine.handle, "")):
+            raise InvalidRequest(f"{MACHINE} {machine.handle} is another machine by now than {targets[machine.handle]}")
+
+
+def _is_another(machine: Machine, instance: str) -> bool:
+    """Whether the name was taken over by a machine with another id than the plan knew."""
+    if "/" not in instance or not machine.spec.provider_id:
+        return False
+    return normalise(machine.spec.provider_id) != normalise(instance)
+
+
+def check_identity(
+    context: Context, operation: Operation, machines: Collection[Machine], known: Iterable[Machine]
+) -> Nodes:
+    """The cluster's Nodes as of now. Raises Held, with our marks off again, unless each Machine still is what was
+    decided on: to be discarded, one that is nobody's Node; to be removed, that of the very Node that was drained.
+
+    Looked at right before the change, because a Node may take another one's providerID at any time. known: all Machines
+    of the namespace, of which those of the same cluster count.
+    """
+    clusters = {each.cluster(context.settings.keys) for each in machines}
+    near = [each for each in known if each.cluster(context.settings.keys) in clusters]
+    nodes = Nodes(nodes_of(context.api), context.settings.keys, near)
+    drained = {target.handle: target.node for target in operation.targets}
+    for machine in machines:
+        match = nodes.match(machine)
+        problem = (_joined(match) if operation.kind is Kind.DISCARD
+                   else _another_node(nodes, match, machine, drained.get(machine.handle, "")))
+        if problem:
+            unmark(context, operation, machines)
+            raise Held(f"{MACHINE} {machine.handle} {problem}")
+    return nodes
+
+
+def _joined(match: Match) -> str:
+    return f"has joined as node {match.node.name} meanwhile" if match.node is not None else (
+        match.doubt and f"stays: {match.doubt}")
+
+
+def _another_node(nodes: Nodes, match: Match, machine: Machine, drained: str) -> str:
+    """Why it is not the Machine of the Node that was drained. A Node that is gone by now contradicts nothing."""
+    if match.doubt and not match.gone:
+        return f"stays: {match.doubt}"
+    name = match.node.name if match.node is not None else machine.node_name
+    if not drained or name == drained or (not name and nodes.named(drained) is None):
+        return ""
+    return f"is node {name or 'none'} by now, and {drained} was drained"
+
+
+def without_forgotten(context: Context, marked: Iterable[Machine]) -> tuple[Machine, ...]:
+    """Those whose mark still means something; forgotten ones of ours are taken off (D28). Raises Held where a mark is
+    not ours: whose Machine goes in the place of another is not ours to say."""
+    kept = []
+    for machine in marked:
+        mark = machine.mark(context.settings.keys) or ""
+        if not mark.startswith(MARK_PREFIX):
+            raise Held(
+                f"{MACHINE} {machine.handle} carries a {context.settings.keys.delete_machine} mark that is not ours, "
+                "so it would be deleted in the place of another: take the mark off or delete that Machine"
+            )
+        if is_forgotten(mark, context.now()):
+            context.api.mark(machine, None)
+        else:
+            kept.append(machine)
+    return tuple(kept)
+
+
+def set_marks(context: Context, operation: Operation, machines: Iterable[Machine]) -> None:
+    """Mark them. A mark that a person set does the same and stays theirs; a forgotten one of ours is made fresh. Raises
+    NotFound where one has gone since it was listed: the next look counts it as removed."""
+    value = mark_value(operation.id, context.now())
+    for machine in machines:
+        mark = machine.mark(context.settings.keys)
+        if mark is None or (mark.startswith(MARK_PREFIX) and is_forgotten(mark, context.now())):
+            context.api.mark(machine, value)
+
+
+def unmark(context: Context, operation: Operation, machines: Iterable[Machine]) -> None:
+    """Take this operation's marks off, as far as the API lets us: one that stays is cleared once it is old."""
+    own = f"{MARK_PREFIX}{operation.id}/"
+    for machine in machines:
+        try:
+            fresh = context.api.machine(machine.metadata.namespace, machine.metadata.name)
+            if (fresh.mark(context.settings.keys) or "").startswith(own):
+                context.api.mark(machine, None)
+        except ProviderError:
+            continue
+
+
+def release_marks(context: Context, operation: Operation, machines: Iterable[Machine]) -> None:
+    """Take this operation's marks off; raises ProviderError where that fails."""
+    own = f"{MARK_PREFIX}{operation.id}/"
+    for machine in machines:
+        if (machine.mark(context.settings.keys) or "").startswith(own):
+            context.api.mark(machine, None)

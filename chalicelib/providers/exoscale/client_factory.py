@@ -1,0 +1,37 @@
+"""From a cluster's settings to an Api that is ready to be asked: which key, which address, whose budget.
+
+Nothing is sent and no secret is read before the first call, so that a provider can be built while AWS gives no answer:
+what is wrong then is an error of that call and not the end of the provider.
+"""
+
+from __future__ import annotations
+
+from chalicelib.providers.base import Connection
+from chalicelib.providers.credential_source import SecretSource, digest
+from chalicelib.providers.exoscale.api import Api
+from chalicelib.providers.exoscale.error_mapping import error_for
+from chalicelib.providers.exoscale.secret_format import parse_secret
+from chalicelib.providers.exoscale.settings import PROVIDER, Settings
+from chalicelib.providers.exoscale.signing import signed
+from chalicelib.providers.rate_limit import Budget, Patience
+from chalicelib.providers.rest_client import Rest
+
+
+def open_api(connection: Connection, settings: Settings) -> Api:
+    """The vendor's API for one pass.
+
+    Sends nothing. Every call of the Api raises ProviderError; also where the secret cannot be read (Transient) or says
+    something that cannot be used (Unauthorized).
+    """
+    means, now = connection.means, connection.now
+    source = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
+
+    def key(of: str) -> str:
+        return f"{PROVIDER}/{digest(source.current().key.reveal())}/{settings.zone}/{of}"
+
+    rest = Rest(
+        PROVIDER, source, sign=lambda call, credential: signed(call, credential, now()),
+        secrets=lambda credential: (credential.secret, credential.key), explain=error_for,
+        budget=Budget(means, lambda: key("api"), settings.calls_per_second, Patience()), means=means, now=now,
+    )
+    return Api(settings.zone, settings.root, rest, shelf=means.shelf, key=key, now=now)

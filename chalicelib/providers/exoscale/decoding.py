@@ -1,0 +1,219 @@
+"""Answers of the vendor read with care: what is missing may be left out, what is wrong must not look like nothing.
+
+Lists that are empty are left out of an answer (exoscale.md §3), so an answer of another kind would pass for an empty
+list, and machines that are not in a list count as gone. Therefore an answer without the list that holds anything else
+is no answer. A value null is a value left out. A thing whose lesser fields cannot be read keeps those that matter.
+
+One thing of a list that says nonsense stops no other: a pool without a size stays in the list (NO_SIZE), and so does
+one that two descriptions have the id of. A pool or a cluster without an id is left out, and so are clusters of one id.
+A machine that has no id, or shares it with another, stays in the list without an id, so that its pool is known.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from chalicelib.providers.errors import ProviderError, Transient, Unknown
+from chalicelib.providers.exoscale.ids import is_id
+from chalicelib.providers.exoscale.models import (
+    NO_SIZE,
+    Instance,
+    InstancePool,
+    InstanceType,
+    Manager,
+    Nodepool,
+    Quota,
+    SksCluster,
+    Work,
+)
+from chalicelib.providers.http import Answer
+
+T = TypeVar("T", bound=msgspec.Struct)
+S = TypeVar("S", InstancePool, Nodepool)
+
+_MOST = 2**31 - 1   # machines; more is no size
+_LARGEST = 2**53    # of any other number; what is larger cannot be kept as JSON everywhere
+_LONGEST = 300
+
+# What is kept of a thing whose other fields have an unexpected shape.
+_ESSENTIAL: dict[type[Any], tuple[str, ...]] = {
+    Instance: ("id", "state", "manager"),
+    InstancePool: ("id", "name", "state", "size", "instances", "manager", "instance-type", "disk-size"),
+    Nodepool: ("id", "name", "state", "size", "instance-pool", "instance-type", "disk-size"),
+}
+_SIZED = frozenset({InstancePool, Nodepool})
+
+
+def read_instances(answer: Answer) -> tuple[Instance, ...]:
+    """The machines; empty for `{}`. Raises Unknown for another shape of the list, Transient for no JSON."""
+    found, items = [], _listed(answer, _object(answer), "instances")
+    for each in items:
+        try:
+            found.append(_thing(answer, each, Instance))
+        except Unknown:
+            manager = each.get("manager") if isinstance(each, dict) else None
+            found.append(Instance("", manager=_manager(manager)))
+    times = _times(found)
+    _some(answer, items, tuple(each for each in found if each.id))
+    return tuple(each if times[each.id.lower()] == 1 else Instance("", manager=each.manager) for each in found)
+
+
+def read_pools(answer: Answer) -> tuple[InstancePool, ...]:
+    """The pools. Raises as read_instances."""
+    items = _listed(answer, _object(answer), "instance-pools")
+    return _some(answer, items, _sized(answer, items, InstancePool))
+
+
+def read_clusters(answer: Answer) -> tuple[SksCluster, ...]:
+    """SKS clusters with their Nodepools, each of which is read by itself. Raises as read_list."""
+    found, items = [], _listed(answer, _object(answer), "sks-clusters")
+    for each in items:
+        pools = each.pop("nodepools", []) if isinstance(each, dict) else []
+        with contextlib.suppress(Unknown):
+            if not isinstance(pools, list):
+                raise _odd(answer, "nodepools is no list")
+            nodepools = _some(answer, pools, _sized(answer, pools, Nodepool))
+            found.append(msgspec.structs.replace(_thing(answer, each, SksCluster), nodepools=nodepools))
+    times = _times(found)
+    return _some(answer, items, tuple(each for each in found if times[each.id.lower()] == 1))
+
+
+def _some(answer: Answer, items: list[Any], found: tuple[T, ...]) -> tuple[T, ...]:
+    """What was found; raises Unknown for a list of which nothing can be understood."""
+    if items and not found:
+        raise _odd(answer, "nothing in it has an id of its own")
+    return found
+
+
+def _sized(answer: Answer, items: list[Any], kind: type[S]) -> tuple[S, ...]:
+    """The pools of a list, each id once."""
+    found = []
+    for each in items:
+        with contextlib.suppress(Unknown):
+            found.append(_one_of_many(answer, each, kind))
+    times = _times(found)
+    once = {each.id.lower(): each if times[each.id.lower()] == 1 else msgspec.structs.replace(each, size=NO_SIZE)
+            for each in found}
+    return tuple(once.values())
+
+
+def _times(things: Iterable[Instance | InstancePool | Nodepool | SksCluster]) -> Counter[str]:
+    return Counter(each.id.lower() for each in things)
+
+
+def _manager(said: Any) -> Manager | None:
+    """The owner that can be read of a machine that cannot."""
+    if isinstance(said, dict) and isinstance(said.get("id"), str) and is_id(said["id"]):
+        return Manager(said["id"])
+    return None
+
+
+def read_one(answer: Answer, kind: type[T], wanted: str) -> T:
+    """One thing. wanted: the id that was asked for, in small letters. Raises Unknown for another shape or another
+    thing, Transient for no JSON."""
+    body = _object(answer)
+    thing = _thing(answer, body, kind)
+    if body["id"].lower() != wanted:
+        raise _odd(answer, "it is about another thing than was asked for")
+    return thing
+
+
+def read_quota(answer: Answer) -> Quota:
+    """The account's quota; both numbers have to be there, since one that is left out is neither 0 nor without limit."""
+    body = _object(answer)
+    if not {"usage", "limit"} <= body.keys():
+        raise _odd(answer, f"it has no usage and limit, but {_names(body)}")
+    quota = _converted(answer, body, Quota)
+    if not (0 <= quota.usage <= _LARGEST and -1 <= quota.limit <= _LARGEST):
+        raise _odd(answer, f"a usage of {quota.usage} and a limit of {quota.limit} cannot be")
+    return quota
+
+
+def read_change(answer: Answer) -> Work:
+    """The operation that a change has begun. Raises Transient for anything else: the change may have been made."""
+    try:
+        body = _object(answer)
+        if not isinstance(body.get("state"), str) or not is_id(str(body.get("id", ""))):
+            raise _odd(answer, "it is no operation")
+        return _converted(answer, body, Work)
+    except ProviderError as error:
+        raise Transient(f"{error.message}; whether the change is being made is not known", code=error.code) from None
+
+
+def _object(answer: Answer) -> dict[str, Any]:
+    """The body without what is null."""
+    body = answer.read(object, _without_nulls)
+    if not isinstance(body, dict):
+        raise _odd(answer, "it is no object")
+    return body
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nulls(each) for key, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+def _listed(answer: Answer, body: dict[str, Any], field: str) -> list[Any]:
+    if body and (field not in body or "id" in body):      # a pool has `instances`, too, and is no list of machines
+        raise _odd(answer, f"it is no list of {field}, it has {_names(body)}")
+    items = body.get(field, [])
+    if not isinstance(items, list):
+        raise _odd(answer, f"{field} is no list")
+    return items
+
+
+def _thing(answer: Answer, said: Any, kind: type[T]) -> T:
+    """One thing with an id, and of a size that can be."""
+    if not isinstance(said, dict) or not is_id(str(said.get("id", ""))):
+        raise _odd(answer, "a thing in it has no id")
+    try:
+        thing = _converted(answer, said, kind)
+    except Unknown:
+        essential = _ESSENTIAL.get(kind)
+        if essential is None:
+            raise
+        thing = _converted(answer, {key: said[key] for key in essential if key in said}, kind)
+    if isinstance(thing, InstancePool | Nodepool) and not 0 <= thing.size <= _MOST:
+        raise _odd(answer, f"{said['id']} has a size that cannot be")
+    if isinstance(thing, InstanceType) and not all(
+            0 <= number <= _LARGEST for number in (thing.cpus, thing.memory, thing.gpus)):
+        raise _odd(answer, f"{said['id']} has resources that cannot be")
+    return thing
+
+
+def _one_of_many(answer: Answer, said: Any, kind: type[T]) -> T:
+    """The same; a pool that cannot be understood has what can be read of it, and the size NO_SIZE."""
+    try:
+        return _thing(answer, said, kind)
+    except Unknown:
+        if kind not in _SIZED or not isinstance(said, dict) or not is_id(str(said.get("id", ""))):
+            raise
+    good = {"id": said["id"]}
+    for field in _ESSENTIAL[kind]:
+        try:
+            msgspec.convert(good | {field: said[field]}, kind)
+        except (KeyError, msgspec.ValidationError):
+            continue
+        good[field] = said[field]
+    return msgspec.convert(good | {"size": NO_SIZE}, kind)
+
+
+def _converted(answer: Answer, said: dict[str, Any], kind: type[T]) -> T:
+    try:
+        return msgspec.convert(said, kind)
+    except msgspec.ValidationError as error:
+        raise _odd(answer, str(error)) from None
+
+
+def _odd(answer: Answer, what: str) -> Unknown:
+    return Unknown(f"{answer.call}: the answer has another shape than expected: {what}"[:_LONGEST], code="Shape")
+
+
+def _names(body: dict[str, Any]) -> str:
+    return ", ".join(sorted(body)[:5])

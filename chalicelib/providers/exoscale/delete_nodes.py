@@ -1,0 +1,167 @@
+"""Removal by id: one eviction for all that are still there, which lowers the size as well (exoscale.md §3, §5; §6, 9).
+
+Every call reads the pool first and goes on from there, so it may be repeated and cut off anywhere:
+
+    our operation is pending                   come back
+    our operation has failed                   failed with its class, if any of them is left
+    all of them gone or going                  done
+    evicted, and still members                 come back while the pool is changed; at last, failed
+    placeholders among them                    lower the size first, never below what exists
+    the vendor is changing the pool            come back: an eviction whose answer was lost may be what it is doing
+    members, and the group stays at or above its minimum: evict
+
+An eviction is not repeated on a guess: two of them could cost two machines, or one and a size that is too small.
+"""
+
+from __future__ import annotations
+
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.errors import Conflict, InvalidRequest, NotFound
+from chalicelib.providers.exoscale.context import Context
+from chalicelib.providers.exoscale.decrease_target import take_back
+from chalicelib.providers.exoscale.instance_states import SHRINKING
+from chalicelib.providers.exoscale.joined import check_nodes, spare_the_joined
+from chalicelib.providers.exoscale.models import Work
+from chalicelib.providers.exoscale.operation_polling import (
+    ENOUGH_LOOKS,
+    LOOKS,
+    STEP,
+    WORK,
+    begun,
+    counted,
+    failure,
+    has_failed,
+    is_pending,
+    known_work,
+    pause,
+)
+from chalicelib.providers.exoscale.pools import Site
+from chalicelib.providers.exoscale.size_bounds import least_of
+from chalicelib.providers.exoscale.targets import Targets, lives, members, read_targets, remaining
+
+EVICTED = "evicted"     # key of the data: the eviction has been accepted
+# Seconds until a removal asks again for its turn. A pool takes one eviction at a time, a plan removes several machines
+# of it, and the executor comes back a few times only: who asked sooner would be given up, drained, before its turn.
+TURN = 90.0
+
+
+def remove(context: Context, operation: Operation) -> Outcome:
+    """Remove exactly the targets; raises ProviderError. Nothing was written if a target is not the pool's."""
+    try:
+        return _step(context, operation)
+    except Conflict as error:
+        if operation.kind is Kind.REMOVE and not error.retry_after:
+            raise Conflict(error.message, code=error.code, request_id=error.request_id, retry_after=TURN) from None
+        raise
+
+
+def _step(context: Context, operation: Operation) -> Outcome:
+    targets = read_targets(operation)
+    work = known_work(context, operation)
+    if is_pending(work):
+        return _wait(operation, f"operation {operation.data[WORK]} is under way")
+    try:
+        site = context.site(operation.group)
+    except NotFound:
+        return _without_pool(context, operation, targets)
+    if EVICTED in operation.data:
+        return _evicted(context, operation, targets, site, work)
+    if work is not None and has_failed(work):      # of a size that was to be lowered
+        return failure(site.title, work, {"removed": 0, WORK: work.id})
+    return _begin(context, operation, targets, site)
+
+
+def _begin(context: Context, operation: Operation, targets: Targets, site: Site) -> Outcome:
+    left = members(context, operation, targets, site)
+    if operation.kind is Kind.DISCARD and left:
+        spare_the_joined(context, left)
+    if site.restless and (left or targets.placeholders):
+        return _hold(context, operation, targets, site, left)
+    if targets.placeholders and (outcome := take_back(context, operation, site, len(targets.placeholders))):
+        return outcome
+    if not left:
+        return _done(operation, targets)
+    _permitted(context, operation, site, left)
+    if operation.kind is Kind.REMOVE:
+        check_nodes(context, operation, left)
+    return begun(context.evict(site, left), {EVICTED: "yes"})
+
+
+def _hold(
+    context: Context, operation: Operation, targets: Targets, site: Site, left: tuple[str, ...]
+) -> Outcome:
+    """What may be our own request is not made again while it shows. Raises Conflict as long as nothing has been asked
+    for by what is known here: then the caller looks at the node once more before it comes back."""
+    if not targets.placeholders and not remaining(context, left):
+        return _done(operation, targets)
+    if WORK not in operation.data:
+        raise Conflict(site.restless, code="busy")
+    return _wait(operation, site.restless)
+
+
+def release(context: Context, operation: Operation) -> bool:
+    """Nothing is prepared at the vendor before it is asked, so this says whether any target is still there and not
+    leaving. Raises Conflict while the pool shrinks, since then nobody can say who of it goes, and ProviderError."""
+    targets = read_targets(operation)
+    try:
+        site = context.site(operation.group)
+    except NotFound:
+        return False
+    if lives(context, site, targets.instances):
+        nodepool = site.nodepool.state if site.nodepool is not None else ""
+        if {site.pool.state, nodepool} & SHRINKING or len(site.members) > site.target:
+            raise Conflict(f"{site.title} shrinks ({site.states}): who of it stays is not known yet", code="busy")
+        return True
+    return bool(targets.placeholders) and site.target >= operation.from_size
+
+
+def _evicted(context: Context, operation: Operation, targets: Targets, site: Site, work: Work | None) -> Outcome:
+    """What was asked for is over at the vendor, or the vendor knows nothing of it any more."""
+    left = [each for each in targets.instances if each in site.members]
+    if not left:
+        return _done(operation, targets)
+    if site.busy:
+        return _wait(operation, f"{site.title} is being changed ({site.states})")
+    left = list(lives(context, site, left))
+    if not left:
+        return _done(operation, targets)
+    facts: dict[str, str | int] = {"removed": len(targets.instances) - len(left), "left": ",".join(left)}
+    if work is not None and has_failed(work):
+        return failure(f"{site.title}: {', '.join(left)} could not be removed", work, {**facts, WORK: work.id})
+    looks = counted(operation.data, LOOKS) + 1
+    if looks < ENOUGH_LOOKS:
+        wait = pause(operation)
+        return Pending(wait.after, STEP, {**wait.data, LOOKS: str(looks)}, f"{', '.join(left)}: still listed")
+    return Failed("Unknown", f"{site.title}: the vendor says that {', '.join(left)} was evicted and lists it still",
+                  facts=facts)
+
+
+def _wait(operation: Operation, note: str) -> Pending:
+    """How long it may take is for the core to say: a machine that is going is not given up here."""
+    wait = pause(operation)
+    return Pending(wait.after, STEP, wait.data, note)
+
+
+def _done(operation: Operation, targets: Targets) -> Done:
+    return Done({"removed": len(targets.instances) + len(targets.placeholders), "group": operation.group})
+
+
+def _without_pool(context: Context, operation: Operation, targets: Targets) -> Outcome:
+    """The pool is gone or going, and its machines with it; one that stays behind is no affair of ours to delete."""
+    left = remaining(context, targets.instances)
+    if not left:
+        return _done(operation, targets)
+    if operation.data:
+        return _wait(operation, f"{operation.group} is gone; {', '.join(left)} is still there")
+    raise NotFound(f"there is no instance pool {operation.group} (any more), and {', '.join(left)} is still there")
+
+
+def _permitted(context: Context, operation: Operation, site: Site, left: tuple[str, ...]) -> None:
+    """Raises InvalidRequest where the group would fall below its minimum. Its numbers hold: while it is being changed
+    they may be those of our own request already."""
+    if operation.kind is Kind.DISCARD:
+        return
+    least = least_of(site, context.bounds(site))
+    if site.target - len(left) < least:
+        raise InvalidRequest(f"{site.title}: {site.target - len(left)} would be below the minimum {least}")

@@ -1,0 +1,196 @@
+"""Which pools are node groups of this cluster, and what the policy says of each (exoscale.md §2; §6, 1 and 14).
+
+    the policy names                groups are
+    pools (nodeGroups, nodes)       these, and no other
+    its SKS cluster (sksCluster)    the Nodepools that the vendor lists for it, and pools that are named
+    neither                         the Nodepools of the SKS cluster that most nodes are of, and standalone pools with a
+                                    node; both are only discovered (NodeGroup.discovered), unless most machines of the
+                                    SKS cluster are nodes of ours
+
+What a node says of itself makes no other pool a group: one node with the id of another cluster's machine must not make
+that cluster's pools ours. A node counts here only where nothing contradicts it (naming.py).
+
+A name means one pool or none: a bare name means our own cluster's Nodepools as soon as it is known which that is, and
+what then still means two is a mistake that is told and never guessed at. Pools of nobody we know are left alone.
+
+While it is not known, a bare name may be that of another cluster's Nodepool, all of whose machines would look like ours
+that never joined. So they are held: the group may grow from nothing, and no running machine of it is discarded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from chalicelib.providers.exoscale.pools import Site
+from chalicelib.providers.exoscale.settings import Bounds, Settings
+from chalicelib.providers.exoscale.zone_state import Zone
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """A pool that is a group. bounds None: nobody named it. error: why nothing may be done with it; held: why none of
+    its machines that is no node may be discarded. discovered: only nodes make it a group."""
+
+    site: Site
+    bounds: Bounds | None = None
+    error: str = ""
+    held: str = ""
+    discovered: bool = False
+
+
+class Warned(msgspec.Struct, frozen=True):
+    """What is wrong with an entry of the policy. name: the entry."""
+
+    name: str
+    text: str
+
+
+def choose(
+    zone: Zone, settings: Settings, ours: Mapping[str, int]
+) -> tuple[tuple[Chosen, ...], tuple[Warned, ...]]:
+    """The groups, those of the policy's entries first and in their order. ours: pool -> how many nodes of ours it has.
+    """
+    chooser = _Chooser(zone, settings, ours)
+    chooser.name_them()
+    chooser.discover()
+    return tuple(chooser.chosen.values()), tuple(chooser.warned)
+
+
+class _Chooser:
+    def __init__(self, zone: Zone, settings: Settings, ours: Mapping[str, int]) -> None:
+        self._zone, self._settings, self._ours = zone, settings, ours
+        self._sites = [site for site in zone.sites if not site.ending]
+        self._exact = _index((name, site) for site in self._sites for name in site.exact)
+        self._bare = _index((site.name, site) for site in self._sites if site.name)
+        self._doubtful: dict[str, str] = {}
+        self.chosen: dict[str, Chosen] = {}
+        self.warned: list[Warned] = []
+        self._listed = False        # the policy names the SKS cluster, and nothing speaks against it
+        self._home = self._cluster_of_ours()
+        self._known = self._home or frozenset(
+            site.cluster.id for entry in settings.groups for site in self._exact.get(entry.name, ())
+            if site.cluster is not None)
+
+    def _cluster_of_ours(self) -> frozenset[str]:
+        """Our SKS cluster: the one that the policy names, else the one that most nodes are of; none where two have as
+        many."""
+        counts = Counter[str]()
+        for site in self._sites:
+            if site.cluster is not None and self._ours.get(site.id):
+                counts[site.cluster.id] += self._ours[site.id]
+        # Nodes of a pool that no list has might be of a cluster that has more of them than any other.
+        known = {site.id for site in self._zone.sites} | self._zone.unread.keys()
+        lost = sum(count for name, count in self._ours.items() if name not in known)
+        most = max(counts.values(), default=0)
+        if lost >= most:
+            most = 0
+        found = frozenset(name for name, count in counts.items() if count == most)
+        wanted = self._settings.sks_cluster
+        if wanted and self._zone.clusters is not None:
+            named = [each.id for each in self._zone.clusters if wanted in {each.id, each.name}]
+            foreign = len(named) == 1 and counts[named[0]] < most
+            if len(named) == 1 and not foreign:
+                self._listed = True
+                return frozenset(named)
+            # Taken at its word, machines of the other cluster would be discarded, for few of them are nodes of ours.
+            text = (f"its nodes are of {', '.join(sorted(found))} and not of {wanted}; correct it" if foreign
+                    else f"it is the name of {len(named)} SKS clusters: {', '.join(sorted(named))}; write the id"
+                    if named else f"there is no SKS cluster {wanted} in {self._settings.zone}")
+            self.warned.append(Warned("", f"providers.exoscale.sksCluster: {text}"))
+        return found if len(found) == 1 else frozenset()
+
+    def name_them(self) -> None:
+        """The pools that entries mean; ids and cluster/name before bare names, as Context.bounds has it."""
+        for entry in sorted(self._settings.groups, key=lambda entry: entry.name not in self._exact):
+            meant = self._meant(entry.name)
+            if not meant:
+                if entry.name not in self._zone.unread:
+                    self.warned.append(Warned(entry.name, self._unmatched(entry.name)))
+            elif len(meant) > 1:
+                ids = ", ".join(site.title for site in meant)
+                text = f"{entry.name} means {len(meant)} groups: {ids}; write the id, or cluster/name, of one"
+                self.warned.append(Warned(entry.name, text))
+                self._doubtful |= dict.fromkeys((site.id for site in meant), text)
+            elif (site := meant[0]).id in self.chosen:
+                self.warned.append(Warned(entry.name, (
+                    f"{entry.name} is the same group as {_entry(self.chosen[site.id])}, which decides; take one of the "
+                    "two out")))
+            else:
+                self.chosen[site.id] = Chosen(site, entry, held=self._held(entry.name, site))
+
+    def discover(self) -> None:
+        """The pools that are ours without being named, and what is said of those that are not."""
+        for site in sorted(self._sites, key=lambda site: (site.name, site.id)):
+            if site.id in self.chosen:
+                continue
+            count, error = self._ours.get(site.id, 0), self._doubtful.get(site.id, "")
+            if (error and count) or self._is_group(site, count):
+                self.chosen[site.id] = Chosen(site, None, error, discovered=not (self._listed or self._strong(site)))
+            elif count:
+                self.warned.append(Warned(site.id, self._left_alone(site, count)))
+
+    def _is_group(self, site: Site, count: int) -> bool:
+        """Whether a pool that no entry means is a group. A Nodepool whose cluster could not be read carries an error,
+        so that it is not taken for one that is gone."""
+        if site.is_sks and site.cluster is None:
+            return count > 0 and not (self._settings.groups and not self._settings.sks_cluster)
+        of_home = site.cluster is not None and site.cluster.id in self._home
+        if self._listed:
+            return of_home and (count > 0 or self._settings.scale_from_zero)
+        if self._settings.groups:
+            return False
+        return (of_home and (count > 0 or self._settings.scale_from_zero)) or (not site.is_sks and count > 0)
+
+    def _strong(self, site: Site) -> bool:
+        """Whether most machines of the SKS cluster that a Nodepool is of are nodes of ours."""
+        if site.cluster is None or site.cluster.id not in self._home:
+            return False
+        sites = [each for each in self._sites if each.cluster is not None and each.cluster.id == site.cluster.id]
+        return 2 * sum(self._ours.get(each.id, 0) for each in sites) > sum(len(self._zone.machines(each))
+                                                                            for each in sites)
+
+    def _left_alone(self, site: Site, count: int) -> str:
+        nodes = f"{count} of the machines of {site.title} {'is a node' if count == 1 else 'are nodes'} of this cluster"
+        if self._listed or (site.is_sks and not self._settings.groups):
+            return (f"{nodes}, and its SKS cluster is not the one that is scaled here, so it is left alone; look where "
+                    "these nodes come from, or name the pool in nodeGroups")
+        return f"{nodes}, and the policy names other pools, so it is left alone; name it, or set sksCluster"
+
+    def _meant(self, name: str) -> Sequence[Site]:
+        if name in self._exact:
+            return self._exact[name]
+        found = [site for site in self._bare.get(name, ())
+                 if site.cluster is None or not self._home or site.cluster.id in self._home]
+        ours = [site for site in found if self._ours.get(site.id)
+                or (site.cluster is not None and site.cluster.id in self._home)]
+        return ours or found
+
+    def _held(self, name: str, site: Site) -> str:
+        if site.cluster is None or name in site.exact or site.cluster.id in self._known:
+            return ""
+        return (f"nothing says that the SKS cluster {site.cluster.name} is this cluster, so {site.name} may be "
+                f"another's; write {site.cluster.name}/{site.name}, or set providers.exoscale.sksCluster")
+
+    def _unmatched(self, name: str) -> str:
+        text = f"no Nodepool and no instance pool of {self._settings.zone} is called {name}"
+        foreign = [site.cluster.name for site in self._bare.get(name, ()) if site.cluster is not None]
+        ending = any(name == site.name or name in site.exact for site in self._zone.sites if site.ending)
+        rows = (
+            (ending, "; the one that was is being deleted"),
+            (bool(foreign), f"; another SKS cluster has one, to mean it write {''.join(foreign[:1])}/{name}"),
+            (bool(self._zone.no_clusters), f" ({self._zone.no_clusters})"),
+        )
+        return text + next((more for applies, more in rows if applies), "; correct the name, or take it out")
+
+
+def _index(pairs: Iterable[tuple[str, Site]]) -> dict[str, list[Site]]:
+    found: dict[str, list[Site]] = {}
+    for name, site in pairs:
+        found.setdefault(name, []).append(site)
+    return found
+
+
+def _entry(chosen: Chosen) -> str:
+    return chosen.bounds.name if chosen.bounds is not None else chosen.site.id

@@ -1,0 +1,100 @@
+"""From what the zone answers to the node groups of the cluster (exoscale.md §2, §5; §6, 1 to 4, 7, 10, 11, 13 and 14).
+
+Every pass reads everything anew in a few calls, however many nodes there are, and depends on no pass before it. One
+group that cannot be read or understood carries its error and stops no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import Node
+from chalicelib.model.snapshot import Gap
+from chalicelib.providers.base import Observation
+from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.exoscale.api import Api
+from chalicelib.providers.exoscale.group_selection import Chosen, choose
+from chalicelib.providers.exoscale.instances import classify, placeholders
+from chalicelib.providers.exoscale.models import InstanceType
+from chalicelib.providers.exoscale.node_template import make_template, type_of
+from chalicelib.providers.exoscale.pools import Site
+from chalicelib.providers.exoscale.provider_ids import Names
+from chalicelib.providers.exoscale.settings import LEAST, PROVIDER, Settings
+from chalicelib.providers.exoscale.size_bounds import Room, missing, occupied, range_of
+from chalicelib.providers.exoscale.zone_state import Zone, read_zone
+
+
+def observe(api: Api, settings: Settings, nodes: Sequence[Node]) -> Observation:
+    """All groups of the cluster; raises ProviderError if the zone cannot be read at all."""
+    plain = Names(nodes)
+    zone = read_zone(api, settings, plain)
+    names = plain.knowing(zone.called)
+    chosen, warned = choose(zone, settings, zone.ours(names))
+    maker = _Maker(api, settings, names, zone)
+    for warning in warned:
+        maker.warn(warning.name, warning.text)
+    for doubt in zone.doubts:
+        maker.gaps.append(Gap(f"provider/{PROVIDER}", doubt))
+    if zone.no_clusters and (settings.sks_cluster or any(each.site.is_sks for each in chosen)):
+        maker.gaps.append(Gap(f"provider/{PROVIDER}", zone.no_clusters, weakens=("the groups of SKS clusters",)))
+    maker.know_types(chosen)
+    groups = (*(maker.make(each) for each in chosen),
+              *(maker.unread(pool, why) for pool, why in sorted(zone.unread.items())))
+    return Observation(groups, tuple(maker.gaps))
+
+
+class _Maker:
+    """Makes one group after the other; collects the gaps."""
+
+    def __init__(self, api: Api, settings: Settings, names: Names, zone: Zone) -> None:
+        self._api, self._settings, self._names, self._zone = api, settings, names, zone
+        self._room = Room(api.quota)
+        self._types: Mapping[str, InstanceType | None] = {}
+        self._types_problem = ""
+        self.gaps: list[Gap] = []
+
+    def know_types(self, chosen: Sequence[Chosen]) -> None:
+        """Ask once for all instance types of all groups; one by one where one of them cannot be read."""
+        wanted = sorted({type_of(each.site) for each in chosen} - {""})
+        try:
+            self._types = self._api.instance_types(wanted) if wanted else {}
+        except ProviderError as error:
+            self._types_problem = f"instance types could not be read: {error.cls}: {error.message}"
+
+    def make(self, chosen: Chosen) -> NodeGroup:
+        """The node group of a pool."""
+        site = chosen.site
+        within = range_of(site, chosen.bounds, self._room, self._settings.unlimited)
+        if within.doubt:
+            self.warn(site.id, within.doubt)
+        template = make_template(site, self._types, self._settings.zone, self._settings.reserve, self._types_problem)
+        machines = classify(site, self._zone, self._names, chosen.held)
+        for warning in (*template.warnings, *sorted({each.held for each in machines} - {""})[:1]):
+            self.warn(site.id, warning)
+        lost = missing(site, occupied(site, self._zone))
+        return NodeGroup(
+            id=site.id, provider=PROVIDER, min=within.min, max=within.max, target=max(0, site.target),
+            instances=(*machines, *(placeholders(site, lost, quota=self._room.full()) if lost else ())),
+            template=template.node, template_error=template.problem,
+            error=chosen.error or site.off or self._unsure(site) or site.skipped or within.error,
+            priority=chosen.bounds.priority if chosen.bounds is not None else 0, aliases=site.aliases,
+            discovered=chosen.discovered,
+        )
+
+    def _unsure(self, site: Site) -> str:
+        return f"{site.title} has a machine that the vendor describes in a way that cannot be understood" \
+            if site.id.lower() in self._zone.unsure else ""
+
+    def unread(self, pool: str, why: str) -> NodeGroup:
+        """The node group of a pool of which nothing but its id is known."""
+        bounds = next((each for each in self._settings.groups if each.name == pool), None)
+        least = bounds.min if bounds is not None else LEAST
+        most = bounds.max if bounds is not None and bounds.max is not None else least
+        return NodeGroup(id=pool, provider=PROVIDER, min=least, max=most, error=f"instance pool {pool} {why}",
+                         priority=bounds.priority if bounds is not None else 0)
+
+    def warn(self, group: str, detail: str) -> None:
+        """A gap about one group, or about the settings where there is none."""
+        place = f"spec.nodeGroups[provider={PROVIDER}, id={group}]" if group else f"spec.providers.{PROVIDER}"
+        self.gaps.append(Gap("NodeGroup", detail, name=group, place=place))

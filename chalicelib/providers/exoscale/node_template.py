@@ -1,0 +1,98 @@
+"""The node that a pool would add, so that a Nodepool of size 0 can be grown (exoscale.md §5, Template; §6, 13).
+
+Nothing of it is asked of a running node; the planner prefers one where there is one. There is no label for the kind of
+GPU: nodes of this vendor bear none but their instance type, `gpu3.large`, and a label that only the template had would
+promise pods what no node keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from chalicelib.model.node import HOSTNAME_LABEL, Node
+from chalicelib.model.resources import CPU, EPHEMERAL, MEMORY, PODS
+from chalicelib.providers.exoscale.models import InstanceType
+from chalicelib.providers.exoscale.pools import Site
+from chalicelib.providers.exoscale.provider_ids import NODEPOOL_LABEL
+from chalicelib.providers.exoscale.template_labels import Marks, of_nodepool, of_pool
+
+GPU = "nvidia.com/gpu"
+_ARCH, _OS, _TYPE = "kubernetes.io/arch", "kubernetes.io/os", "node.kubernetes.io/instance-type"
+_REGION, _ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
+_PODS, _GIB = 110, 2**30
+
+
+class Template(msgspec.Struct, frozen=True):
+    """node None: the group cannot be grown from zero, and problem says why."""
+
+    node: Node | None
+    problem: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def type_of(site: Site) -> str:
+    """The id of the instance type that the pool makes."""
+    own = site.nodepool.instance_type.id if site.nodepool is not None else ""
+    return own or site.pool.instance_type.id
+
+
+def make_template(
+    site: Site, types: Mapping[str, InstanceType | None], zone: str, reserve: Mapping[str, int], unread: str = "",
+) -> Template:
+    """The template of a group. types: what is known by id; reserve: what a node keeps back of its capacity; unread: why
+    types could not be read."""
+    name = type_of(site)
+    kind = types.get(name)
+    problem = _problem(name, kind, known=name in types, zone=zone, unread=unread)
+    if kind is None or problem:
+        return Template(None, problem)
+    marks = _marks(site)
+    capacity = {**_capacity(site, kind), **marks.resources}
+    host = f"template-node-for-{site.id}"
+    labels = {
+        **marks.labels,
+        _ARCH: "amd64", _OS: "linux", _TYPE: f"{kind.family}.{kind.size}", _REGION: zone, _ZONE: zone,
+        **({NODEPOOL_LABEL: site.owner} if site.is_sks else {}), HOSTNAME_LABEL: host,
+    }
+    return Template(Node(
+        name=host, labels=labels, capacity=capacity, taints=marks.taints,
+        allocatable={resource: max(0, amount - reserve.get(resource, 0)) for resource, amount in capacity.items()},
+    ), "", marks.warnings)
+
+
+def _problem(name: str, kind: InstanceType | None, *, known: bool, zone: str, unread: str) -> str:
+    if not name:
+        return "it says no instance type"
+    if kind is None:
+        if known:
+            return f"there is no instance type {name}"
+        return unread or f"instance type {name} could not be read"
+    rows = (
+        (kind.cpus <= 0 or kind.memory <= 0 or not kind.family or not kind.size,
+         f"instance type {name} is described without its cpus, memory, family or size"),
+        (not kind.authorized,
+         f"the account may not have instance type {kind.family}.{kind.size}; ask the vendor for it"),
+        (bool(kind.zones) and zone not in kind.zones,
+         f"there is no instance type {kind.family}.{kind.size} in {zone}; choose another for the group"),
+    )
+    return next((text for applies, text in rows if applies), "")
+
+
+def _marks(site: Site) -> Marks:
+    if site.nodepool is not None:
+        return of_nodepool(site.nodepool.labels, site.nodepool.taints)
+    return Marks() if site.is_sks else of_pool(site.pool.labels)
+
+
+def _capacity(site: Site, kind: InstanceType) -> dict[str, int]:
+    pods, disk = (site.nodepool.kubelet_max_pods, site.nodepool.disk_size) if site.nodepool is not None else (0, 0)
+    capacity = {
+        CPU: 1000 * kind.cpus,
+        MEMORY: kind.memory,
+        PODS: pods or _PODS,
+        EPHEMERAL: _GIB * (disk or site.pool.disk_size),
+        GPU: kind.gpus,
+    }
+    return {resource: amount for resource, amount in capacity.items() if amount > 0}

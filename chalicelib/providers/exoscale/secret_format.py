@@ -1,0 +1,65 @@
+"""What a secret with an API key may look like: ours, upstream's Kubernetes Secret, or an environment file (§1).
+
+All spellings of a field are one: `apiKey`, `api-key`, `API_KEY` and `EXOSCALE_API_KEY`. Upstream's Secret names the
+zone, too; here the policy does. A newline at the end of a value would break the signature and is taken off. No error
+shows a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import LONGEST_KEY, Secret, is_sendable
+from chalicelib.providers.exoscale.signing import Credential
+
+_PREFIX = re.compile(r"EXOSCALE[_-]?", re.IGNORECASE)
+_NAME = re.compile(r"(?!EXO(?!SCALE_))[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
+# A field's letters, without dashes, underscores and case -> ours; None: known, and of no use here.
+_FIELDS = {"apikey": "key", "apisecret": "secret", "apizone": None, "zone": None, "apienvironment": None}
+_WRITTEN = {"key": "apiKey", "secret": "apiSecret"}
+_FORM = 'write {"apiKey": "EXO…", "apiSecret": "…"}'
+
+
+def parse_secret(text: str, place: str) -> Credential:
+    """JSON, or lines of name=value; raises BadInput naming the field, never its value."""
+    found: dict[str, Secret] = {}
+    for name, written in _json(text, place) if text.lstrip().startswith("{") else _lines(text, place):
+        letters = _PREFIX.sub("", name.strip()).replace("-", "").replace("_", "").lower()
+        # Somebody may have written the key where its name belongs: only what looks like a name is shown.
+        shown = name.strip() if _NAME.match(name.strip()) else "a field"
+        if letters not in _FIELDS:
+            raise BadInput(place, f"{shown} is not known", "the fields are apiKey and apiSecret")
+        field, value = _FIELDS[letters], written.strip()
+        if field is None or not value:
+            continue
+        if not is_sendable(value, LONGEST_KEY):
+            raise BadInput(place, f"{shown} has blanks, commas or other than plain characters in it",
+                           "write it without them")
+        if found.setdefault(field, Secret(value)) != Secret(value):
+            raise BadInput(place, f"{_WRITTEN[field]} is given twice, and not alike", "keep one of the two")
+    for field, written in _WRITTEN.items():
+        if field not in found:
+            raise BadInput(place, f"{written} is missing", _FORM)
+    return Credential(found["key"], found["secret"])
+
+
+def _json(text: str, place: str) -> Iterable[tuple[str, str]]:
+    try:
+        fields = msgspec.json.decode(text, type=dict[str, str | None])
+    except msgspec.ValidationError:
+        raise BadInput(place, "has a field that is not text", _FORM) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise BadInput(place, "is not complete JSON", _FORM) from None
+    return [(name, value) for name, value in fields.items() if value is not None]
+
+
+def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:
+    lines = [line.strip().removeprefix("export ") for line in text.splitlines()]
+    pairs = [line.partition("=") for line in lines if line and not line.startswith(("#", "["))]
+    if not pairs or not all(equals for _, equals, _ in pairs):
+        raise BadInput(place, "is neither JSON nor lines of name=value", _FORM)
+    return [(name, value.strip().strip("\"'")) for name, _, value in pairs]

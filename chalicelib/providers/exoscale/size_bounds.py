@@ -1,0 +1,96 @@
+"""The sizes a group may have: what the policy says, else what the account's quota leaves (exoscale.md §2, §5; §6, 4).
+
+Upstream takes a quota of -1, which means none, for a maximum of -1, forgets what the account has already, and makes the
+maximum 0 whenever the quota cannot be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from chalicelib.providers.errors import ProviderError
+from chalicelib.providers.exoscale.models import Quota
+from chalicelib.providers.exoscale.pools import Site
+from chalicelib.providers.exoscale.settings import LEAST, Bounds
+from chalicelib.providers.exoscale.zone_state import Zone, living
+
+NO_LIMIT = -1
+
+
+class Range(msgspec.Struct, frozen=True):
+    """doubt: why it is not what the policy says, or not known; error: why there is none."""
+
+    min: int
+    max: int
+    doubt: str = ""
+    error: str = ""
+
+
+class Room:
+    """The account's quota, asked for when somebody needs it and once."""
+
+    def __init__(self, ask: Callable[[], Quota]) -> None:
+        self._ask = ask
+        self._quota: Quota | None = None
+        self._asked = False
+        self.problem = ""
+
+    def quota(self) -> Quota | None:
+        """None where it cannot be read; `problem` says why."""
+        if not self._asked:
+            self._asked = True
+            try:
+                self._quota = self._ask()
+            except ProviderError as error:
+                self.problem = f"the quota could not be read: {error.cls}: {error.message}"
+        return self._quota
+
+    def full(self) -> bool:
+        """Whether the account may have no more, as far as is known."""
+        quota = self.quota()
+        return quota is not None and quota.limit != NO_LIMIT and quota.usage >= quota.limit
+
+
+def most_of(target: int, quota: Quota, unlimited: int) -> int:
+    """The size up to which an account lets a group of that size grow. unlimited: where there is no quota."""
+    if quota.limit == NO_LIMIT:
+        return max(target, unlimited)
+    return target + max(0, quota.limit - quota.usage)
+
+
+def least_of(site: Site, bounds: Bounds | None) -> int:
+    """What is kept of a group: the policy's minimum, or 1, and never less than the vendor takes."""
+    return max(bounds.min if bounds is not None else LEAST, site.least)
+
+
+def range_of(site: Site, bounds: Bounds | None, room: Room, unlimited: int) -> Range:
+    """The bounds of a group."""
+    least = least_of(site, bounds)
+    said = f"the policy's minimum of {bounds.min}" if bounds is not None else ""
+    doubts = [f"{site.title} keeps {least}, not {said}"] if bounds is not None and bounds.min < least else []
+    if bounds is not None and bounds.max is not None:
+        if bounds.max < least:
+            return Range(bounds.min, bounds.max, error=(
+                f"{site.title} has at least {least} and the policy's maximum is {bounds.max}; change the policy"))
+        return Range(least, bounds.max, "; ".join(doubts))
+    quota = room.quota()
+    if quota is None:
+        doubts.append(f"its maximum is its size, for {room.problem}; give it one in the policy")
+    most = site.target if quota is None else most_of(site.target, quota, unlimited)
+    return Range(least, max(most, least), "; ".join(doubts))
+
+
+def occupied(site: Site, zone: Zone) -> int:
+    """The least size at which no machine would have to go: by the pool's own list or by the machines', whichever says
+    more, for the two are not read in one instant."""
+    return max(len(site.members), len(living(zone.listed.get(site.id, []))))
+
+
+def missing(site: Site, there: int) -> int:
+    """Machines that are wanted, are not there, and do not come by themselves; none while the vendor works on it. Those
+    that the vendor's least size asks for have no stand-in, since the size cannot be lowered for them."""
+    if not site.settled:
+        return 0
+    return max(0, min(site.target, site.pool.size) - max(there, site.least))

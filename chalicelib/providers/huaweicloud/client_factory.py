@@ -1,0 +1,58 @@
+"""From a cluster's settings to an Api that is ready to be asked: which keys, which hosts, whose budget.
+
+Nothing is sent and no secret is read before the first call, so that a provider can be built while AWS or IAM gives no
+answer: what is wrong then is an error of that call and not the end of the provider.
+"""
+
+from __future__ import annotations
+
+from chalicelib.providers.base import Connection
+from chalicelib.providers.credential_source import SecretSource, digest
+from chalicelib.providers.huaweicloud.api import Api
+from chalicelib.providers.huaweicloud.credentials import Assumed, Sessions, of_this_process
+from chalicelib.providers.huaweicloud.endpoints import Service
+from chalicelib.providers.huaweicloud.error_mapping import error_for
+from chalicelib.providers.huaweicloud.iam import Projects, granted
+from chalicelib.providers.huaweicloud.secret_format import parse_secret
+from chalicelib.providers.huaweicloud.settings import PROVIDER, Settings
+from chalicelib.providers.huaweicloud.signing import Credential, signed
+from chalicelib.providers.rate_limit import Budget, Patience
+from chalicelib.providers.rest_client import Rest
+
+
+def open_api(connection: Connection, settings: Settings, *, sessions: Sessions | None = None) -> Api:
+    """The vendor's API for one pass. sessions: where temporary keys are kept, by default this process.
+
+    Sends nothing. Every call of the Api raises ProviderError; also where the secret cannot be read (Transient), says
+    something that cannot be used, or where IAM refuses what it is asked (Unauthorized).
+    """
+    means, now, patience, agency = connection.means, connection.now, Patience(), settings.agency
+    keys = SecretSource(connection.read_secret, settings.credentials_secret, parse_secret)
+    iam_root = settings.url(Service.IAM)
+
+    def key(of: str) -> str:
+        """Whose limits and projects: an agency's account, else the key's."""
+        whose = f"{agency.domain}/{agency.name}" if agency else keys.current().key.reveal()
+        return f"{PROVIDER}/{digest(whose)}/{settings.region}/{of}"
+
+    def rest(source: SecretSource[Credential], of: str) -> Rest[Credential]:
+        return Rest(
+            PROVIDER, source, sign=lambda call, credential: signed(call, credential, now()),
+            secrets=lambda credential: credential.secrets, explain=error_for,
+            budget=Budget(means, lambda: key(of), settings.calls_per_second, patience), means=means, now=now,
+        )
+
+    source: SecretSource[Credential] = keys
+    if agency:
+        by_key = rest(keys, "agencies")
+        source = Assumed(keys, agency, iam_root, lambda: granted(by_key, iam_root, agency, now()),
+                         of_this_process() if sessions is None else sessions, now)
+    projects = Projects(rest(source, "iam"), iam_root, settings.region, shelf=means.shelf,
+                        key=lambda: key("project"), now=now)
+
+    def way(service: Service) -> tuple[str, Rest[Credential]]:
+        return settings.url(service), rest(source, service)
+
+    return Api(settings.cluster, way(Service.CCE), way(Service.ECS),
+               project=(lambda: settings.project) if settings.project else projects.id,
+               shelf=means.shelf, key=key, now=now)

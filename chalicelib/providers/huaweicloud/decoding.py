@@ -1,0 +1,241 @@
+"""Answers of the vendor read with care: what is missing may be left out, what is wrong must not look like nothing.
+
+Machines that are not in a list count as gone. So an answer without its list is no answer, and a page that fails fails
+the whole. A node that cannot be understood, or has no uid, stays in its list with an `error` and, as far as it says so,
+its pool. Of two descriptions with one id neither is believed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from chalicelib.net.json_repair import read_json
+from chalicelib.providers.errors import Transient, Unknown
+from chalicelib.providers.http import Answer
+from chalicelib.providers.huaweicloud.decoding_pools import is_default_pool, read_pool
+from chalicelib.providers.huaweicloud.ids import is_id
+from chalicelib.providers.huaweicloud.json_fields import Odd, instant, number, part, text, whole
+from chalicelib.providers.huaweicloud.models import Addon, CceNode, Flavor, Job, NodePool
+
+T = TypeVar("T")
+
+_LONGEST = 300
+_LONGEST_TEXT = 1000    # characters of a node's name, flavour or address
+_POOL_ANNOTATION = "kubernetes.io/node-pool.id"
+_STATE = re.compile(r"\s*([^\s(),]+)\(([^()]*)\)\s*\Z")
+_ALIAS = re.compile(r"([A-Za-z0-9._-]+):([0-9]{1,3})\Z", re.ASCII)
+_ASCEND = "ascend"
+
+
+def pools_of(answer: Answer) -> tuple[NodePool, ...]:
+    """All but the default pool; one that cannot be understood has an `error`. Raises Unknown, Transient."""
+    found = [read_pool(each) for each in _items(answer, body_of(answer)) if not is_default_pool(each)]
+    times = Counter(each.id for each in found)
+    twice = {each.id: NodePool(each.id, each.name, error="the vendor describes its uid more than once")
+             for each in found if each.id and times[each.id] > 1}
+    return (*(each for each in found if each.id not in twice), *twice.values())
+
+
+def pool_of(answer: Answer, wanted: str) -> NodePool:
+    """One pool. wanted: the id that was asked for. Raises Unknown for one that cannot be understood, or another."""
+    pool = read_pool(body_of(answer))
+    if pool.error:
+        raise _odd(answer, pool.error)
+    return _same(answer, pool, pool.id, wanted)
+
+
+def nodes_of(answer: Answer) -> tuple[tuple[CceNode, ...], str]:
+    """A page of nodes and the marker of the next, "" on the last (old regions say nothing of pages). Raises Unknown for
+    a page of which nothing can be understood."""
+    body = body_of(answer)
+    try:
+        items = _items(answer, body)
+        found = tuple(map(_node_of_many, items))
+        if items and all(each.error for each in found):
+            raise Odd(found[0].error)
+        return found, text(part(body, "pageInfo"), "nextMarker")
+    except Odd as odd:
+        raise _odd(answer, str(odd)) from None
+
+
+def node_of(answer: Answer, wanted: str) -> CceNode:
+    """One node. Raises as pool_of."""
+    node = _read(answer, _node, body_of(answer))
+    return _same(answer, node, node.id, wanted)
+
+
+def job_of(answer: Answer, wanted: str) -> Job:
+    """One job. Raises as pool_of."""
+    body = body_of(answer)
+    return _read(answer, lambda said: Job(
+        wanted, text(part(said, "status"), "phase"), text(part(said, "status"), "reason"),
+        text(part(said, "spec"), "type")), body)
+
+
+def phase_of(answer: Answer) -> str:
+    """A cluster's phase. Raises Unknown where it says none."""
+    phase = _read(answer, lambda said: text(part(said, "status"), "phase"), body_of(answer))
+    if not phase:
+        raise _odd(answer, "status.phase is missing")
+    return phase
+
+
+def addons_of(answer: Answer) -> tuple[Addon, ...]:
+    """The add-ons that have a name."""
+    found = []
+    for each in _items(answer, body_of(answer)):
+        try:
+            spec = part(each, "spec")
+            custom = part(spec, "values").get("custom")
+            addon = Addon(text(spec, "addonTemplateName"), text(part(each, "status"), "status"),
+                          custom if isinstance(custom, dict) else {})
+        except (Odd, AttributeError):
+            continue
+        if addon.template:
+            found.append(addon)
+    return tuple(found)
+
+
+def flavors_of(answer: Answer) -> tuple[tuple[Flavor, ...], int, str]:
+    """A page of flavours, how many there are in it, and the last one's id. One without cores or memory is left out."""
+    body = body_of(answer)
+    said = body.get("flavors")
+    if not isinstance(said, list):
+        raise _odd(answer, "it has no list of flavors")
+    last = said[-1].get("id") if said and isinstance(said[-1], dict) else ""
+    return tuple(filter(None, map(_flavor, said))), len(said), last if isinstance(last, str) else ""
+
+
+def job_id_of(answer: Answer) -> str:
+    """The job that an accepted deletion started; "" where the body does not say (it may even be an error's: B8)."""
+    try:
+        found = body_of(answer)["status"]["jobID"]
+    except (Transient, Unknown, KeyError, TypeError):
+        return ""
+    return found if isinstance(found, str) and is_id(found) else ""
+
+
+def body_of(answer: Answer) -> dict[str, Any]:
+    """The JSON object of an answer. Raises Transient for what is no JSON, Unknown for another kind of it."""
+    try:
+        body = read_json(answer.body)
+    except msgspec.DecodeError:
+        raise Transient(f"{answer.call}: the answer is not complete JSON") from None
+    if not isinstance(body, dict):
+        raise _odd(answer, "it is no object")
+    return body
+
+
+def _items(answer: Answer, body: dict[str, Any]) -> list[Any]:
+    """The things of a list; a list that is empty may leave them out."""
+    items = body.get("items")
+    if items is None and str(body.get("kind", "")).lower().endswith("list"):
+        return []
+    if not isinstance(items, list):
+        raise _odd(answer, "it has no list of items")
+    return items
+
+
+def _node(said: Any) -> CceNode:
+    if not isinstance(said, dict):
+        raise Odd("a node in it is no object")
+    meta, spec, status = part(said, "metadata"), part(said, "spec"), part(said, "status")
+    id_ = text(meta, "uid")
+    if not is_id(id_):
+        raise Odd("a node in it has no uid")
+    owner, annotations = _home(meta)
+    return CceNode(
+        id_.lower(), _loose(meta, "name"), _pool_of_node(owner, annotations), _loose(owner, "nodepoolName"),
+        _loose(spec, "flavor"), _loose(spec, "az"), _loose(status, "phase"), _loose(status, "serverId"),
+        _loose(status, "privateIP"), whole(spec, "billingMode") or 0, annotations,
+        instant(meta.get("creationTimestamp")),
+    )
+
+
+def _node_of_many(said: Any) -> CceNode:
+    """The node, or one without a uid that has an `error` and the pool that it says."""
+    try:
+        return _node(said)
+    except Odd as odd:
+        meta = said.get("metadata") if isinstance(said, dict) else None
+        return CceNode("", pool=_pool_of_node(*_home(meta)) if isinstance(meta, dict) else "", error=str(odd))
+
+
+def _home(meta: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The owner and the annotations; what is none of either is left out."""
+    annotations, owner = meta.get("annotations"), meta.get("ownerReferences")
+    owner = owner[0] if isinstance(owner, list) and owner else owner
+    annotations = annotations if isinstance(annotations, dict) else {}
+    return (owner if isinstance(owner, dict) else {},
+            {key: value for key, value in annotations.items() if isinstance(value, str)})
+
+
+def _pool_of_node(owner: dict[str, Any], annotations: dict[str, str]) -> str:
+    """The owner's word, and the annotation's only where no owner is said: a node that was moved to the default pool
+    keeps what was written on it (B5)."""
+    said = _loose(owner, "nodepoolID") or annotations.get(_POOL_ANNOTATION, "")
+    return said.lower() if is_id(said) else ""
+
+
+def _flavor(said: Any) -> Flavor | None:
+    try:
+        extra = part(said, "os_extra_specs")
+        vcpus, memory, name = number(said, "vcpus"), number(said, "ram"), text(said, "name") or text(said, "id")
+    except (Odd, AttributeError):
+        return None
+    if not (name and vcpus and memory):
+        return None
+    gpu, others = _accelerators(extra)
+    state = _loose(extra, "cond:operation:status").strip().lower()
+    matches = filter(None, map(_STATE.match, _loose(extra, "cond:operation:az").split(",")))
+    states = {match[1]: match[2].strip().lower() for match in matches}
+    arm = "arm" in _loose(extra, "ecs:instance_architecture").lower()
+    return Flavor(name, vcpus, memory, "arm64" if arm else "amd64", gpu, others, state,
+                  {az: each for az, each in states.items() if each != state})
+
+
+def _accelerators(extra: dict[str, Any]) -> tuple[tuple[str, int] | None, tuple[tuple[str, int], ...]]:
+    """The GPU and what else there is, from the description in JSON or from the alias `nvidia-p100:1` (B9)."""
+    found = _described(extra, "info:gpus") + _described(extra, "info:asic_accelerators")
+    if not found:
+        matches = map(_ALIAS.match, _loose(extra, "pci_passthrough:alias").split(","))
+        found = [(match[1], int(match[2])) for match in matches if match and int(match[2])]
+    gpus = [each for each in found if not each[0].lower().startswith(_ASCEND)]
+    return (gpus[0] if gpus else None), tuple(each for each in found if each not in gpus[:1])
+
+
+def _described(extra: dict[str, Any], name: str) -> list[tuple[str, int]]:
+    try:
+        said = msgspec.json.decode(_loose(extra, name) or "[]")
+        return [(each["name"], count) for each in said if isinstance(each["name"], str)
+                and (count := number(each, "count", 1))]
+    except (msgspec.DecodeError, Odd, KeyError, TypeError, RecursionError):
+        return []
+
+
+def _loose(said: dict[str, Any], name: str) -> str:
+    """A text of a length that can be; "" for anything else."""
+    value = said.get(name)
+    return value if isinstance(value, str) and len(value) <= _LONGEST_TEXT else ""
+
+
+def _read(answer: Answer, read: Callable[[dict[str, Any]], T], body: dict[str, Any]) -> T:
+    try:
+        return read(body)
+    except Odd as odd:
+        raise _odd(answer, str(odd)) from None
+
+
+def _same(answer: Answer, thing: T, id_: str, wanted: str) -> T:
+    if id_ != wanted:
+        raise _odd(answer, "it is about another thing than was asked for")
+    return thing
+
+
+def _odd(answer: Answer, what: str) -> Unknown:
+    return Unknown(f"{answer.call}: the answer has another shape than expected: {what}"[:_LONGEST], code="Shape")

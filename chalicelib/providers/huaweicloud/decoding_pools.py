@@ -1,0 +1,148 @@
+"""Node pools out of the vendor's JSON (huaweicloud-cce.md B4): a wrong number here would empty a pool or buy one.
+
+A pool that cannot be understood stays in its list with an `error`. What seldom matters (a condition, a reservation) is
+left out where it is odd; what sizes and templates are made of is not guessed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from chalicelib.providers.huaweicloud.ids import is_id
+from chalicelib.providers.huaweicloud.json_fields import Odd, number, part, parts, text, texts, truth, whole
+from chalicelib.providers.huaweicloud.models import (
+    DEFAULT_GROUP,
+    DEFAULT_POOL,
+    Autoscaling,
+    Condition,
+    NodePool,
+    NodeTemplate,
+    ScaleGroup,
+    Taint,
+)
+
+_LONGEST_NAME = 128
+
+
+def is_default_pool(said: Any) -> bool:
+    """Whether this is the virtual pool of nodes that belong to none (A1.5)."""
+    meta = said.get("metadata") if isinstance(said, dict) else None
+    return isinstance(meta, dict) and DEFAULT_POOL in (meta.get("uid"), meta.get("name"))
+
+
+def read_pool(said: Any) -> NodePool:
+    """The pool, or one with an `error`, and as much of its identity as could be read. Never raises."""
+    meta = said.get("metadata") if isinstance(said, dict) else None
+    meta = meta if isinstance(meta, dict) else {}
+    id_, name = (value if isinstance(value := meta.get(key), str) else "" for key in ("uid", "name"))
+    if not is_id(id_):
+        return NodePool("", name[:_LONGEST_NAME], error="it has no uid")
+    try:
+        return _pool(said, id_.lower(), name)
+    except Odd as odd:
+        return NodePool(id_.lower(), name[:_LONGEST_NAME], error=str(odd))
+
+
+def _pool(said: dict[str, Any], id_: str, name: str) -> NodePool:
+    spec, status = part(said, "spec"), part(said, "status")
+    autoscaling, template = _autoscaling(part(spec, "autoscaling")), _template(part(spec, "nodeTemplate"))
+    wanted = None if spec.get("initialNodeCount") is None else number(spec, "initialNodeCount")
+    pool = NodePool(
+        id_, name, text(spec, "type"), autoscaling=autoscaling, template=template,
+        current=number(status, "currentNode"), creating=number(status, "creatingNode"),
+        deleting=number(status, "deletingNode"), active=number(status, "activeNode"), phase=text(status, "phase"),
+        conditions=_conditions(status),
+    )
+    groups = [ScaleGroup(DEFAULT_GROUP, "", template.flavor, template.az, autoscaling.enable),
+              *map(_group, parts(spec, "extensionScaleGroups"))]
+    if len({each.name for each in groups}) < len(groups):
+        raise Odd("two of its scale groups have one name")
+    sized = _sized(groups, parts(status, "scaleGroupStatuses"), wanted, pool)
+    # Where the two disagree both are kept: one of them is out of date, and no total may be made of it (sizes.py).
+    desired = wanted if wanted is not None else sum(each.desired for each in sized)
+    return msgspec.structs.replace(pool, desired=desired, groups=tuple(sized))
+
+
+def _sized(
+    groups: list[ScaleGroup], said: list[dict[str, Any]], wanted: int | None, pool: NodePool
+) -> list[ScaleGroup]:
+    """The groups with their numbers. What the vendor leaves out is empty, unless the pool has more than its groups say:
+    of one silent group that is the rest (B6: a pool of one group may say nothing of it), of several nobody knows."""
+    statuses = {text(each, "name"): each for each in said}
+    if len(statuses) < len(said):
+        raise Odd("two of its scaleGroupStatuses have one name")
+    known = [_with_status(each, statuses[each.name]) if each.name in statuses else each for each in groups]
+    silent = [each.name for each in groups if whole(statuses.get(each.name, {}), "desiredNodeCount") is None]
+    if wanted is None and silent and (pool.current or pool.creating):
+        raise Odd("initialNodeCount is missing, and it has nodes")
+    left = (wanted or 0) - sum(each.desired for each in known)
+    existing = pool.current - sum(each.existing for each in known)
+    upcoming = pool.creating - sum(each.upcoming for each in known)
+    if len(silent) == 1:
+        rest = {"desired": max(0, left), "existing": max(0, existing), "upcoming": max(0, upcoming)}
+        rest = {field: value for field, value in rest.items() if value}
+        return [msgspec.structs.replace(each, **rest) if each.name in silent else each for each in known]
+    why = "its size is not said in scaleGroupStatuses" if left > 0 or existing > 0 else ""
+    return [msgspec.structs.replace(each, error=why) if each.name in silent else each for each in known]
+
+
+def _with_status(group: ScaleGroup, said: dict[str, Any]) -> ScaleGroup:
+    return msgspec.structs.replace(
+        group, uid=group.uid or text(said, "uid"), desired=number(said, "desiredNodeCount"),
+        existing=number(part(said, "existingNodeCount"), "total"),
+        upcoming=number(part(said, "upcomingNodeCount"), "total"), held=number(said, "scaleDownDisabledNodeCount"),
+        conditions=_conditions(said),
+    )
+
+
+def _group(said: dict[str, Any]) -> ScaleGroup:
+    meta, spec = part(said, "metadata"), part(said, "spec")
+    scaling, name = part(spec, "autoscaling"), text(meta, "name")
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise Odd("one of its extensionScaleGroups has no usable name")
+    return ScaleGroup(
+        name, text(meta, "uid"), text(spec, "flavor"), text(spec, "az"), truth(scaling, "enable"),
+        _bound(scaling, "minNodeCount"), _bound(scaling, "maxNodeCount"), whole(scaling, "extensionPriority") or 0,
+    )
+
+
+def _autoscaling(said: dict[str, Any]) -> Autoscaling:
+    share = said.get("scaleDownUtilizationThreshold")
+    if isinstance(share, bool) or not isinstance(share, int | float | None):
+        raise Odd("scaleDownUtilizationThreshold is no number")
+    return Autoscaling(
+        enable=truth(said, "enable"), min=_bound(said, "minNodeCount"), max=_bound(said, "maxNodeCount"),
+        cooldown_minutes=max(0, whole(said, "scaleDownCooldownTime") or 0), priority=whole(said, "priority") or 0,
+        unneeded_minutes=_bound(said, "scaleDownUnneededTime"),
+        utilization=float(share) if share is not None and 0.0 <= share <= 1.0 else None,
+    )
+
+
+def _template(said: dict[str, Any]) -> NodeTemplate:
+    taints = tuple(Taint(text(each, "key"), text(each, "value"), text(each, "effect"))
+                   for each in parts(said, "taints"))
+    extend, runtime = said.get("extendParam"), said.get("runtime")
+    runtime = runtime.get("name") if isinstance(runtime, dict) else runtime
+    return NodeTemplate(
+        text(said, "flavor"), text(said, "az"), tuple(each for each in taints if each.key), texts(said, "k8sTags"),
+        extend if isinstance(extend, dict) else {}, runtime if isinstance(runtime, str) else "", text(said, "os"),
+        whole(said, "billingMode") or 0,
+    )
+
+
+def _bound(said: dict[str, Any], name: str) -> int | None:
+    """A number, None where it is not set: missing or negative (the vendor's -1)."""
+    found = whole(said, name)
+    return found if found is not None and found >= 0 else None
+
+
+def _conditions(said: dict[str, Any]) -> tuple[Condition, ...]:
+    """Those that can be read; an odd one says nothing."""
+    found = said.get("conditions")
+    texts_of = [
+        {key: value for key in ("type", "status", "reason", "message") if isinstance(value := each.get(key), str)}
+        for each in (found if isinstance(found, list) else []) if isinstance(each, dict)
+    ]
+    return tuple(Condition(**each) for each in texts_of if each.get("type"))

@@ -1,0 +1,135 @@
+"""Removal by node id (huaweicloud-cce.md B6): one DELETE each, and the sizes of the group and its pool go down with it.
+
+A lower total is never asked for, since CCE would choose whom to delete. What is sent is sent in one call, which first
+reads and judges all targets, so it may be cut off and repeated anywhere; later calls only look.
+
+    placeholders among the targets   lower the size, never below what exists
+    absent, or Deleting              removed
+    another group's, or protected    refused, before anything is sent
+    a node, and it was to be none    refused (Kind.DISCARD)
+    living                           DELETE, if the group and its pool stay at or above their minimum
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.providers.errors import InvalidRequest, NotFound, ProviderError
+from chalicelib.providers.huaweicloud.context import Context, Site
+from chalicelib.providers.huaweicloud.decrease_target import take_back
+from chalicelib.providers.huaweicloud.joined import check_nodes, spare_the_joined
+from chalicelib.providers.huaweicloud.models import CceNode
+from chalicelib.providers.huaweicloud.operation_polling import FIRST, SENT, STEP, doubted, later
+from chalicelib.providers.huaweicloud.scale_in_protection import why_held
+from chalicelib.providers.huaweicloud.size_bounds import total_of
+from chalicelib.providers.huaweicloud.targets import Targets, check_membership, living, read_targets
+
+JOBS = "jobs"
+_MOST_JOBS = 20     # remembered: enough to say why one failed, and small enough for the operation's row
+
+
+def remove(context: Context, operation: Operation) -> Outcome:
+    """Remove exactly the targets; raises ProviderError. Nothing was sent if one of them may not go."""
+    targets = read_targets(operation)
+    left = living(context, targets.nodes)
+    if SENT in operation.data:
+        return _look(context, operation, targets, left)
+    try:
+        site = context.site(operation.group)
+    except NotFound:
+        if left:
+            raise
+        return _done(operation, targets)    # the pool is gone, and its nodes with it
+    if left:
+        _permitted(context, operation, site, left)
+    if targets.placeholders and (conflict := take_back(context, operation, site, len(targets.placeholders))):
+        return conflict
+    if left and operation.kind is Kind.REMOVE:
+        check_nodes(context, operation, left)
+    return _delete(context, operation, left) if left else _done(operation, targets)
+
+
+def release(context: Context, operation: Operation) -> bool:
+    """Nothing is prepared at CCE before it is asked, so this only says whether any target is still there and not
+    leaving; raises ProviderError."""
+    targets = read_targets(operation)
+    if living(context, targets.nodes):
+        return True
+    if not targets.placeholders:
+        return False
+    try:
+        return context.site(operation.group).size >= operation.from_size
+    except NotFound:
+        return False
+
+
+def _permitted(context: Context, operation: Operation, site: Site, left: Mapping[str, CceNode]) -> None:
+    """Raises where one of the nodes may not go, or too few would stay."""
+    check_membership(tuple(left.values()), site)
+    discard = operation.kind is Kind.DISCARD
+    if discard:
+        spare_the_joined(context, left.values())
+    held = [text for each in left.values() if (text := why_held(each))]
+    free = site.group.existing - site.group.held
+    # What the pool is short of its groups' sizes may all be this group's: a removal that its own number does not show.
+    size = site.size - max(0, total_of(site.pool) - site.pool.desired)
+    rows = (
+        (bool(held), "; ".join(held)),
+        (not discard and site.group.held > 0 and len(left) > free,
+         f"{site.title}: {site.group.held} of its {site.group.existing} nodes are protected from scale-in"),
+        (not discard and size - len(left) < site.within.min,
+         f"{site.title}: {size - len(left)} would be below the minimum {site.within.min}"),
+        (not discard and site.pool.desired - len(left) < site.whole.min,
+         f"{site.title}: {site.pool.desired - len(left)} would be below the minimum {site.whole.min} of its pool"),
+    )
+    for applies, text in rows:
+        if applies:
+            raise InvalidRequest(text)
+    context.check_cluster()
+
+
+def _delete(context: Context, operation: Operation, left: Mapping[str, CceNode]) -> Pending:
+    jobs = []
+    for name in left:
+        try:
+            jobs.append(context.api.delete_node(name))
+        except NotFound:
+            if living(context, [name]):     # it is there: then something else is not
+                raise
+    return Pending(FIRST, STEP, {SENT: "yes", JOBS: ",".join([each for each in jobs if each][:_MOST_JOBS])},
+                   f"{operation.group}: CCE deletes {', '.join(left)}")
+
+
+def _look(context: Context, operation: Operation, targets: Targets, left: Mapping[str, CceNode]) -> Outcome:
+    """What was asked for is going, or its job says why not. A job that is over may be ahead of the list."""
+    if not left:
+        return _done(operation, targets)
+    working, failed = _jobs(context, operation)
+    told = f"{operation.group}: {', '.join(left)} still there"
+    facts: dict[str, str | int] = {"removed": len(targets.nodes) - len(left), "left": ",".join(left)}
+    if failed:
+        return Failed("Unknown", f"{told}: {failed}", facts=facts)
+    if working:
+        return later(operation, told)
+    return doubted(operation, told) or Failed("Unknown", f"{told} though CCE has taken the deletion", facts=facts)
+
+
+def _jobs(context: Context, operation: Operation) -> tuple[bool, str]:
+    """Whether a job is under way, and why one failed. Jobs are short-lived, and only for progress (B4)."""
+    working, failed = False, ""
+    for name in operation.data.get(JOBS, "").split(","):
+        if not name:
+            continue
+        try:
+            job = context.api.job(name)
+        except ProviderError:
+            continue
+        working = working or job.phase in {"Initializing", "Running"}
+        failed = failed or (f"job {name} failed: {job.reason}" if job.phase == "Failed" else "")
+    return working, failed
+
+
+def _done(operation: Operation, targets: Targets) -> Done:
+    return Done({"removed": len(targets.nodes) + len(targets.placeholders), "group": operation.group})

@@ -1,0 +1,79 @@
+"""Which scale groups are node groups, and which entries of the policy mean nothing (huaweicloud-cce.md A1.5, A6.3, B2).
+
+    a pool whose autoscaling is on     its groups that are switched on; the others count into Pool.elsewhere
+    a pool whose autoscaling is off    only what the policy names
+    the default pool, prepaid pools and those being deleted     left alone, and their nodes are nobody's
+
+A name means one pool or none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from chalicelib.providers.huaweicloud.instance_states import alone
+from chalicelib.providers.huaweicloud.models import NodePool, ScaleGroup
+from chalicelib.providers.huaweicloud.settings import Bounds, Settings
+from chalicelib.providers.huaweicloud.size_bounds import entry_of_group, entry_of_pool, is_ours
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """A pool with those of its groups that are node groups. error: why nothing may be done with it."""
+
+    pool: NodePool
+    groups: tuple[ScaleGroup, ...]
+    error: str = ""
+
+    @property
+    def elsewhere(self) -> int:
+        """Nodes that its other groups are to have."""
+        return sum(each.desired for each in self.pool.groups if each not in self.groups)
+
+
+def choose(pools: Sequence[NodePool], settings: Settings) -> tuple[Chosen, ...]:
+    """The pools that have node groups, by name and uid. One that cannot be understood, and has a uid, is among them:
+    it may be ours."""
+    names = Counter(pool.name for pool in pools if pool.name)
+    chosen = []
+    for pool in sorted(pools, key=lambda pool: (pool.name, pool.id)):
+        if pool.error or alone(pool):
+            continue
+        groups = tuple(each for each in pool.groups if is_ours(pool, each, settings))
+        if not groups:
+            continue
+        entries = [entry_of_pool(pool, settings), *(entry_of_group(pool, each, settings) for each in groups)]
+        doubtful = names[pool.name] > 1 and any(_by_name(each, pool) for each in entries)
+        error = f"{names[pool.name]} pools are called {pool.name}; write the uid of one" if doubtful else ""
+        chosen.append(Chosen(pool, groups, error))
+    return tuple(chosen)
+
+
+def unread(pools: Iterable[NodePool], settings: Settings) -> tuple[NodePool, ...]:
+    """Pools that cannot be understood and may be ours: all of them where pools are discovered, else the named ones."""
+    return tuple(pool for pool in pools if pool.error and pool.id
+                 and (settings.discover or entry_of_pool(pool, settings) is not None
+                      or any(entry.name.startswith(f"{pool.id}/") for entry in settings.groups)))
+
+
+def unmatched(pools: Sequence[NodePool], settings: Settings) -> tuple[tuple[str, str], ...]:
+    """Entries of the policy that no pool is meant by, with what to do."""
+    found = []
+    for entry in settings.groups:
+        name, _, group = entry.name.partition("/")
+        meant = [pool for pool in pools if name in {pool.id, pool.name}]
+        if not meant:
+            found.append((entry.name, f"there is no node pool {name} in the cluster; correct it, or take it out"))
+        for pool in meant:
+            if text := "" if pool.error else alone(pool):
+                found.append((entry.name, f"node pool {name} {text}; take it out of the policy"))
+            elif group and not pool.error and pool.group(group) is None:
+                names = ", ".join(each.name for each in pool.groups)
+                found.append((entry.name, f"node pool {name} has no scale group {group}; it has {names}"))
+    return tuple(found)
+
+
+def _by_name(entry: Bounds | None, pool: NodePool) -> bool:
+    return entry is not None and entry.name.partition("/")[0] != pool.id

@@ -1,0 +1,110 @@
+"""Fields of somebody else's JSON, read one by one: what is missing or null has a default, what is wrong is refused.
+
+The vendor writes numbers as text here and there and leaves out what is empty (huaweicloud-cce.md B9), so a struct
+would refuse too much or, with every field optional, too little.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.timestamps import parse_time
+
+MOST = 2**31 - 1
+"""The largest number that can be one of nodes, minutes or cores."""
+
+_WHOLE = re.compile(r"-?[0-9]{1,10}\Z", re.ASCII)
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,9}))? \+0000(?: UTC)?\Z", re.ASCII)
+
+
+class Odd(ValueError):
+    """A field with something in it that cannot be; its text names the field."""
+
+
+def part(thing: dict[str, Any], name: str) -> dict[str, Any]:
+    """An object in it; empty where it is missing. Raises Odd."""
+    value = thing.get(name)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise Odd(f"{name} is no object")
+    return value
+
+
+def parts(thing: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """A list of objects in it; empty where it is missing. Raises Odd."""
+    value = thing.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise Odd(f"{name} is no list of objects")
+    return value
+
+
+def text(thing: dict[str, Any], name: str) -> str:
+    """A text; "" where it is missing. Raises Odd."""
+    value = thing.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Odd(f"{name} is no text")
+    return value
+
+
+def number(thing: dict[str, Any], name: str, default: int = 0) -> int:
+    """A whole number from 0 up; the default where it is missing. Raises Odd."""
+    found = whole(thing, name)
+    if found is None:
+        return default
+    if found < 0:
+        raise Odd(f"{name} is negative")
+    return found
+
+
+def whole(thing: dict[str, Any], name: str) -> int | None:
+    """A whole number, perhaps written as text; None where it is missing. Raises Odd."""
+    value = thing.get(name)
+    if value is None or value == "":
+        return None
+    if isinstance(value, str) and _WHOLE.match(value):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MOST:
+        raise Odd(f"{name} is no whole number")
+    return value
+
+
+def truth(thing: dict[str, Any], name: str) -> bool:
+    """True or false; false where it is missing. Raises Odd."""
+    value = thing.get(name)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise Odd(f"{name} is neither true nor false")
+    return value
+
+
+def texts(thing: dict[str, Any], name: str) -> dict[str, str]:
+    """An object of texts; empty where it is missing. Raises Odd."""
+    found = part(thing, name)
+    if not all(isinstance(value, str) for value in found.values()):
+        raise Odd(f"{name} has a value that is no text")
+    return found
+
+
+def instant(value: object) -> float:
+    """A time as the vendor writes it (`2020-02-01 08:20:49.944664515 +0000 UTC`, or RFC 3339) in epoch seconds; 0.0 for
+    anything else."""
+    if not isinstance(value, str):
+        return 0.0
+    try:
+        if match := _STAMP.match(value):
+            whole_seconds = datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC).timestamp()
+            return whole_seconds + (float(f"0.{match[2]}") if match[2] else 0.0)
+        return parse_time(value)
+    except (ValueError, BadInput):
+        return 0.0

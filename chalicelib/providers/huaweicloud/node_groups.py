@@ -1,0 +1,143 @@
+"""From what CCE answers to the node groups of the cluster (huaweicloud-cce.md A6, B5, B7, B9): one per scale group.
+
+Every pass reads everything anew: one list of pools, one of nodes. Flavours and add-ons come from the shelf, where they
+stay for an hour. A pool that cannot be understood carries its error and stops no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from chalicelib.model.group import GroupOptions, NodeGroup, Pool
+from chalicelib.model.node import Node
+from chalicelib.model.snapshot import Gap
+from chalicelib.providers.base import Observation
+from chalicelib.providers.cached import Kept
+from chalicelib.providers.errors import ProviderError, Throttled, Unauthorized
+from chalicelib.providers.huaweicloud.api import Api
+from chalicelib.providers.huaweicloud.autoscaler_addon import Switches, find_rival
+from chalicelib.providers.huaweicloud.endpoints import Service
+from chalicelib.providers.huaweicloud.group_selection import Chosen, choose, unmatched, unread
+from chalicelib.providers.huaweicloud.instances import classify, unnamed
+from chalicelib.providers.huaweicloud.models import DEFAULT_GROUP, CceNode, Flavor, NodePool, ScaleGroup
+from chalicelib.providers.huaweicloud.node_template import UNPROMISED, Template, make_template
+from chalicelib.providers.huaweicloud.provider_ids import Names, group_id, group_of, is_zone
+from chalicelib.providers.huaweicloud.settings import PROVIDER, Settings
+from chalicelib.providers.huaweicloud.size_bounds import entry_of_group, entry_of_pool, group_range, pool_range
+
+_LISTS = 2
+
+
+def observe(api: Api, settings: Settings, nodes: Sequence[Node], kept: Kept[Switches] | None = None) -> Observation:
+    """All groups of the cluster; raises ProviderError if pools or nodes cannot be listed."""
+    api.expect(_LISTS)
+    pools = api.pools()
+    listed = api.nodes()
+    machines = tuple(each for each in listed if not each.error)
+    maker = _Maker(api, settings, Names(nodes, machines), machines)
+    maker.doubt(pools, [each for each in listed if each.error])
+    if not settings.known_region and Service.CCE not in settings.endpoints:
+        maker.gaps.append(Gap(f"provider/{PROVIDER}", (
+            f"{settings.region} is none of the regions known to have CCE; correct it, or set cceEndpoint"),
+            place=f"spec.providers.{PROVIDER}.region"))
+    for name, text in unmatched(pools, settings):
+        maker.warn(name, text)
+    groups = [maker.make(chosen, group) for chosen in choose(pools, settings) for group in chosen.groups]
+    groups += [maker.unread(pool) for pool in unread(pools, settings)]
+    for pool in pools:
+        if pool.error and not pool.id:
+            maker.gaps.append(Gap(f"provider/{PROVIDER}", f"a node pool cannot be understood: {pool.error}"))
+    rival = find_rival(api, kept) if settings.warn_about_addon else None
+    return Observation(tuple(groups), (*maker.gaps, *([rival] if rival is not None else [])))
+
+
+class _Maker:
+    """Makes one group after the other; collects the gaps."""
+
+    def __init__(self, api: Api, settings: Settings, names: Names[Node], machines: Sequence[CceNode]) -> None:
+        self._api, self._settings, self._names = api, settings, names
+        self._of_pool: dict[str, list[CceNode]] = {}
+        for each in machines:
+            self._of_pool.setdefault(each.pool, []).append(each)
+        self._stopped = ""
+        self._unsure: dict[str, str] = {}
+        self.gaps: list[Gap] = []
+
+    def doubt(self, pools: Sequence[NodePool], odd: Sequence[CceNode]) -> None:
+        """Carry errors for the pools of nodes that cannot be understood: those that the nodes name, and, where one
+        names none, those that have fewer nodes in the list than they count themselves."""
+        if not odd:
+            return
+        self.gaps.append(Gap(f"provider/{PROVIDER}", f"{len(odd)} nodes cannot be understood: {odd[0].error}"))
+        doubtful = {each.pool for each in odd}
+        if "" in doubtful:
+            doubtful |= {pool.id for pool in pools
+                         if len(self._of_pool.get(pool.id, ())) < pool.current + pool.creating + pool.deleting}
+        self._unsure = dict.fromkeys(doubtful, f"a node of its pool cannot be understood: {odd[0].error}")
+
+    def make(self, chosen: Chosen, group: ScaleGroup) -> NodeGroup:
+        """The node group of a scale group."""
+        pool, settings = chosen.pool, self._settings
+        whole, within = pool_range(pool, settings), group_range(pool, group, settings)
+        machines = [each for each in self._of_pool.get(pool.id, ()) if group_of(each, pool) == group]
+        template = self._template(pool, group)
+        name = group_id(pool.id, group.name)
+        if text := unnamed(pool, group, machines, self._names):
+            self.warn(name, text)
+        return NodeGroup(
+            id=name, provider=PROVIDER, min=within.min, max=within.max, target=group.desired,
+            instances=classify(pool, group, machines, self._names),
+            template=template.node, template_error=template.problem,
+            error=chosen.error or group.error or self._unsure.get(pool.id, "") or within.error or _broken(pool),
+            options=_options(pool),
+            priority=self._priority(pool, group), rank=group.priority,
+            pool=Pool(pool.id, pool.name, whole.min, whole.max, chosen.elsewhere),
+            aliases=tuple(dict.fromkeys((pool.id, pool.name, f"{pool.name}/{group.name}"))),
+        )
+
+    def unread(self, pool: NodePool) -> NodeGroup:
+        """The node group of a pool of which nothing but its uid is known."""
+        return NodeGroup(id=group_id(pool.id, DEFAULT_GROUP), provider=PROVIDER, pool=Pool(pool.id, pool.name),
+                         error=f"node pool {pool.name or pool.id} cannot be understood: {pool.error}")
+
+    def warn(self, group: str, detail: str) -> None:
+        """A gap about one group or entry."""
+        self.gaps.append(Gap("NodeGroup", detail, name=group,
+                             place=f"spec.nodeGroups[provider={PROVIDER}, id={group}]"))
+
+    def _priority(self, pool: NodePool, group: ScaleGroup) -> int:
+        entries = (entry_of_group(pool, group, self._settings), entry_of_pool(pool, self._settings))
+        said = next((each.priority for each in entries if each is not None and each.priority), 0)
+        return said or pool.autoscaling.priority
+
+    def _template(self, pool: NodePool, group: ScaleGroup) -> Template:
+        az = group.az if is_zone(group.az) else ""
+        try:
+            flavor = self._flavors(az).get(group.flavor)
+        except ProviderError as error:
+            problem = f"flavours could not be read: {error.cls}: {error.message}"
+            if isinstance(error, Throttled | Unauthorized):     # who is refused now is so for every AZ
+                self._stopped = problem
+            return Template(None, problem)
+        if flavor is None and self._stopped:
+            return Template(None, self._stopped)
+        return make_template(pool, group, flavor, self._settings.region, self._settings.reserve)
+
+    def _flavors(self, az: str) -> Mapping[str, Flavor]:
+        return {} if self._stopped else self._api.flavors(az)
+
+
+def _options(pool: NodePool) -> GroupOptions:
+    """A6.2, A6.8: the conditions of the pool hold only where every flavour of it is scaled automatically."""
+    own = pool.autoscaling
+    every = own.enable and all(each.enabled for each in pool.groups)
+    return GroupOptions(
+        scale_down_cooldown=60.0 * own.cooldown_minutes if own.cooldown_minutes > 0 else None,
+        scale_down_unneeded_time=60.0 * own.unneeded_minutes if every and own.unneeded_minutes is not None else None,
+        scale_down_utilization_threshold=own.utilization if every else None,
+        unpromised_labels=UNPROMISED,
+    )
+
+
+def _broken(pool: NodePool) -> str:
+    return f"node pool {pool.name} is in the phase Error; look at it in CCE's console" if pool.phase == "Error" else ""

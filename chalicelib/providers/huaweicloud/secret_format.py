@@ -1,0 +1,71 @@
+"""What a secret with an access key may look like: ours, or upstream's INI with a section [Global] (B2).
+
+All spellings of a field are one: `accessKey`, `access-key`, `ACCESS_KEY`. Upstream's file names project and endpoints,
+too; here the policy does. A newline at the end of a value would break the signature and is taken off. No error shows a
+value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.secret import LONGEST_KEY, LONGEST_TOKEN, Secret, is_sendable
+from chalicelib.providers.huaweicloud.signing import Credential
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z_-]{0,39}\Z", re.ASCII)
+# A field's letters, without dashes, underscores and case -> ours; None: known, and of no use here.
+_FIELDS = {
+    "accesskey": "key", "accesskeyid": "key", "ak": "key", "secretkey": "secret", "secretaccesskey": "secret",
+    "sk": "secret", "securitytoken": "token", "projectid": None, "clusterid": None, "region": None,
+    "cceendpoint": None, "ecsendpoint": None, "asendpoint": None, "iamendpoint": None,
+}
+_WRITTEN = {"key": "accessKey", "secret": "secretKey", "token": "securityToken"}
+_FORM = 'write {"accessKey": "…", "secretKey": "…"}'
+
+
+def parse_secret(text: str, place: str) -> Credential:
+    """JSON, or lines of name=value perhaps under [Global]; raises BadInput naming the field, never its value."""
+    found: dict[str, Secret] = {}
+    for name, written in _json(text, place) if text.lstrip("\ufeff \t\r\n").startswith("{") else _lines(text, place):
+        letters = re.sub(r"[-_ ]", "", name.strip()).lower()
+        # Somebody may have written the key where its name belongs: only what looks like a name is shown.
+        shown = name.strip() if _NAME.match(name.strip()) and len(name) <= len("security-token") else "a field"
+        if letters not in _FIELDS:
+            raise BadInput(place, f"{shown} is not known", f"the fields are {', '.join(_WRITTEN.values())}")
+        field, value = _FIELDS[letters], written.strip()
+        if field is None or not value:
+            continue
+        if not is_sendable(value, LONGEST_TOKEN if field == "token" else LONGEST_KEY):
+            raise BadInput(place, f"{_WRITTEN[field]} has blanks or other than plain characters in it",
+                           "write it without them")
+        if found.setdefault(field, Secret(value)) != Secret(value):
+            raise BadInput(place, f"{_WRITTEN[field]} is given twice, and not alike", "keep one of the two")
+    for field in ("key", "secret"):
+        if field not in found:
+            raise BadInput(place, f"{_WRITTEN[field]} is missing", _FORM)
+    return Credential(found["key"], found["secret"], found.get("token", Secret("")))
+
+
+def _json(text: str, place: str) -> Iterable[tuple[str, str]]:
+    try:
+        fields = msgspec.json.decode(text.lstrip("\ufeff"), type=dict[str, str | None])
+    except msgspec.ValidationError:
+        raise BadInput(place, "has a field that is not text", _FORM) from None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        raise BadInput(place, "is not complete JSON", _FORM) from None
+    return [(name, value) for name, value in fields.items() if value is not None]
+
+
+def _lines(text: str, place: str) -> Iterable[tuple[str, str]]:
+    lines = [line.strip() for line in text.lstrip("\ufeff").splitlines()]
+    lines = [line for line in lines if line and not line.startswith(("#", ";"))]
+    if any(line.startswith("[") and line.replace(" ", "").lower() != "[global]" for line in lines):
+        raise BadInput(place, "has another section than [Global]", "put the fields under [Global]")
+    pairs = [line.partition("=") for line in lines if not line.startswith("[")]
+    if not pairs or not all(equals for _, equals, _ in pairs):
+        raise BadInput(place, "is neither JSON nor lines of name=value", _FORM)
+    return [(name, value.strip().strip("\"'")) for name, _, value in pairs]

@@ -1,0 +1,47 @@
+"""Which function makes a pass: the small one, or the large one that it hands the message over to.
+
+The decision is made from the lease's row. A scheduled pass has read it before it takes the lease, and a wake-up gets it
+with the lease, so a small cluster pays nothing for the question. A hand-over that fails is no reason to fail: the small
+function makes the pass itself, as it would without a large one.
+"""
+
+from __future__ import annotations
+
+from chalicelib.dispatch.errors import NotInvoked
+from chalicelib.dispatch.messages import ReconcileMessage, encode
+from chalicelib.model.pass_footprint import why_large
+from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.leases import Lease
+from chalicelib.store.scan_state import Pace
+
+
+def wanted_before(pace: Pace, rt: Runtime) -> str:
+    """Why this pass needs the large function, "" where it does not. pace: the row before the lease is taken. A lease
+    that is still in force is of a pass under way, which has not died."""
+    if rt.hand_over is None:
+        return ""
+    now = rt.clock()
+    died = pace.memory.unended > 0 and pace.lease_until < now
+    return why_large(pace.memory, rt.memory_size, now, died=died)
+
+
+def wanted_with(lease: Lease, rt: Runtime) -> str:
+    """The same under the lease, in whose row this pass is counted already."""
+    if rt.hand_over is None:
+        return ""
+    return why_large(lease.memory, rt.memory_size, rt.clock(), died=lease.memory.unended > 1)
+
+
+def handed_over(message: ReconcileMessage, why: str, rt: Runtime) -> bool:
+    """Whether the large function has the message now. If not, the log says why, and the pass is to be made here."""
+    if rt.hand_over is None:
+        return False
+    try:
+        rt.hand_over(encode(message))
+    except NotInvoked as error:
+        logger.warning("pass not handed over to the large function, made here", cluster=message.cluster, why=why,
+                       **failure(error))
+        return False
+    logger.info("pass handed over to the large function", cluster=message.cluster, why=why)
+    return True

@@ -1,0 +1,290 @@
+"""One pass over one cluster: lease, memory, snapshot, plan, save, dispatch, record. Reads like docs/architecture.md.
+
+What it survives. Twice the same message: the lease lets one in, and a scheduled message that a newer pass has served
+asks for nothing. Killed anywhere before the save: nothing happened. Killed after it: the operations are in the table,
+and the sweeper in tick sends them. Overtaken: the save is fenced. An executor wrote meanwhile: the save is stale, and
+the pass decides again with what the executor wrote; executors that are quicker than it every time put it off by a few
+seconds, which is no failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.dispatch.errors import NotSent
+from chalicelib.dispatch.messages import (
+    RECONCILE,
+    ActMessage,
+    Cause,
+    ReconcileMessage,
+    act_queue,
+    decode_reconcile,
+    encode,
+)
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.dispatch.sqs import whole_delay
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.memory import Memory
+from chalicelib.model.operation import Operation
+from chalicelib.model.pass_footprint import after as memory_after
+from chalicelib.model.plan import Mark, Plan
+from chalicelib.model.policy import Policy
+from chalicelib.model.snapshot import Gap, Snapshot
+from chalicelib.operations.recording import Tale
+from chalicelib.plan.planner import decide
+from chalicelib.policy.horizontal_node_autoscaler import obeyed
+from chalicelib.policy.read_credentials import observing
+from chalicelib.reconciler import ownership_keys, taint_writer
+from chalicelib.reconciler.function_size import handed_over, wanted_before, wanted_with
+from chalicelib.reconciler.retry import ask_again_soon
+from chalicelib.reconciler.scan_slots import superseded
+from chalicelib.runtime.active_policy import current
+from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.snapshot import live_cluster
+from chalicelib.snapshot.node_groups import observe
+from chalicelib.store.errors import LeaseHeld, Stale, StoreError
+from chalicelib.store.leases import Lease
+
+if TYPE_CHECKING:
+    from chalicelib.kube.client import Cluster
+
+LEASE_FOR = 150.0
+"""Seconds until another may take over from a pass that died: longer than the function lives (120, .chalice/config)."""
+
+DECIDED_WITHIN = 80.0
+"""Seconds after its beginning by which a pass stops looking for more: the rest of the function's life is for saving,
+sending and telling, and for deciding again after a stale save."""
+
+BUSY_FOR = 5.0
+"""Seconds after which a pass that could not be made is tried again, at most."""
+
+_LEAST = 5.0        # seconds that a decision has in any case: one with none would find nothing, pass after pass
+
+_TRIES = 3
+
+
+def handle(body: str, rt: Runtime) -> None:
+    """Do what a message asks for. Raises BadInput for rubbish. Raises ClusterError where the cluster cannot be read at
+    all, and StoreError, of a scheduled pass and of a wake-up that was tried several times. Raises NewerSchema for every
+    message where a newer release has written the table."""
+    message = decode_reconcile(body)
+    rt.store.schema.raise_to_own()
+    try:
+        _pass(message, rt)
+    except OutscalerError as error:
+        if not ask_again_soon(message, error, rt):
+            raise
+
+
+def handle_large(body: str, rt: Runtime) -> None:
+    """The same in the large function, which never hands a message over."""
+    handle(body, replace(rt, hand_over=None))
+
+
+def _pass(message: ReconcileMessage, rt: Runtime) -> None:
+    policy = current(message.cluster, rt)
+    if policy is None or not permitted(policy).plan:
+        logger.info("nothing to do", cluster=message.cluster, known=policy is not None)
+        return
+    if message.reason == Cause.SCHEDULE.value:
+        pace = rt.store.schedule.due(policy.name)
+        if superseded(message.at, pace.last_pass, policy.scan_interval):
+            return
+        why = wanted_before(pace, rt)
+        if why:
+            if handed_over(message, why, rt):
+                return
+            rt = replace(rt, hand_over=None)
+    lease = _lease(message, policy, rt)
+    if lease is not None:
+        _under_lease(message, policy, lease, rt)
+
+
+def _lease(message: ReconcileMessage, policy: Policy, rt: Runtime) -> Lease | None:
+    """The lease for a pass of this function; None where another pass has it, or the large function is to make it."""
+    lease = _taken(message, policy, rt)
+    why = wanted_with(lease, rt) if lease is not None else ""
+    if lease is None or not why:
+        return lease
+    # Given back first: the large function finds it free. After a death the count stays, for the large function to see.
+    rt.store.leases.release(lease, ended=lease.memory.unended <= 1)
+    return None if handed_over(message, why, rt) else _taken(message, policy, rt)
+
+
+def _taken(message: ReconcileMessage, policy: Policy, rt: Runtime) -> Lease | None:
+    try:
+        return rt.store.leases.acquire(policy.name, rt.owner(), LEASE_FOR)
+    except LeaseHeld as held:
+        if message.reason == Cause.SCHEDULE.value:
+            # It has arrived; announced for longer, it would keep the next ticks silent.
+            rt.store.schedule.clear_queued(policy.name)
+        else:
+            _come_back(message, held, rt)
+        return None
+
+
+def _under_lease(message: ReconcileMessage, policy: Policy, lease: Lease, rt: Runtime) -> None:
+    began, tale = rt.clock(), Tale(policy, lease, rt)
+    rt.gauge.begin()
+    try:
+        run(policy, lease, tale, rt)
+    except Stale as stale:
+        tale.overtaken(stale)
+        logger.warning("others were quicker than this pass every time; it comes back", cluster=policy.name,
+                       detail=str(stale))
+        _ask_again(msgspec.structs.replace(message, reason=Cause.OPERATION.value), BUSY_FOR, rt)
+    except Exception as error:
+        tale.failed(error)
+        raise
+    finally:
+        # A pass that failed counts as made: the next one is a scan interval away, not a redelivery storm.
+        taken = memory_after(lease.memory, rt.gauge.end(), rt.memory_size, rt.clock())
+        rt.store.leases.release(lease, passed_at=began, decision=tale.decision, left=tale.left,
+                                succeeded=tale.succeeded, failure=tale.failure, memory=taken)
+
+
+def _come_back(message: ReconcileMessage, held: LeaseHeld, rt: Runtime) -> None:
+    """A wake-up during a pass may know of something that the pass has not seen: it is queued again, once."""
+    _ask_again(message, min(max(held.until - rt.clock(), 1.0), BUSY_FOR), rt)
+
+
+def _ask_again(message: ReconcileMessage, after: float, rt: Runtime) -> None:
+    """The message once more, unless one that is on its way serves as well. Raises StoreError, NotSent: then the queue
+    brings the first one again."""
+    if rt.store.debounce.first_use(message.cluster, "again", after, kind="again"):
+        rt.sender.send(RECONCILE, encode(msgspec.structs.replace(message, at=rt.clock())), whole_delay(after))
+
+
+def run(policy: Policy, lease: Lease, tale: Tale, rt: Runtime) -> Plan:
+    """One pass under a lease; returns what was decided. Raises ClusterError, StoreError (Fenced: nothing was done)."""
+    until = rt.clock() + DECIDED_WITHIN
+    kube = rt.connect(policy)
+    providers = rt.providers(observing(policy), kube, rt.read_secret)
+
+    def look() -> Snapshot:
+        with tale.part("updateClusterState"):
+            seen = live_cluster.take(policy.name, kube, lambda nodes: observe(providers, nodes), rt.clock(),
+                             namespace=policy.options.namespace, rules=obeyed(policy))
+        rt.checkpoint("reconcile:observed")
+        return seen
+
+    plan, snapshot = _decide_and_save(policy, look, lease, tale, rt, until)
+    rt.checkpoint("reconcile:saved")
+    act = permitted(policy).act
+    marks: tuple[Mark, ...] = ()
+    if act:
+        send(plan.operations, rt)
+        marks = _mark(plan, kube, policy, rt)
+    tale.decided(plan, snapshot, marks, kube if act else None)
+    return plan
+
+
+def _mark(plan: Plan, kube: Cluster, policy: Policy, rt: Runtime) -> tuple[Mark, ...]:
+    """The marks that were written. What could not be is planned again; the pass is saved, and not made again for it."""
+    try:
+        return taint_writer.apply(plan.marks, kube, policy.options, rt.clock, policy.name)
+    except OutscalerError as error:
+        logger.error("nodes not marked", cluster=policy.name, **failure(error))
+        return ()
+
+
+def _decide_and_save(policy: Policy, look: Callable[[], Snapshot], lease: Lease, tale: Tale, rt: Runtime,
+                     until: float) -> tuple[Plan, Snapshot]:
+    """Decide, and save memory and operations in one transaction. until: when to be content with what was found.
+
+    Memory is read before the cluster, never after: what an executor finishes in between is then still under way for
+    this pass, and counts as coming. The other way round it would be over in memory and not begun in the snapshot, and
+    its machines would be bought again. For the same reason a stale save looks again, too.
+    """
+    def now_decide(snapshot: Snapshot, before: Memory) -> tuple[Plan, Memory]:
+        with tale.part("autoscaling"):
+            left = until - rt.clock()
+            return decide(snapshot, _in_time(policy, left), before, snapshot.taken_at, lease.token,
+                          clock=rt.clock, within=max(left, _LEAST))
+
+    act = permitted(policy).act
+    for attempt in range(_TRIES):
+        before = rt.store.memory.load(policy.name)
+        snapshot = look()
+        plan, after = now_decide(snapshot, before)
+        if act and plan.operations:
+            foreign = _claimed_elsewhere(policy, snapshot, plan.operations, rt)
+            if foreign:
+                snapshot = _without(snapshot, foreign)
+                plan, after = now_decide(snapshot, before)
+        operations = _signed(plan.operations, lease) if act else ()
+        try:
+            rt.store.memory.save(policy.name, before, _kept(after, before, act=act), operations, lease)
+        except Stale:
+            if attempt + 1 == _TRIES:
+                raise
+            continue
+        return msgspec.structs.replace(plan, operations=operations), snapshot
+    raise StoreError(f"{policy.name}: memory changed {_TRIES} times while it was being decided")
+
+
+def _in_time(policy: Policy, left: float) -> Policy:
+    """The policy with a time limit of `left` seconds at most; whole seconds, for people read them."""
+    options, most = policy.options, float(max(0, int(left)))
+    return msgspec.structs.replace(policy, options=msgspec.structs.replace(
+        options, max_binpacking_time=min(options.max_binpacking_time, most)))
+
+
+def _kept(after: Memory, before: Memory, *, act: bool) -> Memory:
+    """Cluster-wide instants belong to the executors; what they wrote is never overwritten from here. The brake counts
+    what is removed, so a pass that removes nothing leaves it as it is."""
+    return msgspec.structs.replace(
+        after, last_scale_up=before.last_scale_up, last_scale_down=before.last_scale_down,
+        last_scale_down_failure=before.last_scale_down_failure, brake=after.brake if act else before.brake)
+
+
+def _signed(operations: Sequence[Operation], lease: Lease) -> tuple[Operation, ...]:
+    return tuple(msgspec.structs.replace(operation, token=lease.token) for operation in operations)
+
+
+def _claimed_elsewhere(
+    policy: Policy, snapshot: Snapshot, operations: Sequence[Operation], rt: Runtime
+) -> dict[str, str]:
+    """Groups that operations are planned for and that another cluster of this deployment owns (docs/architecture.md).
+
+    A group that another cluster claimed under its former key is that cluster's for as long as the claim holds.
+    """
+    former = ownership_keys.former(policy, snapshot, operations)
+    claims = rt.store.claims.all() if former else ()
+    owners = {(each.provider, each.key): each.owner for each in claims if not each.ended}
+    foreign = {group: owners[key] for key, group in former.items() if owners.get(key, policy.name) != policy.name}
+    wanted = {key: group for key, group in ownership_keys.keys(policy, snapshot, operations).items()
+              if group not in foreign}
+    weak = {group.id for group in snapshot.groups if group.discovered}
+    others = rt.store.claims.claim_groups(
+        policy.name, wanted, discovered={key for key, group in wanted.items() if group in weak},
+        taken=lambda key, owner: logger.warning("a node group was taken over from another cluster",
+                                                cluster=policy.name, group=wanted[key], owner=owner))
+    return foreign | {wanted[key]: owner for key, owner in others.items()}
+
+
+def _without(snapshot: Snapshot, foreign: dict[str, str]) -> Snapshot:
+    """The snapshot with those groups marked as another cluster's, so that the plan goes on without them."""
+    groups = tuple(
+        msgspec.structs.replace(group, error=f"it belongs to cluster {foreign[group.id]}")
+        if group.id in foreign else group for group in snapshot.groups)
+    gaps = tuple(Gap(kind="NodeGroup", name=name, detail=f"belongs to cluster {owner}",
+                     weakens=("the plan for this group",)) for name, owner in sorted(foreign.items()))
+    return msgspec.structs.replace(snapshot, groups=groups, gaps=(*snapshot.gaps, *gaps))
+
+
+def send(operations: Sequence[Operation], rt: Runtime) -> None:
+    """A message per operation. One that cannot be sent, or not noted as sent, is sent by the sweeper; it is saved."""
+    for operation in operations:
+        try:
+            rt.sender.send(act_queue(operation.provider), encode(ActMessage(operation.cluster, operation.id)), 0)
+            rt.checkpoint("reconcile:sent")
+            rt.store.operations.mark_sent(operation.cluster, operation.id, rt.clock())
+        except (NotSent, StoreError) as error:
+            logger.error("operation not sent, the sweeper will", cluster=operation.cluster, operation=operation.id,
+                         **failure(error))

@@ -1,0 +1,146 @@
+"""The tick: which clusters are due, and which operations have been left lying.
+
+How it is kept from piling up work. A message per slot is sent ahead, so a queue that stands still could fill with
+messages for the same cluster. One marker per cluster prevents it (store/schedule.py): it is set before the messages of
+one tick are sent, taken off when the first of them takes the cluster's lease, and while it is on, ticks send nothing.
+
+- Why not a marker per slot: slots are new each minute, so markers per slot never see that the *cluster* is already
+  queued; only one marker for all of them does. It also costs one write a minute instead of three.
+- Why an expiry: a message may be lost (or lie in the dead-letter queue). The marker runs out LOST_AFTER seconds after
+  its last slot, and the cluster is queued again. Lost messages cost minutes, never the cluster.
+- Why this is enough: at most one tick's messages wait per cluster and LOST_AFTER. Those that come late or twice find a
+  newer pass and stop after one read (pacing.superseded); those that come during a pass find the lease held.
+
+Clusters are strangers to each other here: whatever goes wrong for one is logged, and the next one is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.dispatch.errors import NotSent
+from chalicelib.dispatch.messages import RECONCILE, ActMessage, Cause, ReconcileMessage, act_queue, encode
+from chalicelib.dispatch.mode_guard import permitted
+from chalicelib.dispatch.sqs import whole_delay
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.policy import Policy
+from chalicelib.operations.stuck import left_lying
+from chalicelib.reconciler.scan_slots import slots
+from chalicelib.runtime.active_policy import in_force
+from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.errors import StoreError
+from chalicelib.store.policy_migration import not_used
+
+if TYPE_CHECKING:
+    from chalicelib.store import StoredPolicy
+
+#: Seconds after which a message that nobody picked up counts as lost. Longer than a pass, shorter than a redelivery.
+LOST_AFTER = 180.0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What one tick did. failed: clusters that could not be dealt with; the reason is in the log."""
+
+    clusters: int
+    queued: tuple[str, ...] = ()
+    swept: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+
+    def facts(self) -> dict[str, object]:
+        """As JSON has it."""
+        facts: dict[str, object] = msgspec.json.decode(msgspec.json.encode(self))
+        return facts
+
+
+def run(rt: Runtime) -> Report:
+    """One tick over all clusters. Raises NewerSchema where a newer release has written the table, StoreError where
+    neither that nor the list of clusters can be read; then nothing was sent."""
+    rt.store.schema.check()
+    documents = rt.store.policies.all_current()
+    _notice_old_place(documents, rt)
+    policies: list[Policy] = []
+    queued: list[str] = []
+    swept: list[str] = []
+    failed: set[str] = set()
+    for stored in documents:
+        with _contained(stored.name, "policy", failed):
+            policies.append(in_force(stored, rt.clock(), rt.deployment))
+    for policy in policies:
+        with _contained(policy.name, "schedule", failed):
+            if permitted(policy).plan and queue_scans(policy, rt):
+                queued.append(policy.name)
+    # In every mode, and where the policy cannot be read: what was begun before is called off and rolled back by its
+    # executor, with the last policy that can be.
+    for stored in documents:
+        with _contained(stored.name, "sweep", failed):
+            swept.extend(sweep(stored.name, rt))
+    report = Report(len(documents), tuple(queued), tuple(swept), tuple(sorted(failed)))
+    logger.info("tick", clusters=report.clusters, queued=len(queued), swept=swept, failed=report.failed)
+    return report
+
+
+def _notice_old_place(known: Sequence[StoredPolicy], rt: Runtime) -> None:
+    """Log what an upgrade has left behind, once per tick. It is never used, and no reason to fail."""
+    try:
+        left = rt.store.moving.not_moved(known)
+    except StoreError as error:
+        logger.warning("the old place of policies cannot be read", detail=str(error))
+        return
+    if left:
+        logger.error("policies are not used", detail=not_used(left), clusters=len(left), remedy="run outscaler migrate")
+
+
+def queue_scans(policy: Policy, rt: Runtime) -> bool:
+    """Send the messages of this cluster's slots until the next tick; False if none is due or some are on their way."""
+    now = rt.clock()
+    pace = rt.store.schedule.due(policy.name)
+    due = slots(pace.last_pass, policy.scan_interval, now)
+    if not due:
+        return False
+    marker = due[-1] + LOST_AFTER
+    if not rt.store.schedule.mark_queued(policy.name, marker):
+        logger.info("already queued", cluster=policy.name, queued_until=pace.queued_until)
+        return False
+    sent = 0
+    try:
+        for at in due:
+            message = ReconcileMessage(cluster=policy.name, reason=Cause.SCHEDULE.value, at=at)
+            rt.sender.send(RECONCILE, encode(message), whole_delay(at - now))
+            sent += 1
+    except NotSent:
+        if not sent:    # nothing is on its way: the next tick shall not wait for it
+            rt.store.schedule.clear_queued(policy.name, marker)
+        raise
+    return True
+
+
+def sweep(cluster: str, rt: Runtime) -> tuple[str, ...]:
+    """Send again what was saved but never sent, or was sent and not heard of since; the ids of those operations."""
+    now = rt.clock()
+    swept = []
+    for operation in rt.store.operations.look(cluster):
+        why = left_lying(operation, now)
+        if why:
+            rt.sender.send(act_queue(operation.provider), encode(ActMessage(cluster, operation.id)), 0)
+            rt.store.operations.mark_sent(cluster, operation.id, now)
+            logger.warning("operation sent again", cluster=cluster, operation=operation.id, why=why)
+            swept.append(operation.id)
+    return tuple(swept)
+
+
+@contextmanager
+def _contained(cluster: str, what: str, failed: set[str]) -> Iterator[None]:
+    """One cluster's trouble is its own: it is logged and remembered, and goes no further."""
+    try:
+        yield
+    except OutscalerError as error:
+        failed.add(cluster)
+        logger.error("tick failed for a cluster", cluster=cluster, at=what, **failure(error))
+    except Exception:
+        failed.add(cluster)
+        logger.exception("tick failed unexpectedly for a cluster", cluster=cluster, at=what)

@@ -1,0 +1,98 @@
+"""Taints outside of any operation: soft ones on and off, hard ones whose operation is over.
+
+They follow from what the pass has seen, so nothing of it is persisted: what could not be done is planned again. Each is
+one conditional write after one read, so a node that has changed since the pass looked is judged as it is now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from chalicelib.kube.errors import ClusterError, Forbidden, Missing, Unauthorized
+from chalicelib.kube.nodes import add_taint, remove_soft_taint, remove_taint
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED, Taint
+from chalicelib.model.plan import Mark
+from chalicelib.model.policy import Options
+from chalicelib.plan.scale_down.taint_updates import CLEANUP, SOFTEN, UNSOFTEN
+from chalicelib.runtime.log import failure, logger
+
+if TYPE_CHECKING:
+    from chalicelib.kube.client import Cluster
+
+TAKEN_OFF = 10
+"""Soft taints taken off in a pass where the option switches them off and so sets no number."""
+CLEANING = 15.0
+"""Seconds for hard taints in one pass: hundreds, as another autoscaler may leave behind, take several passes. A
+function that is killed over them would keep its lease and tell nothing."""
+_REFUSALS = 3
+"""Nodes in a row whose marks may not be written, after which nobody's may: one alone may be an admission webhook's."""
+
+
+def apply(marks: Sequence[Mark], cluster: Cluster, options: Options, clock: Callable[[], float],
+          name: str = "") -> tuple[Mark, ...]:
+    """Write them; those that were written. Hard taints first, for at most CLEANING seconds; then soft ones, as given,
+    with at most max-bulk-soft-taint-count calls and until max-bulk-soft-taint-time seconds are over (options.md §10).
+
+    name: the cluster's, for the log. Raises nothing: what fails for one node is logged, and the next pass plans it
+    again. A cluster that refuses these writes altogether is not asked for the rest.
+    """
+    hard = [mark for mark in marks if mark.action == CLEANUP]
+    soft = [mark for mark in marks if mark.action in (UNSOFTEN, SOFTEN)]
+    written: list[Mark] = []
+    refused = 0
+    for some, seconds in ((hard, CLEANING),
+                          (soft[: options.max_bulk_soft_taint_count or TAKEN_OFF], options.max_bulk_soft_taint_time)):
+        until = clock() + seconds
+        for mark in some:
+            if clock() >= until or refused >= _REFUSALS:
+                break
+            try:
+                written += [mark] if _write(mark, cluster, clock, name) else []
+                refused = 0
+            except Unauthorized as refusal:
+                refused = _REFUSALS
+                logger.error("nodes may not be marked", cluster=name, left=len(marks) - len(written),
+                             **failure(refusal))
+            except Forbidden as refusal:
+                refused += 1
+                logger.error("node may not be marked", cluster=name, node=mark.node, action=mark.action,
+                             **failure(refusal))
+    return tuple(written)
+
+
+def _write(mark: Mark, cluster: Cluster, clock: Callable[[], float], name: str) -> bool:
+    """One of them; whether it changed anything. Raises Forbidden, Unauthorized."""
+    try:
+        changed = _WRITERS[mark.action](mark, cluster, clock())
+    except Missing:
+        return False
+    except (Forbidden, Unauthorized):
+        raise
+    except ClusterError as error:
+        logger.warning("node not marked", cluster=name, node=mark.node, action=mark.action, **failure(error))
+        return False
+    if changed:
+        logger.info("node marked", cluster=name, node=mark.node, action=mark.action)
+    return changed
+
+
+def _cleanup(mark: Mark, cluster: Cluster, now: float) -> bool:
+    del now
+    return remove_taint(cluster, mark.node, TO_BE_DELETED, uncordon=mark.cordoned)
+
+
+def _unsoften(mark: Mark, cluster: Cluster, now: float) -> bool:
+    del now
+    return remove_soft_taint(cluster, mark.node, DELETION_CANDIDATE, unless=TO_BE_DELETED)
+
+
+def _soften(mark: Mark, cluster: Cluster, now: float) -> bool:
+    soft = Taint(DELETION_CANDIDATE, "PreferNoSchedule", str(int(now)))
+    return add_taint(cluster, mark.node, soft, cordon=False, unless=TO_BE_DELETED)
+
+
+_WRITERS: Mapping[str, Callable[[Mark, Cluster, float], bool]] = MappingProxyType(
+    {CLEANUP: _cleanup, UNSOFTEN: _unsoften, SOFTEN: _soften}
+)

@@ -1,0 +1,113 @@
+"""What a pass leaves to the next one, and to those who look at metrics, in the row that it writes when it ends.
+
+Nothing is decided by it: lost or unreadable, it is as at the first pass (events are told anew, counters begin at 0,
+which those who read counters know as a restart).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import msgspec
+
+from chalicelib.record.metrics import Values
+from chalicelib.store import carry_over_rows
+
+UNREADY_KEPT = 6 * 3600.0
+"""Seconds for which it is known that a node was not ready when its removal was planned; no removal takes longer."""
+LONGEST = 100_000
+"""Bytes of the row, packed; DynamoDB takes 400 KB. Beyond it the gauges of single groups are left out."""
+
+
+class Published(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The status ConfigMap as last written. digest: of all but its times; at: epoch seconds of the last attempt;
+    missing: there was none at that attempt, which was told then."""
+
+    digest: str = ""
+    at: float = 0.0
+    missing: bool = False
+
+
+class Left(msgspec.Struct, frozen=True, omit_defaults=True):
+    """told: repeats.py. gauges: as of the last pass; counts: since the cluster is known (metrics.key). unready: nodes
+    being removed that were not ready, with the instant that was planned."""
+
+    told: bytes = b""
+    gauges: dict[str, float] = {}
+    counts: dict[str, float] = {}
+    unready: dict[str, float] = {}
+    published: Published = Published()
+
+    def counting(self, grown: Values) -> Left:
+        """With counters grown."""
+        total = self.counts | {series: self.counts.get(series, 0.0) + more for series, more in grown.items()}
+        return msgspec.structs.replace(self, counts=total)
+
+    def removing(self, unready: Mapping[str, float], now: float) -> Left:
+        """With more nodes that go although they are not ready, and without those of long ago."""
+        still = {node: at for node, at in (self.unready | dict(unready)).items() if now - at < UNREADY_KEPT}
+        return msgspec.structs.replace(self, unready=still)
+
+
+def read(data: bytes) -> Left:
+    """What `write` was given; Left() for anything else."""
+    both = carry_over_rows.parts(data)
+    try:
+        if both is None:
+            return _unpacked(data)
+        return msgspec.structs.replace(_unpacked(both[0]), told=_unpacked(both[1]).told)
+    except (zlib.error, msgspec.MsgspecError, ValueError):
+        return Left()
+
+
+def write(left: Left) -> bytes:
+    """As bytes for the rows, a kilobyte or two. What was told seldom changes: it is a part of its own (left_rows)."""
+    often = _packed(msgspec.structs.replace(left, told=b""), _WORDS)
+    if len(often) < carry_over_rows.LARGEST_INSIDE:
+        return carry_over_rows.joined(often, _packed(Left(told=left.told)) if left.told else b"")
+    data = _packed(left)
+    if len(data) <= LONGEST:
+        return data
+    whole = {series: value for series, value in left.gauges.items() if not series.startswith("node_group_")}
+    return _packed(msgspec.structs.replace(left, gauges=whole))
+
+
+def _packed(left: Left, words: bytes = b"") -> bytes:
+    packer = zlib.compressobj(9, zdict=words) if words else zlib.compressobj(6)
+    return packer.compress(msgspec.msgpack.encode(left)) + packer.flush()
+
+
+def _unpacked(data: bytes) -> Left:
+    """Raises zlib.error, MsgspecError; ValueError for more than is ever written."""
+    if not data:
+        return Left()
+    unpacker = zlib.decompressobj(zdict=_WORDS)
+    found = unpacker.decompress(data, _LONGEST_UNPACKED)
+    if not unpacker.eof:
+        raise ValueError("what the last pass left is longer than any")
+    return msgspec.msgpack.decode(found, type=Left)
+
+
+def _words() -> bytes:
+    """What packed values begin with by agreement: the names of most series, as they are encoded. Rows are packed with
+    it, so it must never change; another one would need another mark in the rows."""
+    states = ("ready", "unready", "notStarted", "suspended", "unregistered", "longUnregistered")
+    gauges = ("cluster_safe_to_autoscale", *(f"nodes_count;state={state}" for state in states),
+              "node_groups_count;node_group_type=autoscaled", "unschedulable_pods_count;type=unschedulable",
+              "unschedulable_pods_count;type=scheduler_unprocessed", "max_nodes_count", "cluster_cpu_current_cores",
+              "cluster_memory_current_bytes",
+              "cpu_limits_cores;direction=minimum", "cpu_limits_cores;direction=maximum",
+              "memory_limits_bytes;direction=minimum", "memory_limits_bytes;direction=maximum", "unneeded_nodes_count",
+              "unremovable_nodes_count;reason=NotAutoscaled", "scale_down_in_cooldown", "pending_node_deletions",
+              "last_activity;activity=main", "last_activity;activity=autoscaling", "last_activity;activity=scaleDown")
+    bounds = ("0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30", "60", "120", "+Inf")
+    name = "function_duration_seconds"
+    counts = [f"{name}_{part}" for function in ("main", "updateClusterState", "autoscaling")
+              for part in (*(f"bucket;function={function};le={bound}" for bound in bounds),
+                           f"sum;function={function}", f"count;function={function}")]
+    return msgspec.msgpack.encode(dict.fromkeys((*gauges, *counts), 3.0))
+
+
+_WORDS = _words()
+_LONGEST_UNPACKED = 16_000_000

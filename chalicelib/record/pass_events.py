@@ -1,0 +1,186 @@
+"""What a pass saw and decided, as events: one ordered table from fact to event (state.md §11).
+
+Important things come first, for posting may end early; the many (pods that got nothing) come last. What is told twice
+within five minutes is sorted out afterwards (repeats.py), so nothing here needs to remember anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from chalicelib.model.node import TO_BE_DELETED, Node
+from chalicelib.model.operation import Kind
+from chalicelib.model.plan import Mark, Plan, PodVerdict, Repair
+from chalicelib.model.policy import Options
+from chalicelib.model.quantity import format_duration
+from chalicelib.model.reason import Code, Reason
+from chalicelib.model.resources import CPU, MEMORY
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.policy.priority_configmap import CONFIG_MAP
+from chalicelib.reasons import text as reason_text
+from chalicelib.record import rule_events as rules
+from chalicelib.record.events import PODS_TOLD, WARNING, Event, about_node, about_pods, about_status, sizes
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One pass. marks: taints outside of operations that were written (handlers/marking.py)."""
+
+    plan: Plan
+    snapshot: Snapshot
+    options: Options = Options()
+    marks: tuple[Mark, ...] = ()
+
+
+def of_pass(seen: Seen) -> list[Event]:
+    """Every event of this pass, at most PODS_TOLD per fact."""
+    return [event for fact, tell in FACTS for event in tell(fact, seen)[:PODS_TOLD]]
+
+
+def not_triggered(verdict: PodVerdict, text: Callable[[Reason], str] = reason_text.text) -> str:
+    """scale-up.md §10: how many groups have which reason, the most frequent first, equally frequent ones by their text.
+    A reason that a group has several times counts once for it. Where all say that the cluster is full, only that."""
+    said = [{reason.key: reason for reason in reasons}.values() for reasons in verdict.reasons.values()]
+    if said and all(reason.code is Code.MAX_NODES_TOTAL for reasons in said for reason in reasons) and all(said):
+        return text(next(iter(said[0])))
+    counts = Counter(words for reasons in said for words in {text(reason) for reason in reasons})
+    parts = [f"{count} {words}" for words, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))]
+    return f"pod didn't trigger scale-up: {', '.join(parts)}" if parts else "pod didn't trigger scale-up"
+
+
+def _unhealthy(fact: str, seen: Seen) -> list[Event]:
+    """state.md §4. A cluster without (ready) nodes is only a matter where it may not be grown from nothing."""
+    health, stuck = seen.plan.health, not seen.options.scale_up_from_zero
+    words = next((words for holds, words in (
+        (not health.healthy, "Cluster is unhealthy"),
+        (stuck and health.registered == 0, "Cluster has no nodes."),
+        (stuck and health.ready == 0, "Cluster has no ready nodes."),
+    ) if holds), "")
+    return about_status(fact, seen.options, "ClusterUnhealthy", words, type_=WARNING) if words else []
+
+
+def _full(fact: str, seen: Seen) -> list[Event]:
+    reasons = (reason for verdict in seen.plan.unschedulable for each in verdict.reasons.values() for reason in each)
+    full = next((reason for reason in reasons if reason.code is Code.MAX_NODES_TOTAL), None)
+    if full is None:
+        return []
+    words = f"Max total nodes in cluster reached: {full.params.get('max', seen.options.max_nodes_total)}"
+    return about_status(fact, seen.options, "MaxNodesTotalReached", words, type_=WARNING)
+
+
+def _growing(fact: str, seen: Seen) -> list[Event]:
+    """For each scale-up whose operation was saved: it begins."""
+    most = {up.group: up.max for up in seen.plan.scale_ups}
+    return [event for operation in seen.plan.operations if operation.kind is Kind.GROW
+            for event in about_status(fact, seen.options, "ScaledUpGroup",
+                                      f"Scale-up: setting group {operation.group} size to " + sizes(
+                                          operation.from_size, operation.to_size, most.get(operation.group)))]
+
+
+def _removing(fact: str, seen: Seen, *, occupied: bool) -> list[Event]:
+    """For each removal whose operation was saved: it begins."""
+    begun = {target.node for operation in seen.plan.operations if operation.kind is Kind.REMOVE
+             for target in operation.targets}
+    removals = [one for one in seen.plan.removals if one.node in begun and bool(one.evict) is occupied][:PODS_TOLD]
+    if not occupied:
+        return [event for one in removals for event in about_status(
+            fact, seen.options, "ScaleDownEmpty", f'Scale-down: removing empty node "{one.node}"')]
+    used = utilization(seen.snapshot, {one.node for one in removals}) if removals else {}
+    return [event for one in removals for event in about_status(
+        fact, seen.options, "ScaleDown",
+        f"Scale-down: removing node {one.node}, utilization: {{{used.get(one.node, '')}}}, "
+        f"pods to reschedule: {','.join(one.evict)}")]
+
+
+def utilization(snapshot: Snapshot, nodes: Iterable[str]) -> dict[str, str]:
+    """By node, what all its pods ask for of what it can give: `cpu 12%, memory 5%`. For people only: what decides is
+    plan/utilization.py, which leaves some pods out."""
+    asked: dict[str, dict[str, int]] = {name: {CPU: 0, MEMORY: 0} for name in nodes}
+    for pod in snapshot.pods:
+        if pod.node in asked:
+            requests = snapshot.cls(pod).requests
+            for name in (CPU, MEMORY):
+                asked[pod.node][name] += requests.get(name, 0)
+    return {node.name: _shares(node, asked[node.name]) for node in snapshot.nodes if node.name in asked}
+
+
+def _shares(node: Node, asked: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {asked[name] / room:.0%}" for name in (CPU, MEMORY)
+                     if (room := node.allocatable.get(name, 0)) > 0)
+
+
+def _repairs(fact: str, seen: Seen, code: Code, reason: str, words: Callable[[Repair, Seen], str]) -> list[Event]:
+    return [event for repair in seen.plan.repairs if repair.reason.code is code
+            for event in about_status(fact, seen.options, reason, words(repair, seen), type_=WARNING)]
+
+
+def _timed_out(fact: str, seen: Seen) -> list[Event]:
+    return _repairs(fact, seen, Code.SCALE_UP_TIMED_OUT, "ScaleUpTimedOut", _late)
+
+
+def _late(repair: Repair, seen: Seen) -> str:
+    since = repair.reason.params.get("since", 0.0)
+    waited = seen.plan.at - float(since) if since else seen.options.max_node_provision_time
+    return f"Nodes added to group {repair.group} failed to register within {format_duration(max(0.0, waited))}"
+
+
+def _not_created(fact: str, seen: Seen) -> list[Event]:
+    return _repairs(fact, seen, Code.CREATION_FAILED, "ScaleUpFailed", _errors)
+
+
+def _errors(repair: Repair, seen: Seen) -> str:
+    del seen
+    error, detail = (str(repair.reason.params.get(name, "")) for name in ("error", "detail"))
+    return (f"Failed adding {max(1, len(repair.instances))} nodes to group {repair.group} due to "
+            f"{error or 'Unknown'}; source errors: {detail or 'none given'}")
+
+
+def _cleaned(fact: str, seen: Seen) -> list[Event]:
+    return [about_node(fact, mark.node, "ClusterAutoscalerCleanup",
+                       f"removed {TO_BE_DELETED} taint from node {mark.node}")
+            for mark in seen.marks if mark.action == "cleanup"]
+
+
+_PRIORITIES = {
+    Code.PRIORITY_CONFIG_INVALID: "PriorityConfigMapInvalid",
+    Code.PRIORITY_NOT_MATCHED: "PriorityConfigMapNotMatchedGroup",
+    Code.PRIORITY_NO_MATCH: "PriorityConfigMapNoGroupMatched",
+}
+
+
+def _priorities(fact: str, seen: Seen) -> list[Event]:
+    """On the ConfigMap of the priority expander (scale-up.md §8); each group that no rule matches is a fact of its
+    own."""
+    return [Event(f"{fact} {note.params.get('group', '')}".rstrip(), "ConfigMap", CONFIG_MAP, _PRIORITIES[note.code],
+                  reason_text.sentence(note), WARNING, seen.options.namespace)
+            for note in seen.plan.notes if note.code in _PRIORITIES]
+
+
+def _not_helped(fact: str, seen: Seen) -> list[Event]:
+    """Pods for which nothing is bought, with upstream's words; those that fit on a node that exists need none."""
+    uids = {pod.key: pod.uid for pod in seen.snapshot.pods if not pod.node}
+    return [event for verdict in seen.plan.unschedulable for event in about_pods(
+        fact, verdict.pods, "NotTriggerScaleUp", not_triggered(verdict), uids=uids)]
+
+
+FACTS: tuple[tuple[str, Callable[[str, Seen], list[Event]]], ...] = (
+    ("cluster unhealthy", _unhealthy),
+    ("cluster full", _full),
+    ("scale-up begins", _growing),
+    ("removal begins, empty", lambda fact, seen: _removing(fact, seen, occupied=False)),
+    ("removal begins, drained", lambda fact, seen: _removing(fact, seen, occupied=True)),
+    ("scale-up timed out", _timed_out),
+    ("creation failed", _not_created),
+    ("taint taken off", _cleaned),
+    ("priorities", _priorities),
+    ("rule object refused", rules.objects_refused),
+    ("rule object warned", rules.objects_warned),
+    ("rule adds nodes", rules.scaled_up),
+    ("rule too late", rules.expired),
+    ("rule not in force", rules.unusable),
+    ("taint to avoid", rules.avoid_taint),
+    ("annotation to avoid", rules.avoid_annotation),
+    ("pod not helped", _not_helped),
+)

@@ -1,0 +1,216 @@
+"""One thing to tell, told everywhere it belongs: what a pass decided, what an operation came to.
+
+The journal is the account, its errors are the caller's. The status ConfigMap, events and metrics are for those who
+watch: each is tried for itself, what fails is answered in words for the log, and nothing that was done is undone or
+done again for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+
+from chalicelib.kube.errors import ClusterError, Missing
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.plan import Mark, Plan
+from chalicelib.model.policy import Metrics, Options
+from chalicelib.model.snapshot import Snapshot
+from chalicelib.plan.state.readiness import is_ready
+from chalicelib.record import (
+    counters,
+    event_dedup,
+    events,
+    gauges,
+    journal,
+    metric_summary,
+    metrics,
+    operation_events,
+    status_configmap,
+)
+from chalicelib.record.carry_over import Left, Published
+from chalicelib.record.events import Event
+from chalicelib.store.errors import StoreError
+
+_TRIES = 5
+
+
+class Place(events.EventApi, status_configmap.Pinboard, Protocol):
+    """The cluster, to be written to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """Where to tell. board None: nobody in the cluster is told (a cluster in shadow is not written to at all).
+    clock: epoch seconds. emit: one line of metrics.
+    metrics: what is written for CloudWatch."""
+
+    journal: journal.Journal
+    board: Place | None
+    clock: Callable[[], float]
+    options: Options
+    emit: Callable[[str], None] = metrics.to_stdout
+    metrics: Metrics = Metrics.SUMMARY
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A pass, told. left, decision: for the next pass. trouble: what could not be told, in words."""
+
+    left: Left
+    decision: str
+    trouble: tuple[str, ...] = ()
+
+
+def record_plan(plan: Plan, snapshot: Snapshot, recorder: Recorder, before: Left, last: str, *,
+                seconds: Mapping[str, float], marks: Sequence[Mark] = ()) -> Told:
+    """Tell a decision. before, last: what the last pass left, and the digest of its decision. seconds: how long the
+    parts of the pass took, by metrics' names of functions. marks: taints outside of operations that were written.
+
+    A pass that decides what the last one decided writes nothing into the journal and posts no event for five minutes.
+    """
+    from chalicelib.record import pass_events  # of passes only: executors tell what operations came to
+
+    trouble: list[str] = []
+    decision = last
+    try:
+        decision = journal.append_if_new(recorder.journal, plan, last)
+    except StoreError as error:
+        trouble.append(f"journal: {type(error).__name__}: {error}")
+    left = _measured(plan, snapshot, recorder, before, seconds)
+    if recorder.board is None:
+        return Told(left, decision, tuple(trouble))
+    if recorder.options.write_status_configmap:
+        published, problem = _published(plan, recorder.options, left.published, recorder.board)
+        left = msgspec.structs.replace(left, published=published)
+        trouble += [f"status: {problem}"] * bool(problem)
+    seen = pass_events.Seen(plan, snapshot, recorder.options, tuple(marks))
+    told, problem = _announced(pass_events.of_pass(seen), recorder, left.told, plan.at)
+    trouble += [f"events: {problem}"] * bool(problem)
+    return Told(msgspec.structs.replace(left, told=told), decision, tuple(trouble))
+
+
+def record_failure(cluster: str, error: BaseException, recorder: Recorder, before: Left,
+                   seconds: Mapping[str, float]) -> Left:
+    """Tell that a pass failed: an error of its type is counted. What is left for the next pass."""
+    grown = counters.of_error(error)
+    _emit(cluster, grown | _durations(seconds), recorder, recorder.clock(), {"error": type(error).__name__})
+    return before.counting(grown | gauges.timed(seconds))
+
+
+def record_step(step: operation_events.Step, recorder: Recorder) -> str:
+    """Tell a step of an operation that goes on. What cut the events short, empty if nothing did. Raises StoreError."""
+    operation, grown = step.before, counters.of_step(step)
+    _emit(operation.cluster, grown, recorder, recorder.clock(), {"node_group": operation.group})
+    return _entered(operation.cluster, grown, operation_events.of_step(step), recorder)
+
+
+def record_outcome(operation: Operation, outcome: Done | Failed, recorder: Recorder, *, largest: int | None = None,
+                   unready: frozenset[str] = frozenset()) -> str:
+    """Tell the end of an operation, in its final state. largest: the group's maximum, if known. unready: nodes that
+    were not ready when their removal was planned. Answer as above. Raises StoreError."""
+    now, grown = recorder.clock(), counters.of_end(operation, outcome, unready)
+    fields = {"node_group": operation.group}
+    if isinstance(outcome, Failed) and outcome.code:
+        fields["code"] = outcome.code
+    _emit(operation.cluster, grown, recorder, now, fields)
+    recorder.journal.append(operation.cluster, journal.of_outcome(operation, outcome, now))
+    ending = operation_events.Ending(operation, outcome, recorder.options, largest)
+    return _entered(operation.cluster, grown, operation_events.of_end(ending), recorder)
+
+
+# -- metrics
+
+
+def _measured(plan: Plan, snapshot: Snapshot, recorder: Recorder, before: Left, seconds: Mapping[str, float]) -> Left:
+    now_gauges, grown = gauges.of_pass(plan, recorder.options, before.gauges), gauges.counted(plan)
+    _emit(plan.cluster, now_gauges | grown | _durations(seconds), recorder, plan.at, {"plan": plan.id})
+    left = before.counting(grown | gauges.timed(seconds)).removing(_unready(plan, snapshot, recorder.options), plan.at)
+    return msgspec.structs.replace(left, gauges=now_gauges)
+
+
+def _unready(plan: Plan, snapshot: Snapshot, options: Options) -> dict[str, float]:
+    """Nodes that this pass removes although they are not ready, for the executor, who sees only that they go."""
+    leaving = {target.node for operation in plan.operations if operation.kind is Kind.REMOVE
+               for target in operation.targets}
+    return {node.name: plan.at for node in snapshot.nodes if node.name in leaving and not is_ready(node, options)}
+
+
+def _durations(seconds: Mapping[str, float]) -> dict[str, float]:
+    """CloudWatch makes its own statistics of single durations; buckets are for the page."""
+    return {metrics.key("function_duration_seconds", function=name): round(took, 3) for name, took in seconds.items()}
+
+
+def _emit(cluster: str, values: metrics.Values, recorder: Recorder, now: float, fields: Mapping[str, str]) -> None:
+    for line in metrics.lines(cluster, metric_summary.chosen(values, recorder.metrics), now, fields=fields):
+        recorder.emit(line)
+
+
+# -- the cluster
+
+
+def _published(plan: Plan, options: Options, before: Published, board: Place) -> tuple[Published, str]:
+    """A refusal counts as written: it is tried again in a minute, not in every pass. That there is no such ConfigMap is
+    told once, until it was there again."""
+    try:
+        return status_configmap.publish(plan, options, before, board), ""
+    except ClusterError as error:
+        said, missing = status_configmap.digest(status_configmap.document(plan, {})), isinstance(error, Missing)
+        problem = status_configmap.how_to_make(options) if missing else f"{type(error).__name__}: {error}"
+        return Published(said, plan.at, missing), "" if missing and before.missing else problem
+
+
+def _announced(told_of: Sequence[Event], recorder: Recorder, told: bytes, now: float) -> tuple[bytes, str]:
+    """Post what is not known yet; what is known afterwards.
+
+    The event that was refused counts as told, those after it do not: an API that takes none is asked once per pass, and
+    one object that cannot have events (its namespace is going) does not stand in front of the others for ever.
+    """
+    assert recorder.board is not None
+    chosen = _chosen(told_of, event_dedup.fresh(told, [event.key for event in told_of], now)[0], recorder)
+    tried, problem = events.post_all(chosen, recorder.board, recorder.clock)
+    return event_dedup.fresh(told, [event.key for event in chosen[:tried]], now)[1], problem
+
+
+def _chosen(told_of: Sequence[Event], new: frozenset[bytes], recorder: Recorder) -> list[Event]:
+    """Each fact once; all of them where the option recordDuplicatedEvents asks for that."""
+    if recorder.options.record_duplicated_events:
+        return list(told_of)
+    return list({event.key: event for event in reversed(told_of) if event.key in new}.values())[::-1]
+
+
+def _entered(cluster: str, grown: metrics.Values, told_of: Sequence[Event], recorder: Recorder) -> str:
+    """Write counters and what is told into the ledger, then post: one write, and one read where there are events.
+
+    Told first and posted afterwards: a crash in between loses an event, never repeats one. Where others write the
+    ledger all the time, or the table fails, everything counts as new and is posted.
+    """
+    if recorder.board is None:
+        told_of = ()
+    new, trouble = frozenset(event.key for event in told_of), ""
+    try:
+        new = _ledger(cluster, grown, new, recorder)
+    except StoreError as error:
+        trouble = f"ledger: {type(error).__name__}: {error}"
+    chosen = _chosen(told_of, new, recorder)
+    if recorder.board is None or not chosen:
+        return trouble
+    problem = events.post_all(chosen, recorder.board, recorder.clock)[1]
+    return "; ".join(filter(None, (trouble, f"events: {problem}" if problem else "")))
+
+
+def _ledger(cluster: str, grown: metrics.Values, keys: frozenset[bytes], recorder: Recorder) -> frozenset[bytes]:
+    """Those of the keys that were not told yet. Raises StoreError."""
+    for _ in range(_TRIES if keys else 0):
+        ledger = recorder.journal.ledger(cluster)
+        new, told = event_dedup.fresh(ledger.told, keys, recorder.clock())
+        if told == ledger.told:
+            keys = new
+            break
+        if recorder.journal.tell(cluster, grown, told, expected=ledger.version):
+            return new
+    if grown:
+        recorder.journal.count(cluster, grown)
+    return keys

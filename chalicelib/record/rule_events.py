@@ -1,0 +1,121 @@
+"""What rules came to in a pass, and what a cluster should not have, as events (huaweicloud-cce.md A2-A4, A10).
+
+An event about a rule is on the object that the rule is written in, so that who wrote it sees it there; a rule of the
+policy has no object, and is told on the status ConfigMap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from chalicelib.model.operation import Kind
+from chalicelib.model.plan import RuleVerdict
+from chalicelib.model.reason import Code
+from chalicelib.model.scaling_rules import RuleObject
+from chalicelib.model.timestamps import format_time
+from chalicelib.policy.horizontal_node_autoscaler import GROUP, KIND, VERSION
+from chalicelib.reasons import text
+from chalicelib.record.events import NORMAL, WARNING, Event, about_node, about_pods, about_status
+
+if TYPE_CHECKING:
+    from chalicelib.record.pass_events import Seen
+
+_EXPIRED = {Code.RULE_EXPIRED: "RuleExpired"}
+_UNUSABLE = {Code.RULE_INVALID: "RuleInvalid", Code.RULE_NO_GROUP: "RuleGroupUnknown"}
+
+
+def objects_refused(fact: str, seen: Seen) -> list[Event]:
+    """Objects that are refused whole, for their own mistakes or because others came first."""
+    why = {each.key: "; ".join(each.problems) for each in seen.snapshot.rule_objects or () if each.problems}
+    for note in seen.plan.notes:
+        if note.code is Code.RULE_OBJECT_INVALID:
+            key = str(note.params.get("object", ""))
+            why[key] = why.get(key) or str(note.params.get("detail", ""))
+    words = "refused as a whole (a good version before it stays in force)"
+    return [event for key, detail in sorted(why.items())
+            for event in _on_object(f"{fact} {detail}", key, seen, Code.RULE_OBJECT_INVALID.value,
+                                    f"{words}: {detail}", WARNING)]
+
+
+def objects_warned(fact: str, seen: Seen) -> list[Event]:
+    """Objects that are obeyed, but for something that is passed over."""
+    return [event for each in seen.snapshot.rule_objects or () if each.warnings and not each.problems
+            for event in _on_object(f"{fact} {'; '.join(each.warnings)}", each.key, seen,
+                                    "HorizontalNodeAutoscalerWarning", "; ".join(each.warnings), WARNING, lasting=True)]
+
+
+def scaled_up(fact: str, seen: Seen) -> list[Event]:
+    """Rules that add nodes, once the operations are saved."""
+    saved = {operation.group for operation in seen.plan.operations if operation.kind is Kind.GROW}
+    at_work = {rule for up in seen.plan.scale_ups if up.group in saved for rule in up.rules}
+    return [event for verdict in seen.plan.rules if verdict.nodes > 0 and {verdict.rule, _key(verdict)} & at_work
+            for event in _about(f"{fact} {verdict.nodes}", verdict, seen, "RuleScaledUp",
+                                f"Rule {verdict.rule}: adding {verdict.nodes} node{'' if verdict.nodes == 1 else 's'} "
+                                f"to pool {verdict.pool}{_cause(verdict)}", NORMAL)]
+
+
+def expired(fact: str, seen: Seen) -> list[Event]:
+    """Occurrences of cron rules that are dropped (A4)."""
+    return _stopped(fact, seen, _EXPIRED)
+
+
+def unusable(fact: str, seen: Seen) -> list[Event]:
+    """Rules that are not in force on a pool, or have none."""
+    return _stopped(fact, seen, _UNUSABLE)
+
+
+def avoid_taint(fact: str, seen: Seen) -> list[Event]:
+    """A10: once for each node."""
+    return [about_node(fact, str(note.params.get("node", "")), note.code.value, text.sentence(note), type_=WARNING,
+                       lasting=True) for note in seen.plan.notes if note.code is Code.AVOID_TAINT]
+
+
+def avoid_annotation(fact: str, seen: Seen) -> list[Event]:
+    """A10: once for each pod."""
+    found = {str(note.params.get("pod", "")): note for note in seen.plan.notes if note.code is Code.AVOID_ANNOTATION}
+    uids = {pod.key: pod.uid for pod in seen.snapshot.pods if pod.key in found} if found else {}
+    return [event for key, note in found.items()
+            for event in about_pods(fact, (key,), note.code.value, text.sentence(note), type_=WARNING, uids=uids,
+                                    lasting=True)]
+
+
+def _stopped(fact: str, seen: Seen, codes: Mapping[Code, str]) -> list[Event]:
+    return [event for verdict in seen.plan.rules if verdict.reason is not None and verdict.reason.code in codes
+            for event in _about(f"{fact} {text.sentence(verdict.reason)}", verdict, seen,
+                                codes[verdict.reason.code],
+                                f"Rule {verdict.rule}{f', pool {verdict.pool}' if verdict.pool else ''}: "
+                                f"{text.sentence(verdict.reason)}", WARNING)]
+
+
+def _about(fact: str, verdict: RuleVerdict, seen: Seen, reason: str, message: str, type_: str) -> list[Event]:
+    """fact: made one of its own for the rule, the pool and the occurrence, so that none hides another."""
+    fact = " ".join((fact, _key(verdict), verdict.pool, str(int(verdict.due))))
+    return (_on_object(fact, verdict.source, seen, reason, message, type_) if verdict.source else []) or about_status(
+        fact, seen.options, reason, message, type_=type_)
+
+
+def _on_object(fact: str, key: str, seen: Seen, reason: str, message: str, type_: str, *,
+               lasting: bool = False) -> list[Event]:
+    """None for an object that was not seen in this pass, or whose uid is not known: `kubectl describe` would not show
+    it."""
+    found = _seen(key, seen)
+    if found is None or not found.uid:
+        return []
+    return [Event(fact, KIND, found.name, reason, message, type_, found.namespace, found.uid,
+                  api_version=f"{GROUP}/{VERSION}", lasting=lasting)]
+
+
+def _seen(key: str, seen: Seen) -> RuleObject | None:
+    return next((each for each in seen.snapshot.rule_objects or () if each.key == key), None)
+
+
+def _key(verdict: RuleVerdict) -> str:
+    """What scale-ups name the rule by (model/rules.Rule.key)."""
+    return f"{verdict.source}/{verdict.rule}" if verdict.source else verdict.rule
+
+
+def _cause(verdict: RuleVerdict) -> str:
+    if verdict.due:
+        return f", due at {format_time(verdict.due)}"
+    return "" if verdict.rate is None else f", its rate is {verdict.rate:.1f}%"

@@ -1,0 +1,205 @@
+"""The status ConfigMap, in upstream's schema (state.md §10): what people's tools read instead of asking us.
+
+Upstream writes it in every loop of ten seconds. Here it is written when anything in it but its times has changed, and
+else every EVERY seconds: tools take an old lastProbeTime for an autoscaler that stands still, and a minute is well
+within what they wait, while a write every ten seconds is one more load on the cluster's API. In between it is not even
+read. lastTransitionTime is kept from the ConfigMap itself, so that neither a cold start nor a lost row resets it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+import yaml
+
+from chalicelib.kube.configmaps import ConfigMap
+from chalicelib.kube.errors import Conflict, Missing
+from chalicelib.kube.safe_yaml import parsed
+from chalicelib.model.plan import GroupVerdict, Health, Plan
+from chalicelib.model.policy import Options
+from chalicelib.model.timestamps import format_time
+from chalicelib.record.carry_over import Published
+
+KEY = "status"
+ANNOTATION = "cluster-autoscaler.kubernetes.io/last-updated"
+EVERY = 60.0
+"""Seconds after which an unchanged status is written again."""
+LONGEST_MESSAGE, CUT = 500, "<truncated>"
+_TRIES = 3
+
+Document = dict[str, Any]
+
+
+class Pinboard(Protocol):
+    """Where the ConfigMap is; the real one is record/board.py. Methods raise ClusterError, see kube/configmaps.py."""
+
+    def find(self, namespace: str, name: str) -> ConfigMap:
+        """As it is; raises Missing."""
+
+    def change(self, namespace: str, name: str, found: ConfigMap, data: dict[str, str],
+               annotations: dict[str, str]) -> None:
+        """Set these keys; raises Conflict, Missing."""
+
+
+def publish(plan: Plan, options: Options, before: Published, board: Pinboard) -> Published:
+    """Write the status if it is due; what is known of it afterwards. Raises ClusterError: then it was not written;
+    Missing where there is no such ConfigMap. It is never made: RBAC cannot limit that to a name, and who may make any
+    ConfigMap of kube-system may make those that other programs believe."""
+    said = digest(document(plan, {}))
+    if said == before.digest and 0.0 <= plan.at - before.at < EVERY:
+        return before
+    place = (options.namespace, options.status_config_map_name)
+    for attempt in range(1, _TRIES + 1):
+        found = board.find(*place)
+        text = render(document(plan, parse(found.text(KEY))))
+        data, annotations = {KEY: text}, {ANNOTATION: long_time(plan.at)}
+        try:
+            board.change(*place, found, data, annotations)
+        except (Conflict, Missing):     # changed or deleted by somebody else just now: look again
+            if attempt == _TRIES:
+                raise
+        else:
+            break
+    return Published(said, plan.at)
+
+
+def how_to_make(options: Options) -> str:
+    """What a person is to do where the ConfigMap is not there."""
+    return (f"ConfigMap {options.namespace}/{options.status_config_map_name} is not there, so no status is written: "
+            "apply infra/kubernetes/rbac-workload.yaml, with that name in it, or set writeStatusConfigmap: "
+            "false in the policy")
+
+
+def document(plan: Plan, before: Document) -> Document:
+    """The status as upstream has it. before: the last one as read back; whatever is no status in it is passed over."""
+    wide, groups = _at(before, "clusterWide"), _named(before)
+    growing = any(group.in_progress for group in plan.groups)
+    candidates, count = _candidates(len(plan.unneeded))
+
+    def part(old: Document, section: str, status: str, **fields: Any) -> Document:
+        was = _at(old, section)
+        since = was.get("lastTransitionTime") if was.get("status") == status else None
+        times = {"lastProbeTime": format_time(plan.at),
+                 "lastTransitionTime": str(since) if since else format_time(plan.at)}
+        return {"status": status, **fields, **times}
+
+    return {
+        "time": long_time(plan.at),
+        "autoscalerStatus": "Running",
+        "clusterWide": {
+            "health": part(wide, "health", _healthy(well=plan.health.healthy), nodeCounts=_counts(plan.health)),
+            "scaleUp": part(wide, "scaleUp", "InProgress" if growing else "NoActivity"),
+            "scaleDown": part(wide, "scaleDown", candidates, **count),
+        },
+        "nodeGroups": [_group(group, groups.get(group.group, {}), part)
+                       for group in sorted(plan.groups, key=lambda one: one.group)],
+    }
+
+
+def _group(group: GroupVerdict, old: Document, part: Callable[..., Document]) -> Document:
+    status, more = _growth(group)
+    candidates, count = _candidates(group.candidates)
+    return {
+        "name": group.group,
+        "health": part(old, "health", _healthy(well=group.healthy), nodeCounts=_counts(_health_of(group)),
+                       cloudProviderTarget=group.target, minSize=group.min, maxSize=group.max),
+        "scaleUp": part(old, "scaleUp", status, **more),
+        "scaleDown": part(old, "scaleDown", candidates, **count),
+    }
+
+
+def _growth(group: GroupVerdict) -> tuple[str, Document]:
+    """state.md §10: InProgress, then Unhealthy, then Backoff, then NoActivity."""
+    states: tuple[tuple[bool, str], ...] = (
+        (group.in_progress, "InProgress"), (not group.healthy, "Unhealthy"), (group.backoff is not None, "Backoff"))
+    status = next((word for holds, word in states if holds), "NoActivity")
+    if status != "Backoff" or group.backoff is None:
+        return status, {}
+    code, message = (str(group.backoff.params.get(name, "")) for name in ("code", "error"))
+    return status, {"backoffInfo": {"errorCode": code, "errorMessage": shortened(message)}}
+
+
+def shortened(message: str) -> str:
+    """At most 500 characters, the last eleven of a longer one saying that it was cut."""
+    return message if len(message) <= LONGEST_MESSAGE else message[: LONGEST_MESSAGE - len(CUT)] + CUT
+
+
+def _candidates(count: int) -> tuple[str, Document]:
+    return ("CandidatesPresent", {"candidates": count}) if count else ("NoCandidates", {})
+
+
+def _healthy(*, well: bool) -> str:
+    return "Healthy" if well else "Unhealthy"
+
+
+def _health_of(group: GroupVerdict) -> Health:
+    counts = group.counts
+    return Health(
+        registered=sum(counts.values()), ready=counts.get("ready", 0), unready=counts.get("unready", 0),
+        not_started=counts.get("notStarted", 0), suspended=counts.get("suspended", 0),
+        being_deleted=counts.get("beingDeleted", 0), unregistered=group.unregistered,
+        long_unregistered=group.long_unregistered,
+    )
+
+
+def _counts(health: Health) -> Document:
+    return {
+        "registered": {
+            "total": health.registered, "ready": health.ready, "notStarted": health.not_started,
+            "suspended": health.suspended,
+            **({"beingDeleted": health.being_deleted} if health.being_deleted else {}),
+            "unready": {"total": health.unready, "resourceUnready": health.resource_unready},
+        },
+        "longUnregistered": health.long_unregistered,
+        "unregistered": health.unregistered,
+    }
+
+
+# -- as text
+
+
+def long_time(at: float) -> str:
+    """`2026-08-22 09:15:02.123456789 +0000 UTC`, as Go prints a time, with all nine digits."""
+    whole, rest = divmod(round(at * 1e9), 10**9)
+    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%d %H:%M:%S}.{rest:09d} +0000 UTC"
+
+
+def render(status: Document) -> str:
+    """As YAML, keys in upstream's order."""
+    return yaml.dump(status, Dumper=getattr(yaml, "CSafeDumper", yaml.SafeDumper), sort_keys=False, width=10_000)
+
+
+def parse(text: str) -> Document:
+    """What the ConfigMap says; {} where that is no YAML mapping. Times stay text."""
+    try:
+        found = parsed(text, texts=True)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def digest(status: Document) -> str:
+    """The same for two documents that differ in their times only."""
+    return hashlib.sha256(msgspec.json.encode(_timeless(status))).hexdigest()[:16]
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _timeless(one) for name, one in value.items()
+                if name not in ("time", "lastProbeTime", "lastTransitionTime")}
+    return [_timeless(one) for one in value] if isinstance(value, list) else value
+
+
+def _at(value: Any, name: str) -> Document:
+    """A mapping within a mapping; {} where there is something else."""
+    found = value.get(name) if isinstance(value, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _named(before: Document) -> dict[str, Document]:
+    groups = before.get("nodeGroups")
+    return {str(one.get("name")): one for one in groups if isinstance(one, dict)} if isinstance(groups, list) else {}

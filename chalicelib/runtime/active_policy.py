@@ -1,0 +1,59 @@
+"""From a stored document to the policy in force, the same way for every function.
+
+A document has schedules: what is in force is what it says at an instant. Whoever asks whether a cluster may be looked
+at or changed asks of now, so that a cluster that a schedule switched off is looked at again when its window closes.
+
+A stored document was checked when it was applied, and is checked again whenever it is read: it may be older than a
+rule, or may have been stored past this program. If it cannot be read now (an older program reads a newer document) or
+names what the deployment does not permit, that cluster is left alone and says so, and the others go on.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from chalicelib.model.policy import Policy
+from chalicelib.model.policy_permissions import STRICT, Deployment
+
+if TYPE_CHECKING:
+    from chalicelib.runtime.runtime import Runtime
+    from chalicelib.store.policies import StoredPolicy
+
+
+def in_force(stored: StoredPolicy, now: float, deployment: Deployment = STRICT) -> Policy:
+    """What a stored document says at `now` (epoch seconds), with its version; raises BadInputs, also for what the
+    deployment (the strictest there is, if not given) does not permit."""
+    return instant(read(stored.text, stored.name, stored.version, deployment), now)
+
+
+def instant(policy: Policy, now: float) -> Policy:
+    """A policy as it is at `now`. The planner's part of it, which knows cron and time zones, is loaded only where there
+    are schedules: functions that only pass messages on begin without it."""
+    if not policy.schedules:
+        return policy
+    from chalicelib.schedules.apply import at_instant
+
+    return at_instant(policy, now)
+
+
+@functools.lru_cache(maxsize=256)
+def read(text: str, name: str, version: int, deployment: Deployment = STRICT) -> Policy:
+    """The policy in this text, schedules not applied, under the name and version it was stored as. Raises BadInputs.
+
+    Kept by the process: a version's text never changes, and every function begins by reading a policy.
+    """
+    from chalicelib.policy.admission import Admission
+    from chalicelib.policy.load import load
+
+    policy, _warnings = load(text, place=f"policy {name}, version {version}",
+                             admission=Admission(deployment, cluster=name))
+    return msgspec.structs.replace(policy, name=name, version=version)
+
+
+def current(name: str, rt: Runtime) -> Policy | None:
+    """The policy in force of a cluster now, None if there is no such cluster; raises BadInputs, StoreError."""
+    stored = rt.store.policies.current(name)
+    return in_force(stored, rt.clock(), rt.deployment) if stored else None

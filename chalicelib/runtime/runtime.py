@@ -1,0 +1,262 @@
+"""Everything a handler needs from outside, in one frozen bundle, built once per process.
+
+Lambda gives a function an event and a context and nothing else, so there must be one place where a process keeps its
+clients. This is it, and the only one: `runtime()` builds the bundle from the environment at first use, `install()` puts
+another in its place (the local emulation, the tests). Everything below the handlers gets what it needs as parameters.
+
+The rooms are imported when they are first used: the webhook needs no HTTP client, tick no planner.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from chalicelib.dispatch.async_invoke import LargeFunction
+from chalicelib.dispatch.sqs import Sender, SqsSender
+from chalicelib.model.errors import BadInput
+from chalicelib.model.pass_footprint import Reading
+from chalicelib.model.policy import KubernetesAccess, Policy
+from chalicelib.model.policy_permissions import STRICT, Deployment, deployment_of
+from chalicelib.model.resource_names import POLICY_TABLE, TABLE, state_table
+from chalicelib.model.secret import SecretUnavailable
+from chalicelib.runtime.active_policy import read
+from chalicelib.runtime.webhook_credentials import Document, Doors
+
+if TYPE_CHECKING:
+    from chalicelib.aws.secrets_manager import SecretReader
+    from chalicelib.kube.client import Cluster
+    from chalicelib.providers.base import Provider
+    from chalicelib.store import Store
+    from chalicelib.store.policies import StoredWebhook
+
+#: What Lambda sets in every function's environment, and nothing else does.
+LAMBDA = "AWS_LAMBDA_FUNCTION_NAME"
+MEMORY_SIZE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"     # MB
+
+#: What the deployment sets where the event source has ReportBatchItemFailures (entry.py).
+BATCH_FAILURES, REPORTED = "OUTSCALER_BATCH_FAILURES", "reported"
+
+#: How long a secret that was read is used, unless what it holds is refused before (Secrets.fresh).
+SECRET_KEPT_FOR = 600.0
+
+ReadSecret = Callable[[str], str]
+Connect = Callable[[Policy], "Cluster"]
+Reach = Callable[[KubernetesAccess, ReadSecret], "Cluster"]
+Build = Callable[[Policy, "Cluster", ReadSecret], Sequence["Provider"]]
+
+
+class PassGauge(Protocol):
+    """Measures the memory of one pass at a time."""
+
+    def begin(self) -> None:
+        """A pass begins."""
+
+    def end(self) -> Reading | None:
+        """The peak since then; None where it is not measured."""
+
+
+class NoGauge:
+    """Measures nothing: outside Lambda a process has no memory of its own that a pass could be judged by."""
+
+    def begin(self) -> None:
+        """See PassGauge."""
+
+    def end(self) -> Reading | None:
+        """See PassGauge."""
+        return None
+
+
+def _nobody_stops(place: str) -> None:
+    del place
+
+
+def _to_stdout(line: str) -> None:
+    sys.stdout.write(line + "\n")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """clock: epoch seconds. connect: the cluster's API by its policy. providers: the policy's clouds, for one pass.
+
+    owner: a new name for whoever takes a lease or a claim. doors: the webhook's cache of policies and keys.
+    batch_failures_reported: whether the function's event source has ReportBatchItemFailures.
+    checkpoint: called between a change and its record, so that a test can die there. emit: one line of metrics.
+    deployment: what policies may name. memory_size: MB that this function has, 0 where that is not known. gauge:
+    measures a pass. hand_over: gives a message of the reconcile queue to the large function, raises NotInvoked; None
+    where there is no large function.
+    """
+
+    clock: Callable[[], float]
+    store: Store
+    sender: Sender
+    read_secret: ReadSecret
+    connect: Connect
+    providers: Build
+    owner: Callable[[], str]
+    doors: Doors
+    batch_failures_reported: bool = False
+    checkpoint: Callable[[str], None] = _nobody_stops
+    emit: Callable[[str], None] = _to_stdout
+    deployment: Deployment = STRICT
+    memory_size: int = 0
+    gauge: PassGauge = field(default_factory=NoGauge)
+    hand_over: Callable[[bytes], None] | None = None
+
+
+def build(
+    *,
+    clock: Callable[[], float],
+    store: Store,
+    sender: Sender,
+    read_secret: ReadSecret,
+    connect: Connect | None = None,
+    providers: Build | None = None,
+    owner: Callable[[], str] | None = None,
+    reach: Reach | None = None,
+    deployment: Deployment = STRICT,
+    sleep: Callable[[float], None] = time.sleep,
+    chance: Callable[[], float] = random.random,
+    hosted: bool = False,
+) -> Runtime:
+    """A runtime of these parts; what is left out is what Lambda uses.
+
+    reach: how any cluster is reached, by the way to it and a reader of the secrets that may be used for it; a provider
+    may need another way than the policy's own. sleep and chance (uniform in [0, 1)): how clients of clusters and
+    vendors wait, and what spreads them. deployment: what policies may name, by default the least. hosted:
+    whether this is a Lambda function, which connects to no loopback address and obeys no proxy of the environment.
+    """
+
+    def reached(access: KubernetesAccess, secret: ReadSecret) -> Cluster:
+        from chalicelib.kube.connect import connect as to_cluster
+
+        return to_cluster(access, secret, clock=clock, sleep=sleep, jitter=chance, hosted=hosted)
+
+    to = reach or reached
+
+    def connected(policy: Policy) -> Cluster:
+        from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
+
+        return to(policy.kubernetes, ClusterSecrets(read_secret, policy.name, (KUBECONFIG,), deployment))
+
+    def registered(policy: Policy, cluster: Cluster, secret: ReadSecret) -> Sequence[Provider]:
+        from chalicelib.policy.secret_names import KUBECONFIG, ClusterSecrets
+        from chalicelib.providers.registry import providers as for_policy
+        from chalicelib.providers.services import Means
+
+        def reader(*uses: str) -> ReadSecret:
+            return ClusterSecrets(secret, policy.name, uses, deployment)
+
+        means = Means(connect=lambda access: to(access, reader("clusterapi", KUBECONFIG)), sleep=sleep, chance=chance,
+                      pacer=store.paces, shelf=store.shelf, deployment=deployment)
+        return tuple(provider for name, settings in sorted(policy.providers.items()) for provider in for_policy(
+            msgspec.structs.replace(policy, providers={name: settings}), cluster, reader(name), clock, means))
+
+    def loaded(text: str, name: str, version: int) -> Policy:
+        return read(text, name, version, deployment)
+
+    def webhooks() -> Mapping[str, StoredWebhook]:
+        return store.policies.webhooks()
+
+    def current(name: str) -> Document | None:
+        stored = store.policies.current(name, consistent=False)
+        return Document(stored.text, stored.version) if stored else None
+
+    return Runtime(
+        clock=clock,
+        store=store,
+        sender=sender,
+        read_secret=read_secret,
+        connect=connect or connected,
+        providers=providers or registered,
+        owner=owner or _new_owner,
+        doors=Doors(webhooks=webhooks, current=current, load=loaded, read_secret=read_secret, clock=clock,
+                    deployment=deployment),
+        deployment=deployment,
+    )
+
+
+def from_environment(environment: Mapping[str, str], clock: Callable[[], float] = time.time) -> Runtime:
+    """What the functions of a deployment use; raises BadInput naming the variable that is missing."""
+    from chalicelib.aws.secrets_manager import SecretReader
+    from chalicelib.store import Store
+
+    table = state_table(environment)
+    if not table:
+        raise BadInput("environment", f"{TABLE} is not set", "set it to the name of Outscaler's DynamoDB table")
+    sender = SqsSender.from_environment(environment)
+    secrets = Secrets(SecretReader(), clock)
+    store = Store(table, clock=clock, policy_table=environment.get(POLICY_TABLE, ""))
+    made = build(clock=clock, store=store, sender=sender, read_secret=secrets,
+                 deployment=deployment_of(environment), hosted=bool(environment.get(LAMBDA)))
+    return _sized(replace(made, batch_failures_reported=environment.get(BATCH_FAILURES, "") == REPORTED), environment)
+
+
+def _sized(made: Runtime, environment: Mapping[str, str]) -> Runtime:
+    """With what decides which function makes a pass, in a function whose memory is known."""
+    from chalicelib.runtime.memory_usage import Gauge
+
+    size = environment.get(MEMORY_SIZE, "")
+    if not (size.isascii() and size.isdigit()):
+        return made
+    return replace(made, memory_size=int(size), gauge=Gauge(), hand_over=LargeFunction.from_environment(environment))
+
+
+class Secrets:
+    """Reads secrets, and each of them again when ten minutes have passed. Clients of clusters and vendors, and the
+    webhook, ask for it again at once when what it holds is refused, so that a rotated one works at the first refusal.
+
+    While AWS gives no answer the value that was read last is used. Raises BadInput, SecretUnavailable.
+    """
+
+    def __init__(self, reader: SecretReader, clock: Callable[[], float]) -> None:
+        self._reader, self._clock = reader, clock
+        self._until: dict[str, float] = {}
+
+    def __call__(self, name: str) -> str:
+        """The secret's text, at most ten minutes old."""
+        until = self._until.get(name)
+        if until is None:
+            return self.fresh(name)
+        if until > self._clock():
+            return self._reader(name)
+        try:
+            return self.fresh(name)
+        except SecretUnavailable:
+            return self._reader(name)
+
+    def fresh(self, name: str) -> str:
+        """The secret's text as it is now; for those whose credential was refused."""
+        text = self._reader.fresh(name)
+        self._until[name] = self._clock() + SECRET_KEPT_FOR
+        return text
+
+
+def _new_owner() -> str:
+    return uuid.uuid4().hex
+
+
+class _Cell:
+    """The one process-wide place (see above)."""
+
+    runtime: Runtime | None = None
+
+
+def runtime() -> Runtime:
+    """The bundle of this process."""
+    if _Cell.runtime is None:
+        _Cell.runtime = from_environment(os.environ)
+    return _Cell.runtime
+
+
+def install(replacement: Runtime | None) -> None:
+    """Put another runtime in place of this process's; None: build it from the environment when it is next needed."""
+    _Cell.runtime = replacement

@@ -1,0 +1,42 @@
+"""Asking for a pass now: one delayed message per window, whoever asks and however often (hook.py draws the window).
+
+The webhook and the executors share the window, so an operation that ends in the middle of a storm of events adds no
+pass of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from chalicelib.dispatch.messages import RECONCILE, Cause, ReconcileMessage, encode
+from chalicelib.dispatch.sqs import whole_delay
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.policy import Policy
+from chalicelib.runtime.log import failure, logger
+from chalicelib.runtime.runtime import Runtime
+from chalicelib.store.errors import StoreError
+
+SHORTEST_WINDOW = 1.0
+"""Seconds of a window however short the policy asks for it: without one every event would be a message and a pass."""
+
+
+def wake(policy: Policy, cause: Cause, rt: Runtime) -> bool:
+    """Whether this is the first of its window, and so sent the message that ends it. Raises StoreError, NotSent."""
+    window, debounce, by = max(policy.webhook.debounce, SHORTEST_WINDOW), rt.store.debounce, rt.owner()
+    try:
+        if not debounce.wake(policy.name, window, by=by):
+            return False
+        message = ReconcileMessage(cluster=policy.name, reason=cause.value, at=rt.clock() + window)
+        rt.sender.send(RECONCILE, encode(message), whole_delay(window))
+    except OutscalerError:      # no message: an open window would swallow what comes next
+        take_back(policy.name, lambda: debounce.forget_wake(policy.name, by=by))
+        raise
+    return True
+
+
+def take_back(cluster: str, forget: Callable[[], None]) -> None:
+    """Undo what is ours before an error is passed on; where that fails too, the row ends by itself."""
+    try:
+        forget()
+    except StoreError as error:
+        logger.warning("not taken back", cluster=cluster, **failure(error))

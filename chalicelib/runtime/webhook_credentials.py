@@ -1,0 +1,212 @@
+"""The webhook's cache: which clusters there are, the keys that their callers must have, and their policies.
+
+Anybody on the Internet can call the webhook, with any name and any proof. So a call that proves nothing must cost no
+call to AWS. One query a minute brings the webhook's part of all policies: the names and the webhooks' secrets, small
+rows whatever the policies' size. It answers for known and unknown names alike, so what a process remembers is bounded
+by the clusters of the deployment and not by what callers ask for. A known cluster's secret is read once in ten
+minutes, and its policy only for callers that have proved who they are.
+
+A proof that does not fit may be made with a secret that was just rotated. The secret is then read again at once, at
+most twice a minute for each cluster, so that a flood of wrong proofs is no flood of reads. New clusters and policies
+are known after a minute at the latest.
+
+A name that is not known gets empty keys: the same digests are made against a random key. The status 404 says that
+there is no such cluster.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+import msgspec
+
+from chalicelib.model.errors import OutscalerError
+from chalicelib.model.policy import Policy
+from chalicelib.model.policy_permissions import STRICT, Deployment
+from chalicelib.model.secret import SecretUnavailable, place_of
+from chalicelib.policy.secret_names import WEBHOOK, ClusterSecrets
+from chalicelib.runtime.log import logger
+from chalicelib.runtime.webhook_secret import Keys, read_keys
+
+KEPT_FOR = 60.0
+APART = 30.0        # seconds between two reads of one cluster's secret for proofs that did not fit
+MAX_DOORS = 512
+MAX_POLICIES = 128
+
+T = TypeVar("T")
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A stored policy as the webhook needs it: its text, and what tells whether it has changed."""
+
+    text: str
+    version: int
+
+
+class Webhook(Protocol):
+    """The webhook's part of a policy (store.policies.StoredWebhook). secret: None where only the text says it."""
+
+    @property
+    def version(self) -> int:
+        """The policy's."""
+
+    @property
+    def secret(self) -> str | None:
+        """The name of the webhook's secret, "" for none."""
+
+
+@dataclass(frozen=True)
+class Door:
+    """known: whether there is such a cluster. keys: what opens the webhook to its callers."""
+
+    known: bool
+    keys: Keys
+
+
+@dataclass(frozen=True)
+class _Kept(Generic[T]):
+    """A value for a version of a policy, until an instant."""
+
+    value: T
+    version: int
+    until: float
+
+
+class _Shelf(Generic[T]):
+    """Values by cluster, at most so many; the one that was not asked for the longest goes first."""
+
+    def __init__(self, most: int) -> None:
+        self._kept: OrderedDict[str, _Kept[T]] = OrderedDict()
+        self._most = most
+
+    def get(self, name: str, version: int, now: float, make: Callable[[], T]) -> T:
+        """What is kept for this version, or else what `make` returns."""
+        kept = self._kept.get(name)
+        if kept is None or kept.version != version or _is_over(kept.until, now):
+            kept = _Kept(make(), version, now + KEPT_FOR)
+            self._kept[name] = kept
+        return self._bounded(name)
+
+    def put(self, name: str, version: int, now: float, value: T) -> None:
+        """Keep this value from now on."""
+        self._kept[name] = _Kept(value, version, now + KEPT_FOR)
+        self._bounded(name)
+
+    def _bounded(self, name: str) -> T:
+        self._kept.move_to_end(name)
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+        return self._kept[name].value
+
+
+def _is_over(until: float, now: float) -> bool:
+    """Whether the time is up. A clock that was put back must not make it longer."""
+    return not now < until <= now + KEPT_FOR
+
+
+class Doors:
+    """The cache of this process. Threads wait for each other, so that many of them ask AWS once.
+
+    webhooks: the webhook's part of every policy in force, by cluster. current: cluster -> its stored policy, None if
+    there is none. load: text, name, version -> Policy. deployment: which secrets a cluster may name.
+    """
+
+    def __init__(
+        self,
+        *,
+        webhooks: Callable[[], Mapping[str, Webhook]],
+        current: Callable[[str], Document | None],
+        load: Callable[[str, str, int], Policy],
+        read_secret: Callable[[str], str],
+        clock: Callable[[], float],
+        deployment: Deployment = STRICT,
+    ) -> None:
+        self._webhooks, self._current, self._load = webhooks, current, load
+        self._read_secret, self._clock, self._deployment = read_secret, clock, deployment
+        self._lock = threading.RLock()
+        self._known: Mapping[str, Webhook] = {}
+        self._known_until = 0.0
+        self._read_again: dict[str, float] = {}
+        self._keys: _Shelf[Keys] = _Shelf(MAX_DOORS)
+        self._policies: _Shelf[Policy | None] = _Shelf(MAX_POLICIES)
+        self.decoy = secrets.token_bytes(32)
+
+    def at(self, name: str) -> Door:
+        """The door of this name; raises StoreError if the table cannot be read, and nothing else."""
+        with self._lock:
+            webhook = self._webhook(name)
+            if webhook is None:
+                return Door(known=False, keys=Keys())
+            keys = self._keys.get(name, webhook.version, self._clock(), lambda: self._read_keys(name, webhook))
+            return Door(known=True, keys=keys)
+
+    def again(self, name: str) -> Door | None:
+        """The door with its secret read anew, for a caller whose proof did not fit; None where it was read anew lately,
+        or where it is the same. Raises StoreError."""
+        with self._lock:
+            webhook, now = self._webhook(name), self._clock()
+            if webhook is None or not self._may_read_again(name, now):
+                return None
+            before = self.at(name).keys
+            try:
+                keys = self._read_keys(name, webhook, fresh=True)
+            except SecretUnavailable:
+                return None     # the keys that are known stay
+            self._keys.put(name, webhook.version, now, keys)
+            return Door(known=True, keys=keys) if keys != before else None
+
+    def _may_read_again(self, name: str, now: float) -> bool:
+        """Whether the last time was long ago, which is noted. Names are those of known clusters only."""
+        last = self._read_again.get(name)
+        if last is not None and 0 <= now - last < APART:
+            return False
+        if len(self._read_again) >= MAX_DOORS:
+            self._read_again.clear()
+        self._read_again[name] = now
+        return True
+
+    def policy(self, name: str) -> Policy | None:
+        """The cluster's policy without its schedules, at most a minute old; None where there is none, or none that can
+        be read. For callers that have proved who they are. Raises StoreError."""
+        with self._lock:
+            webhook = self._webhook(name)
+            if webhook is None:
+                return None
+            return self._policies.get(name, webhook.version, self._clock(), lambda: self._read_policy(name))
+
+    def _webhook(self, name: str) -> Webhook | None:
+        now = self._clock()
+        if _is_over(self._known_until, now):
+            self._known, self._known_until = self._webhooks(), now + KEPT_FOR
+        return self._known.get(name)
+
+    def _read_keys(self, name: str, webhook: Webhook, *, fresh: bool = False) -> Keys:
+        secret = webhook.secret
+        if secret is None:
+            policy = self.policy(name)
+            secret = policy.webhook.secret if policy else ""
+        if not secret:
+            return Keys()
+        try:
+            read = ClusterSecrets(self._read_secret, name, (WEBHOOK,), self._deployment)
+            return read_keys(read.fresh(secret) if fresh else read(secret), place_of(secret))
+        except OutscalerError as error:
+            if fresh and isinstance(error, SecretUnavailable):
+                raise
+            logger.error("webhook secret cannot be used", cluster=name, secret_name=secret, detail=str(error))
+            return Keys()
+
+    def _read_policy(self, name: str) -> Policy | None:
+        stored = self._current(name)
+        if stored is None:
+            return None
+        try:
+            return self._load(stored.text, name, stored.version)
+        except OutscalerError as error:
+            logger.error("stored policy cannot be used", cluster=name, detail=str(error))
+            return None

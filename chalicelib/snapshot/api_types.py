@@ -1,0 +1,385 @@
+"""The few fields of the API's JSON that a decision needs, as msgspec sees them on the wire.
+
+Why typed and so narrow: reading is the dearest part of a pass (ecosystem.md §4). Fields that are not named here are
+skipped without becoming objects. A pod's spec, labels and owners stay raw bytes: equal bytes are one pod class, so
+they are decoded once per class and not once per pod (snapshot/pods.py).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, TypeVar
+
+import msgspec
+
+from chalicelib.model.api_integers import Int32, Int64
+
+Quantity = str | int | float
+
+
+class Annotations(msgspec.Struct, gc=False, frozen=True, rename={
+    "safe_to_evict": "cluster-autoscaler.kubernetes.io/safe-to-evict",
+    "safe_local_volumes": "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes",
+    "daemonset_pod": "cluster-autoscaler.kubernetes.io/daemonset-pod",
+    "enable_ds_eviction": "cluster-autoscaler.kubernetes.io/enable-ds-eviction",
+    "scale_up_delay": "cluster-autoscaler.kubernetes.io/pod-scale-up-delay",
+    "mirror": "kubernetes.io/config.mirror",
+}):
+    """The annotations of a pod that mean something to an autoscaler."""
+
+    safe_to_evict: str = ""
+    safe_local_volumes: str = ""
+    daemonset_pod: str = ""
+    enable_ds_eviction: str = ""
+    scale_up_delay: str = ""
+    mirror: str | None = None
+
+
+class PodMeta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """metadata of a pod."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    labels: msgspec.Raw = msgspec.Raw(b"")
+    annotations: Annotations | None = None
+    owner_references: msgspec.Raw = msgspec.Raw(b"")
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: Int64 | None = None
+
+
+class PodStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """status of a pod; conditions are decoded only for pods without a node, containers only for pods being resized."""
+
+    phase: str = ""
+    conditions: msgspec.Raw = msgspec.Raw(b"")
+    container_statuses: msgspec.Raw = msgspec.Raw(b"")
+    nominated_node_name: str = ""
+
+
+class PodObject(msgspec.Struct, gc=False, frozen=True):
+    """A Pod on the wire. kind is empty in the API's own lists, which name it once for all items."""
+
+    metadata: PodMeta
+    spec: msgspec.Raw
+    status: PodStatus = PodStatus()
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
+
+
+class PodCondition(msgspec.Struct, gc=False, frozen=True):
+    """A pod condition."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """What the kubelet has given a container, while its spec may already say something else."""
+
+    name: str = ""
+    allocated_resources: dict[str, Quantity] | None = None
+    resources: Requirements | None = None
+
+
+class OwnerReference(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """metadata.ownerReferences[]."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool | None = None
+
+
+class Requirements(msgspec.Struct, gc=False, frozen=True):
+    """resources of a container or of a pod."""
+
+    requests: dict[str, Quantity] | None = None
+    limits: dict[str, Quantity] | None = None
+
+
+class Port(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """containers[].ports[]."""
+
+    host_port: Int32 = 0
+    protocol: str = ""
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
+class Container(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """A container or init container."""
+
+    name: str = ""
+    resources: Requirements | None = None
+    ports: list[Port] | None = None
+    restart_policy: str | None = None
+
+
+class Expression(msgspec.Struct, gc=False, frozen=True):
+    """matchExpressions[] and matchFields[]."""
+
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class LabelSelector(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """metav1.LabelSelector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[Expression] | None = None
+
+
+class SelectorTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """nodeSelectorTerms[]."""
+
+    match_expressions: list[Expression] | None = None
+    match_fields: list[Expression] | None = None
+
+
+class NodeSelector(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """nodeAffinity's required part."""
+
+    node_selector_terms: list[SelectorTerm] | None = None
+
+
+class PreferredNodes(msgspec.Struct, gc=False, frozen=True):
+    """A preferred node term with its weight."""
+
+    weight: Int32 = 0
+    preference: SelectorTerm = SelectorTerm()
+
+
+class NodeAffinity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """spec.affinity.nodeAffinity: what is required, and what is merely preferred."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredNodes] | None = None
+
+
+class AffinityTerm(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """A required inter-pod term."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+
+
+class PodAffinity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """Required terms of podAffinity or podAntiAffinity."""
+
+    required_during_scheduling_ignored_during_execution: list[AffinityTerm] | None = None
+
+
+class Affinity(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """spec.affinity."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TolerationObject(msgspec.Struct, gc=False, frozen=True):
+    """spec.tolerations[]."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class SpreadObject(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """spec.topologySpreadConstraints[]."""
+
+    topology_key: str = ""
+    max_skew: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] = 1
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: Annotated[int, msgspec.Meta(ge=1, lt=2**31)] | None = None
+    match_label_keys: list[str] | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+
+
+class Named(msgspec.Struct, gc=False, frozen=True):
+    """Something of which only the name counts: a scheduling gate, a resource claim."""
+
+    name: str = ""
+
+
+class BoundTo(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """Of a pod's spec only where it runs."""
+
+    node_name: str | None = None
+
+
+class PodSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """spec of a pod."""
+
+    containers: list[Container] = []
+    init_containers: list[Container] | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[TolerationObject] | None = None
+    topology_spread_constraints: list[SpreadObject] | None = None
+    volumes: list[dict[str, Any]] | None = None
+    resource_claims: list[Named] | None = None
+    scheduling_gates: list[Named] | None = None
+    overhead: dict[str, Quantity] | None = None
+    resources: Requirements | None = None
+    priority: Int32 | None = None
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    scheduler_name: str = "default-scheduler"
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: Int64 | None = None
+    host_network: bool = False
+
+
+class Meta(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """metadata of anything but a pod."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    creation_timestamp: str | None = None
+    resource_version: str = ""
+
+
+class TaintObject(msgspec.Struct, gc=False, frozen=True):
+    """spec.taints[]."""
+
+    key: str
+    effect: str = ""
+    value: str = ""
+
+
+class NodeSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """spec of a node."""
+
+    provider_id: str = msgspec.field(default="", name="providerID")
+    taints: list[TaintObject] | None = None
+    unschedulable: bool = False
+
+
+class NodeCondition(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """status.conditions[]."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    last_transition_time: str | None = None
+
+
+class NodeStatus(msgspec.Struct, gc=False, frozen=True):
+    """status of a node."""
+
+    capacity: dict[str, Quantity] | None = None
+    allocatable: dict[str, Quantity] | None = None
+    conditions: list[NodeCondition] | None = None
+
+
+class NodeObject(msgspec.Struct, gc=False, frozen=True):
+    """A Node on the wire."""
+
+    metadata: Meta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus | None = None
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
+
+
+class BudgetSpec(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """spec of a PodDisruptionBudget."""
+
+    selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class BudgetStatus(msgspec.Struct, gc=False, frozen=True, rename="camel"):
+    """status of a PodDisruptionBudget."""
+
+    disruptions_allowed: Int32 = 0
+    current_healthy: Int32 = 0
+    desired_healthy: Int32 = 0
+
+
+class BudgetObject(msgspec.Struct, gc=False, frozen=True):
+    """A PodDisruptionBudget on the wire."""
+
+    metadata: Meta
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
+
+
+class PodTemplateMeta(msgspec.Struct, gc=False, frozen=True):
+    """metadata of a pod template."""
+
+    labels: msgspec.Raw = msgspec.Raw(b"")
+    annotations: Annotations | None = None
+
+
+class PodTemplate(msgspec.Struct, gc=False, frozen=True):
+    """spec.template of a controller."""
+
+    metadata: PodTemplateMeta = PodTemplateMeta()
+    spec: msgspec.Raw = msgspec.Raw(b"")
+
+
+class ControllerSpec(msgspec.Struct, gc=False, frozen=True):
+    """spec of a controller; template is read for DaemonSets only."""
+
+    replicas: Int32 | None = None
+    template: PodTemplate = PodTemplate()
+
+
+class ControllerObject(msgspec.Struct, gc=False, frozen=True):
+    """A DaemonSet, ReplicaSet, ReplicationController, StatefulSet or Job on the wire."""
+
+    metadata: Meta
+    spec: ControllerSpec = ControllerSpec()
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
+
+
+class NamespaceObject(msgspec.Struct, gc=False, frozen=True):
+    """A Namespace on the wire."""
+
+    metadata: Meta
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
+
+
+class Head(msgspec.Struct, gc=False, frozen=True):
+    """What a document is, before its items are read."""
+
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
+    items: msgspec.Raw = msgspec.Raw(b"")
+
+
+T = TypeVar("T")
+
+
+class Listing(msgspec.Struct, Generic[T], gc=False, frozen=True):
+    """A list whose items are all of one kind, in one go."""
+
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")
+    items: list[T] | None = None
+
+
+class KindOnly(msgspec.Struct, gc=False, frozen=True):
+    """The kind of one item."""
+
+    kind: str = ""
+    api_version: str = msgspec.field(default="", name="apiVersion")

@@ -1,0 +1,397 @@
+"""Documents in, a snapshot out: each object is folded into the model as it is read, and the JSON is let go.
+
+One malformed object among many is a gap, named with its place; a document that is not JSON at all is the caller's
+error. A malformed pod that is bound to a node makes that node's usage unknown, and the gap says which node.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.api_groups import CONTROLLER_GROUPS, is_foreign
+from chalicelib.model.errors import MALFORMED, BadInput
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.node import Condition, Node, Taint
+from chalicelib.model.pod import Owner, Pod
+from chalicelib.model.quantity import parse_amount, quantity_text
+from chalicelib.model.snapshot import Budget, Controller, DaemonSet, Gap, Snapshot
+from chalicelib.model.timestamps import parse_time
+from chalicelib.policy.horizontal_node_autoscaler import KIND as RULE_OBJECT
+from chalicelib.snapshot import api_types, unreadable_objects
+from chalicelib.snapshot.horizontal_node_autoscalers import RuleObjects, is_one
+from chalicelib.snapshot.in_place_resize import held_requests
+from chalicelib.snapshot.input_limits import share_out
+from chalicelib.snapshot.pod_classes import ClassTable
+from chalicelib.snapshot.selectors import bounded
+from chalicelib.snapshot.storage import CLAIMS, FOLDS, NAMESPACE, StorageFolder
+
+_HEAD = msgspec.json.Decoder(api_types.Head)
+_RAWS = msgspec.json.Decoder(list[msgspec.Raw])
+_KIND = msgspec.json.Decoder(api_types.KindOnly)
+_WRITTEN_KIND = re.compile(rb'"kind":\s*"(\w+)"')
+_CONDITIONS = msgspec.json.Decoder(list[api_types.PodCondition] | None)
+_NO_CONDITION = api_types.PodCondition()
+_NULL = b"null"
+_FOREIGN = "of another API group"
+_RESIZED = b'"PodResize'      # how the conditions of a pod begin whose resources are being changed
+_LONGEST_NAME, _LONGEST_DETAIL = 300, 500       # characters of a bad object's name, and of what is wrong, that are kept
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Decoding makes objects by the million and no cycles; the collector would cost 4x (ecosystem.md §4)."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class Folder:
+    """Collects one cluster's objects. Feed it documents, then ask for the snapshot once.
+
+    namespace: where Outscaler's own ConfigMaps are looked for (options.namespace).
+    """
+
+    def __init__(self, namespace: str = NAMESPACE) -> None:
+        self._table = ClassTable()
+        self._storage = StorageFolder(namespace)
+        self._nodes: dict[str, Node] = {}
+        self._pods: dict[str, Pod] = {}         # by namespace and name, with what sorts before all others between
+        self._budgets: list[Budget] = []
+        self._controllers: list[Controller] = []
+        self._daemonsets: list[DaemonSet] = []
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self._rules = RuleObjects()
+        self._gaps: list[Gap] = []
+        self._listed: set[str] = set()
+        self._seen: set[str] = set()
+        self._resizing = False
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes folded so far, in the order of their names."""
+        return tuple(self._nodes[name] for name in sorted(self._nodes))
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds that were listed, or of which an object was seen, well-formed or not."""
+        return frozenset(self._listed | self._seen)
+
+    def forget(self, kind: str) -> None:
+        """Drop what was folded of one kind: a list that expired half-way starts again (kube/client.list_pages)."""
+        if kind == "Pod":
+            self._pods.clear()
+        elif kind == "Node":
+            self._nodes.clear()
+        elif kind == "PodDisruptionBudget":
+            self._budgets.clear()
+        elif kind == "Namespace":
+            self._namespaces.clear()
+        elif kind == "DaemonSet":
+            self._daemonsets.clear()
+        elif kind == RULE_OBJECT:
+            self._rules.forget()
+        self._storage.forget(kind)
+        self._controllers = [c for c in self._controllers if c.kind != kind]
+        self._gaps = [g for g in self._gaps if g.kind != kind]
+
+    @property
+    def claims(self) -> bool:
+        """Whether any pod has a claim on a volume, so that storage matters."""
+        return any(volume.claim or volume.template for cls in self._table.classes for volume in cls.volumes)
+
+    def none_of(self, kind: str) -> None:
+        """There are none: the cluster does not serve the kind, or nobody wants any."""
+        self._listed.add(kind)
+        if kind == RULE_OBJECT:
+            self._rules.listed()
+
+    def gap(self, gap: Gap) -> None:
+        """Note something that could not be read."""
+        self._gaps.append(gap)
+
+    def feed(self, body: bytes, place: str, kind: str = "") -> None:
+        """Fold a document: a List of anything, a typed list such as PodList, or one object.
+
+        kind: what the items are where the document does not say (the API's own lists do not repeat it per item).
+        Raises BadInput if the document is not JSON or is cut off.
+        """
+        with collector_paused():
+            try:
+                self._resizing = _RESIZED in body
+                if self._listing(body, kind or _first_kind(body), kind, place):
+                    return
+                head = _HEAD.decode(body)
+                kind = kind or (head.kind.removesuffix("List") if head.kind.endswith("List") else "")
+                if is_foreign(kind, head.api_version):
+                    return
+                self._listed.add(kind)
+                if is_one(kind):
+                    self._rules.listed()
+                if len(head.items) == len(_NULL) and bytes(head.items) == _NULL:
+                    return  # Go's way of writing an empty list
+                if not head.items:
+                    self._one(msgspec.Raw(body), kind, place)
+                    return
+                for at, item in enumerate(_RAWS.decode(head.items)):
+                    self._one(item, kind, f"{place}: items[{at}]")
+            except msgspec.ValidationError as error:
+                raise BadInput(place, f"is not a Kubernetes object or List ({error})",
+                               "save it with: kubectl get nodes,pods -A -o json") from None
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise BadInput(place, f"is not complete JSON ({error})", "fetch it again; nothing was used") from None
+
+    def _listing(self, body: bytes, likely: str, kind: str, place: str) -> bool:
+        """Fold a list in one go, if it is one and all its items are well-formed and of this kind; else nothing."""
+        if likely not in _FOLDS:
+            return False
+        decoder, fold = _FOLDS[likely]
+        try:
+            listing = decoder.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False        # whatever it is, is found out item by item
+        named = listing.kind.removesuffix("List") if listing.kind.endswith("List") else ""
+        if not kind and named and named != likely:
+            return self._listing(body, named, named, place)
+        kind = kind or named
+        if is_foreign(kind, listing.api_version):
+            return True         # a list of another group's objects: there is nothing of ours in it
+        if not listing.items or not (kind or all(item.kind == likely for item in listing.items)):
+            return False
+        self._listed.add(kind)
+        if not all(is_foreign(likely, item.api_version) for item in listing.items):
+            self._seen.add(likely)
+        self._each(fold, listing.items, body, likely, place)
+        return True
+
+    def _one(self, raw: msgspec.Raw, kind: str, place: str) -> None:
+        kind = _kind_of(raw) or kind
+        if kind == _FOREIGN:
+            return
+        if not kind:
+            self._malformed("object", place, "is no Kubernetes object: it has no kind", raw)
+            return
+        if kind not in _FOLDS and not is_one(kind):
+            return
+        kind = kind if kind in _FOLDS else RULE_OBJECT
+        self._seen.add(kind)
+        try:
+            if kind == RULE_OBJECT:
+                self._rules.fold(raw)
+                return
+            _FOLDS[kind][1](self, _ONE[kind].decode(raw))
+        except MALFORMED as error:
+            self._malformed(kind, place, str(error), raw)
+
+    def _each(self, fold: _Fold, objects: Iterable[Any], body: bytes, kind: str, place: str) -> None:
+        """Fold what a list decoded to; a bad one is named by its own text, for what was decoded of it is not all."""
+        texts: list[msgspec.Raw] = []
+        for at, item in enumerate(objects):
+            try:
+                if not is_foreign(kind, item.api_version):
+                    fold(self, item)
+            except MALFORMED as error:
+                texts = texts or _RAWS.decode(_HEAD.decode(body).items)
+                self._malformed(kind, f"{place}: items[{at}]", str(error), texts[at])
+
+    def _malformed(self, kind: str, place: str, detail: str, raw: msgspec.Raw) -> None:
+        """A gap that names the object as well as its wreck allows."""
+        left = unreadable_objects.of(bytes(raw))
+        if kind == "Node" and (node := unreadable_objects.node(left)) is not None:
+            self._nodes.setdefault(node.name, node)
+        node_name = left.node if kind == "Pod" else left.name if kind == "Node" else ""
+        self._gaps.append(Gap(kind=kind, name=left.key[:_LONGEST_NAME], place=place, node=node_name,
+                              detail=detail[:_LONGEST_DETAIL]))
+
+    def snapshot(self, cluster: str, taken_at: float, groups: tuple[NodeGroup, ...] = ()) -> Snapshot:
+        """Everything folded so far, in an order that does not depend on the order of reading."""
+        self._settle_claims()
+        return Snapshot(
+            cluster=cluster,
+            taken_at=taken_at,
+            nodes=self.nodes,
+            pods=tuple(self._pods[key] for key in sorted(self._pods)),
+            classes=share_out(self._table.classes),
+            groups=tuple(sorted(groups, key=lambda group: group.id)),
+            budgets=tuple(sorted(self._budgets, key=lambda b: (b.namespace, b.name))),
+            controllers=tuple(sorted(self._controllers, key=lambda c: (c.kind, c.namespace, c.name))),
+            controller_kinds=tuple(sorted({c.kind for c in self._controllers} | self._listed & set(CONTROLLER_GROUPS))),
+            daemonsets=tuple(sorted(self._daemonsets, key=lambda d: (d.namespace, d.name))),
+            namespaces=dict(sorted(self._namespaces.items())),
+            storage=self._storage.storage(),
+            rule_objects=self._rules.all(),
+            priorities=self._storage.priorities,
+            gaps=tuple(self._gaps),
+        )
+
+    def _settle_claims(self) -> None:
+        """Pending pods with ephemeral volumes, once all claims are known: see StorageFolder.own_claim."""
+        if CLAIMS not in self.kinds:
+            return
+        own = {at for at, cls in enumerate(self._table.classes) if any(volume.template for volume in cls.volumes)}
+        for key, pod in sorted(self._pods.items()) if own else ():
+            if pod.cls in own and not pod.node:
+                cls = self._table.add(self._storage.own_claim(pod, self._table.classes[pod.cls]))
+                self._pods[key] = msgspec.structs.replace(pod, cls=cls)
+
+    # one method per kind, in the order of the table below
+
+    def _pod(self, item: api_types.PodObject) -> None:
+        meta, status = item.metadata, item.status
+        if status.phase in {"Succeeded", "Failed"}:
+            return  # never listed (scale-up.md §2); the live reader leaves them at the server
+        namespace, spec = meta.namespace or "default", bytes(item.spec)
+        cls, node = self._table.bound(namespace, spec, meta.labels, bytes(meta.owner_references), meta.annotations)
+        condition = _NO_CONDITION
+        if not node and status.conditions:
+            for candidate in _CONDITIONS.decode(status.conditions) or ():
+                if candidate.type == "PodScheduled":
+                    condition = candidate
+        if self._resizing and node and _RESIZED in bytes(status.conditions):
+            cls = self._table.at_least(cls, held_requests(spec, status.container_statuses))
+        grace = meta.deletion_grace_period_seconds
+        self._pods[f"{namespace}\0{meta.name}"] = Pod(
+            namespace, meta.name, meta.uid, cls, node, status.nominated_node_name, status.phase,
+            parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
+            parse_time(meta.deletion_timestamp) if meta.deletion_timestamp else 0.0,
+            30.0 if grace is None else float(grace), condition.status, condition.reason, condition.message,
+            bool(node) and _unready(bytes(status.conditions)),
+        )
+
+    def _node(self, item: api_types.NodeObject) -> None:
+        self._nodes[item.metadata.name] = node_from_wire(item)
+
+    def _budget(self, item: api_types.BudgetObject) -> None:
+        status = item.status
+        self._budgets.append(Budget(
+            item.metadata.namespace, item.metadata.name, bounded(item.spec.selector), status.disruptions_allowed,
+            item.spec.unhealthy_pod_eviction_policy or "",
+            whole=status.current_healthy >= status.desired_healthy > 0))
+
+    def _namespace(self, item: api_types.NamespaceObject) -> None:
+        self._namespaces[item.metadata.name] = item.metadata.labels or {}
+
+    def _controller(self, item: api_types.ControllerObject, kind: str) -> None:
+        meta = item.metadata
+        references = meta.owner_references or ()
+        owner = next((Owner(r.kind, r.name, r.uid, r.api_version) for r in references if r.controller), None)
+        self._controllers.append(Controller(kind, meta.namespace, meta.name, meta.uid, item.spec.replicas, owner))
+
+    def _daemonset(self, item: api_types.ControllerObject) -> None:
+        meta, template = item.metadata, item.spec.template
+        owner = msgspec.json.encode([{"kind": "DaemonSet", "name": meta.name, "uid": meta.uid, "apiVersion": "apps/v1",
+                                      "controller": True}])
+        cls = self._table.intern(meta.namespace, bytes(template.spec) or b"{}", bytes(template.metadata.labels), owner,
+                                 template.metadata.annotations, b"")
+        self._daemonsets.append(DaemonSet(meta.namespace, meta.name, meta.uid, cls))
+        self._controllers.append(Controller("DaemonSet", meta.namespace, meta.name, meta.uid))
+
+
+_Fold = Callable[[Folder, Any], None]
+
+
+def _unready(conditions: bytes) -> bool:
+    """Whether a pod's condition Ready is False; most pods have no condition that is, and are not decoded."""
+    if b'"False"' not in conditions:
+        return False
+    return any(each.type == "Ready" and each.status == "False" for each in _CONDITIONS.decode(conditions) or ())
+
+
+
+def _controller_fold(kind: str) -> _Fold:
+    return lambda folder, item: folder._controller(item, kind)
+
+
+def _storage_fold(kind: str) -> _Fold:
+    return lambda folder, item: folder._storage.fold(kind, item)
+
+
+_FOLDS: dict[str, tuple[msgspec.json.Decoder[Any], _Fold]] = {
+    "Pod": (msgspec.json.Decoder(api_types.Listing[api_types.PodObject]), Folder._pod),
+    "Node": (msgspec.json.Decoder(api_types.Listing[api_types.NodeObject]), Folder._node),
+    "PodDisruptionBudget": (msgspec.json.Decoder(api_types.Listing[api_types.BudgetObject]), Folder._budget),
+    "Namespace": (msgspec.json.Decoder(api_types.Listing[api_types.NamespaceObject]), Folder._namespace),
+    **{kind: (msgspec.json.Decoder(api_types.Listing[wired]), _storage_fold(kind))  # type: ignore[valid-type]
+       for kind, (wired, _) in FOLDS.items()},
+    "DaemonSet": (msgspec.json.Decoder(api_types.Listing[api_types.ControllerObject]), Folder._daemonset),
+    **{kind: (msgspec.json.Decoder(api_types.Listing[api_types.ControllerObject]), _controller_fold(kind))
+       for kind in ("ReplicaSet", "ReplicationController", "StatefulSet", "Job")},
+}
+_ONE: dict[str, msgspec.json.Decoder[Any]] = {
+    "Pod": msgspec.json.Decoder(api_types.PodObject),
+    "Node": msgspec.json.Decoder(api_types.NodeObject),
+    "PodDisruptionBudget": msgspec.json.Decoder(api_types.BudgetObject),
+    "Namespace": msgspec.json.Decoder(api_types.NamespaceObject),
+    **{kind: msgspec.json.Decoder(api_types.ControllerObject)
+       for kind in ("DaemonSet", "ReplicaSet", "ReplicationController", "StatefulSet", "Job")},
+    **{kind: msgspec.json.Decoder(wired) for kind, (wired, _) in FOLDS.items()},
+}
+
+
+def _kind_of(raw: msgspec.Raw) -> str:
+    """The kind that an item says it is, `_FOREIGN` if it is not the built-in one, "" if it says none."""
+    try:
+        item = _KIND.decode(raw)
+        return _FOREIGN if is_foreign(item.kind, item.api_version) else item.kind
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+
+
+def _first_kind(body: bytes) -> str:
+    """What the items of a list may all be. Only a guess, from where the API writes the kind of a list and of its first
+    item; whoever uses it looks at each item."""
+    kinds = (match.group(1).decode() for match in _WRITTEN_KIND.finditer(body, 0, 2048))
+    return next((kind.removesuffix("List") for kind in kinds if kind != "List"), "")
+
+
+def _amounts(place: str, raw: Mapping[str, api_types.Quantity] | None) -> dict[str, int]:
+    try:
+        return {name: parse_amount(name, quantity_text(value)) for name, value in (raw or {}).items()}
+    except BadInput as error:
+        raise BadInput(f"{place}.{error.place}", error.problem, error.remedy) from None
+
+
+def _sizes(item: api_types.NodeObject) -> Iterator[tuple[str, int, int]]:
+    """What a Node may hold at most, far above real ones, and what it holds: its kubelet writes it."""
+    status = item.status or api_types.NodeStatus()
+    yield "labels", 2_000, len(item.metadata.labels or ())
+    yield "taints", 500, len(item.spec.taints or ())
+    yield "resources", 500, max(len(status.capacity or ()), len(status.allocatable or ()))
+    yield "conditions", 500, len(status.conditions or ())
+
+
+def node_from_wire(item: api_types.NodeObject) -> Node:
+    """A Node; raises BadInput if it lacks the status a decision needs."""
+    status, meta, spec = item.status, item.metadata, item.spec
+    if large := next((f"{count} {what}, at most {most}" for what, most, count in _sizes(item) if count > most), ""):
+        raise BadInput("node", f"has {large}", "")
+    if status is None or not (status.allocatable or status.capacity):
+        raise BadInput("status", "node has no status.allocatable", "a node the kubelet has reported has both")
+    capacity = _amounts("status.capacity", status.capacity)
+    allocatable = _amounts("status.allocatable", status.allocatable)
+    return Node(
+        name=meta.name,
+        labels=meta.labels or {},
+        allocatable=allocatable or capacity,
+        capacity=capacity or allocatable,
+        uid=meta.uid,
+        provider_id=spec.provider_id,
+        annotations=meta.annotations or {},
+        taints=tuple(Taint(t.key, t.effect, t.value) for t in spec.taints or ()),
+        unschedulable=spec.unschedulable,
+        conditions=tuple(
+            Condition(c.type, c.status, c.reason, parse_time(c.last_transition_time) if c.last_transition_time else 0.0)
+            for c in status.conditions or ()
+        ),
+        created=parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0,
+        resource_version=meta.resource_version,
+    )

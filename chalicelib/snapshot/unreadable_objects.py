@@ -1,0 +1,76 @@
+"""What can still be said of an object that could not be read: its name, the node a pod is on, and a Node to hold.
+
+Apart from fold.py because nothing here may fail, whatever the bytes are. A Node that is registered but unreadable is
+kept as a node that offers nothing: its machine has joined, so that it must not be taken for one that never did.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.errors import MALFORMED
+from chalicelib.model.node import Node
+from chalicelib.model.timestamps import parse_time
+
+_NODE_NAME = re.compile(rb'"nodeName"\s*:\s*"([^"\\]{1,253})"')
+_LONGEST = 253      # characters of a name in Kubernetes
+
+
+class Wreck(msgspec.Struct, frozen=True):
+    """body: the decoded JSON, {} for what is no JSON object. node: where a pod runs, empty for one without a node."""
+
+    body: dict[str, Any]
+    name: str
+    namespace: str
+    node: str
+
+    @property
+    def key(self) -> str:
+        """namespace/name, or the name alone."""
+        return "/".join(part for part in (self.namespace, self.name) if part)
+
+
+def of(raw: bytes) -> Wreck:
+    """What the bytes of one object still say. Never raises."""
+    try:
+        found = msgspec.json.decode(raw.decode("utf-8", "replace"))
+    except MALFORMED:
+        found = None
+    body = _part(found)
+    meta = _part(body.get("metadata"))
+    node = _text(_part(body.get("spec")).get("nodeName"))
+    if not body and (match := _NODE_NAME.search(raw)):
+        node = match.group(1).decode("utf-8", "replace")
+    return Wreck(body, _text(meta.get("name")), _text(meta.get("namespace")), node)
+
+
+def node(left: Wreck) -> Node | None:
+    """A Node that offers nothing, is not ready and keeps its identity; None if it has no name."""
+    if not left.name:
+        return None
+    meta, spec = _part(left.body.get("metadata")), _part(left.body.get("spec"))
+    provider_id = spec.get("providerID")
+    return Node(name=left.name, labels={}, allocatable={}, uid=_text(meta.get("uid")),
+                provider_id=provider_id if isinstance(provider_id, str) else "",
+                created=_instant(meta.get("creationTimestamp")))
+
+
+def _part(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    """A name as text; empty for what is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int) or (isinstance(value, int) and abs(value) > 2**63):
+        return ""
+    return str(value)[:_LONGEST]
+
+
+def _instant(value: Any) -> float:
+    try:
+        return parse_time(value) if isinstance(value, str) else 0.0
+    except MALFORMED:
+        return 0.0

@@ -1,0 +1,197 @@
+"""A node group belongs to one cluster: two that grow and shrink the same machines would undo each other for ever.
+
+All claims lie in one partition, so that they are unique over all clusters of a deployment. A claim is made with the
+first operation on a group, and read with each operation after it. Nothing renews it: the cluster that holds it writes
+its lease in every pass, and that says whether the cluster lives.
+
+    a claim ends                                                      because
+    its cluster has made no pass for EXPIRES                          nobody scales the group (switched off, or gone)
+    its cluster has no policy, and has made no pass for NO_POLICY     the same, known sooner
+    another cluster names the group, and its own only discovered it   what a policy says beats what Nodes say
+    a person releases it (`outscaler release --claim`)
+
+Two clusters must never act on one group. So a claim changes hands only while its cluster makes no pass and has no
+operation open on the group, and the change raises the token of that cluster's lease: a pass that slept since before,
+and believes that the group is still its own, cannot save what it planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+import msgspec
+
+from chalicelib.store.operation_rows import to_operations
+from chalicelib.store.staged_saves import Staging
+from chalicelib.store.table_client import Cancelled, Refused, Table, Write
+from chalicelib.store.tables import CLAIMS, LEASE, OPEN, ClaimRow, LeaseRow
+
+Group = tuple[str, str]     # (provider, the group's key there)
+
+EXPIRES = 7 * 86400.0
+"""Seconds without a pass of its cluster after which a claim may be taken over."""
+NO_POLICY = 3600.0
+"""The same where the cluster has no policy in force."""
+STUCK = 86400.0
+"""Seconds after its deadline from which an open operation keeps no claim: nobody carries it on."""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """key: the place and the group's id there. since: epoch seconds. named: the cluster's policy, or the vendor's list
+    for the cluster, names the group; claims of earlier releases do not say, and count as named. ended: why another
+    cluster may take it over, "" while it holds."""
+
+    provider: str
+    key: str
+    owner: str
+    since: float
+    named: bool = True
+    ended: str = ""
+
+    @property
+    def group(self) -> str:
+        """The group's id, without the place."""
+        return self.key.partition("#")[2]
+
+
+class Claims:
+    """Who owns which node group. has_policy: whether a cluster has a policy in force."""
+
+    def __init__(
+        self, table: Table, clock: Callable[[], float], staging: Staging, has_policy: Callable[[str], bool],
+    ) -> None:
+        self._table, self._clock, self._staging, self._has_policy = table, clock, staging, has_policy
+
+    def claim_groups(
+        self, cluster: str, groups: Iterable[Group], *, discovered: Collection[Group] = (),
+        taken: Callable[[Group, str], None] | None = None,
+    ) -> dict[Group, str]:
+        """Claim them all; those that belong to another cluster come back with its name and are not to be touched.
+
+        The key must name the group in the world (e.g. with its zone or project), not only within a policy. discovered:
+        those of the groups that only Nodes make this cluster's. taken: called with each group that was taken over, and
+        the cluster that had it.
+        """
+        wanted = {f"{provider}#{key}": (provider, key) for provider, key in groups}
+        found = self._table.get_many([(CLAIMS, item) for item in wanted])
+        others: dict[Group, str] = {}
+        for item, group in wanted.items():
+            named = group not in discovered
+            raw = found.get((CLAIMS, item))
+            row = ClaimRow.from_raw_data(raw) if raw else self._claim(cluster, item, named=named)
+            if row.owner == cluster:
+                self._strengthen(row, named=named)
+            elif self._take_over(row, cluster, named=named):
+                if taken is not None:
+                    taken(group, row.owner)
+            else:
+                others[group] = row.owner
+        return others
+
+    def release(self, cluster: str, groups: Iterable[Group]) -> None:
+        """Give groups back; those of other clusters stay theirs."""
+        for provider, key in groups:
+            it_is_ours = ClaimRow.owner == cluster
+            try:
+                self._table.write(self._table.delete(CLAIMS, f"{provider}#{key}", it_is_ours))
+            except Refused:
+                continue
+
+    def give_back(self, cluster: str, group: Group) -> str:
+        """Release one group at a person's word; why not, "" where it is done."""
+        row = self._table.get(ClaimRow, CLAIMS, "#".join(group))
+        if row is None or row.owner != cluster:
+            return f"{cluster} has no claim on it (any more)"
+        lease = self._table.get(LeaseRow, cluster, LEASE)
+        it_is_the_claim_that_was_read = (ClaimRow.owner == cluster) & (ClaimRow.since == row.since)
+        return self._between_passes(row, lease, self._table.delete(CLAIMS, row.item, it_is_the_claim_that_was_read))
+
+    def owners(self) -> dict[Group, str]:
+        """Every claimed group and its cluster."""
+        return {(each.provider, each.key): each.owner for each in self.all()}
+
+    def all(self) -> tuple[Claim, ...]:
+        """Every claim, by provider and key; for people."""
+        rows = [ClaimRow.from_raw_data(raw) for raw in self._table.query(CLAIMS, "")]
+        return tuple(Claim(row.item.partition("#")[0], row.item.partition("#")[2], row.owner, row.since,
+                           _is_named(row) is not False, self._ended(row)) for row in rows)
+
+    def open_operations(self, cluster: str, group: Group) -> tuple[str, ...]:
+        """Ids of a cluster's operations that are open on a group and may still be carried on."""
+        provider, key = group
+        now = self._clock()
+        return tuple(each.id for each in to_operations(self._staging.view(cluster, OPEN))
+                     if each.is_open and each.provider == provider and key.endswith(f"#{each.group}")
+                     and now < max(each.deadline, each.created_at) + STUCK)
+
+    def _claim(self, cluster: str, item: str, *, named: bool) -> ClaimRow:
+        """Whose it is after the attempt."""
+        nobody_has_it = ClaimRow.owner.does_not_exist()
+        row = ClaimRow(CLAIMS, item, owner=cluster, since=self._clock(), named=int(named))
+        try:
+            self._table.write(self._table.put(row, nobody_has_it))
+        except Refused as refused:
+            return ClaimRow.from_raw_data(refused.old)
+        return row
+
+    def _strengthen(self, row: ClaimRow, *, named: bool) -> None:
+        """Note that the group is named by now, or that it is only discovered any more; nothing where that is known."""
+        known = _is_named(row)
+        if known is named or (known is None and named):
+            return
+        it_is_ours = ClaimRow.owner == row.owner
+        try:
+            self._table.write(self._table.update(CLAIMS, row.item, [ClaimRow.named.set(int(named))], it_is_ours))
+        except Refused:
+            return      # released or taken over since it was read: the next operation finds out
+
+    def _take_over(self, row: ClaimRow, cluster: str, *, named: bool) -> bool:
+        """Whether the group is the cluster's now.
+
+            the other's lease, read         its open operations, read        one transaction
+            ──┬───────────────────────────────┬────────────────────────────────┬──────────►
+              │ held: not now                 │ any on the group: not now      │ refused if a pass of the other began
+        """
+        lease = self._table.get(LeaseRow, row.owner, LEASE)
+        weaker = named and _is_named(row) is False
+        if not weaker and not self._ended(row, lease):
+            return False
+        it_is_the_claim_that_was_read = (ClaimRow.owner == row.owner) & (ClaimRow.since == row.since)
+        change = self._table.update(
+            CLAIMS, row.item, [ClaimRow.owner.set(cluster), ClaimRow.since.set(self._clock()),
+                               ClaimRow.named.set(int(named))], it_is_the_claim_that_was_read)
+        return not self._between_passes(row, lease, change)
+
+    def _between_passes(self, row: ClaimRow, lease: LeaseRow | None, change: Write) -> str:
+        """Carry out a change of a claim while nothing of its cluster rests on it; why not, "" where it is done. lease:
+        as read before."""
+        if lease is not None and lease.owner and (lease.until or 0.0) >= self._clock():
+            return f"a pass of {row.owner} is under way"
+        provider, key = row.item.split("#", 1)
+        if waiting := self.open_operations(row.owner, (provider, key)):
+            return f"{', '.join(waiting)} of {row.owner} is open on it"
+        no_pass_has_begun = LeaseRow.token.does_not_exist() if lease is None else LeaseRow.token == lease.token
+        end_older_passes = self._table.update(
+            row.owner, LEASE, [LeaseRow.token.add(1), LeaseRow.owner.remove(), LeaseRow.until.remove()],
+            no_pass_has_begun)
+        try:
+            self._table.transact([end_older_passes, change])
+        except Cancelled:
+            return f"a pass of {row.owner} has begun, or the claim has changed hands"
+        return ""
+
+    def _ended(self, row: ClaimRow, lease: LeaseRow | None = None) -> str:
+        """Why a claim holds no more; "" where it does. lease: of its cluster, read anew where none is given."""
+        lease = lease or self._table.get(LeaseRow, row.owner, LEASE)
+        silent = self._clock() - max(row.since, (lease.last_pass if lease is not None else None) or 0.0)
+        if silent > EXPIRES:
+            return f"{row.owner} has made no pass for {int(silent // 86400)} days"
+        if silent > NO_POLICY and not self._has_policy(row.owner):
+            return f"{row.owner} has no policy"
+        return ""
+
+
+def _is_named(row: ClaimRow) -> bool | None:
+    """None for a row that does not say."""
+    said: float | None = row.named
+    return None if said is None else bool(said)

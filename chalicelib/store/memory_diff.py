@@ -1,0 +1,108 @@
+"""The difference between two memories, as changes to rows: what did not change is not written.
+
+Each change names the version of the row that the planner saw, so a row that somebody else changed meanwhile is not
+overwritten. Absence is a version too (""): nothing is stored for a value that says nothing.
+
+Timers of nodes lie in one compressed value for the whole cluster (5,000 nodes are about 13 KB), cut into pieces only
+beyond 300 KB: a pass that confirms every timer still writes one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.memory import Brake, GroupMemory, LearntTemplate, Memory, NodeMemory, RuleMemory
+from chalicelib.model.scaling_rules import RuleObject
+from chalicelib.store.codec import canonical, fingerprint, pack
+from chalicelib.store.tables import BRAKE, GROUPS, HEAD, NODES, RULE_OBJECTS, RULES, TEMPLATES, UNREGISTERED
+
+ABSENT = ""
+ANY = "*"                       # whatever is there; only for the further pieces of a value whose first piece is checked
+
+
+class Times(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The cluster-wide instants of Memory, which executors write too."""
+
+    last_scale_up: float = 0.0
+    last_scale_down: float = 0.0
+    last_scale_down_failure: float = 0.0
+    first_seen: float = 0.0
+
+    @classmethod
+    def of(cls, memory: Memory) -> Times:
+        """Those of a whole memory."""
+        return cls(*(getattr(memory, name) for name in cls.__struct_fields__))
+
+
+class Change(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One row to be written, or taken away if version is ABSENT. expected: the version it replaces."""
+
+    item: str
+    expected: str
+    version: str
+    text: str = ""
+    blob: bytes = b""
+    parts: int = 0
+
+
+def version_of(value: Any, kind: Any) -> str:
+    """The version of the row that holds this value; None: of the row that is not there."""
+    return ABSENT if value is None else fingerprint(canonical(value, kind))
+
+
+def changes(before: Memory, after: Memory) -> tuple[Change, ...]:
+    """What must be written to get from one to the other. Operations are not part of it: they belong to executors; nor
+    is released_until, which belongs to people (release.py)."""
+    return (
+        *([times_change(Times.of(before), Times.of(after))] if Times.of(before) != Times.of(after) else []),
+        *([brake_change(before.brake, after.brake)] if before.brake != after.brake else []),
+        *_mapping(GROUPS, before.groups, after.groups, GroupMemory),
+        *_mapping(TEMPLATES, before.templates, after.templates, LearntTemplate),
+        *_pieces(NODES, before.nodes, after.nodes, dict[str, NodeMemory]),
+        *_pieces(UNREGISTERED, before.unregistered, after.unregistered, dict[str, float]),
+        *_pieces(RULES, before.rules, after.rules, dict[str, RuleMemory]),
+        *_pieces(RULE_OBJECTS, before.rule_objects, after.rule_objects, dict[str, RuleObject]),
+    )
+
+
+def row_change(item: str, before: Any, after: Any, kind: Any) -> Change:
+    """One row of JSON; None stands for no row."""
+    data = b"" if after is None else canonical(after, kind)
+    return Change(item, version_of(before, kind), fingerprint(data) if data else ABSENT, text=data.decode())
+
+
+def times_change(before: Times, after: Times) -> Change:
+    """The cluster-wide instants; where none is known, nothing is stored."""
+    old, new = (None if times == Times() else times for times in (before, after))
+    return row_change(HEAD, old, new, Times)
+
+
+def brake_change(before: Brake, after: Brake) -> Change:
+    """The brake; where it says nothing, nothing is stored."""
+    old, new = (None if brake == Brake() else brake for brake in (before, after))
+    return row_change(BRAKE, old, new, Brake)
+
+
+def _mapping(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any], kind: Any) -> Iterator[Change]:
+    for key in sorted(before.keys() | after.keys()):
+        old, new = before.get(key), after.get(key)
+        if old != new:
+            yield row_change(prefix + key, old, new, kind)
+
+
+def _pieces(prefix: str, before: Mapping[str, Any], after: Mapping[str, Any], kind: Any) -> Iterator[Change]:
+    if before == after:
+        return
+    expected = version_of(before, kind) if before else ABSENT
+    was = len(pack(canonical(before, kind))) if before else 0
+    data = canonical(after, kind) if after else b""
+    pieces, version = (pack(data), fingerprint(data)) if data else ((), ABSENT)
+    for at in range(max(len(pieces), was)):
+        checked = expected if at == 0 else ANY
+        if at < len(pieces):
+            yield Change(f"{prefix}{at:03d}", checked, version, blob=pieces[at], parts=len(pieces))
+        else:
+            yield Change(f"{prefix}{at:03d}", checked, ABSENT)

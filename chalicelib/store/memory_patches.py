@@ -1,0 +1,94 @@
+"""What an executor records in a cluster's memory, together with its own writes, while a reconcile may be planning.
+
+Reading, changing and writing back is repeated until nobody wrote in between. Each such write is counted in the head
+row: a large save (staging.py) cannot check a hundred rows in one transaction, but it can check the count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from pynamodb.expressions.update import Action
+
+from chalicelib.model.memory import GroupMemory, Memory
+from chalicelib.store.codec import decode
+from chalicelib.store.errors import Stale
+from chalicelib.store.memory_diff import ABSENT, Change, Times, row_change, times_change
+from chalicelib.store.memory_rows import change_write, head_actions, is_version
+from chalicelib.store.staged_saves import TRIES, Staging, is_closed
+from chalicelib.store.table_client import Cancelled, Refused, Table, Write
+from chalicelib.store.tables import GROUPS, HEAD, HeadRow, MemoryRow
+
+GroupPatch = Callable[[GroupMemory], GroupMemory]
+MemoryPatch = Callable[[Memory], Memory]
+
+
+class Patches:
+    """Writes of one executor plus what they mean for memory, atomically."""
+
+    def __init__(self, table: Table, staging: Staging) -> None:
+        self._table, self._staging = table, staging
+
+    def write(
+        self, cluster: str, group: str, writes: Sequence[Write], group_patch: GroupPatch | None,
+        memory_patch: MemoryPatch | None,
+    ) -> None:
+        """Raises Cancelled if one of `writes` is refused, Stale if memory would not hold still."""
+        for _ in range(TRIES):
+            about_group = self._group(cluster, group, group_patch) if group_patch else []
+            patches = about_group + self._head(cluster, memory_patch, count=bool(about_group))
+            try:
+                self._send([*writes, *patches])
+            except Cancelled as cancelled:
+                if any(at < len(writes) for at in cancelled.refused):
+                    raise
+                continue     # memory moved: read it again and patch what is there now
+            return
+        raise Stale(cluster, (GROUPS + group, HEAD))
+
+    def _send(self, writes: Sequence[Write]) -> None:
+        if len(writes) > 1:
+            self._table.transact(writes)
+            return
+        try:
+            self._table.write(writes[0])     # half the price of a transaction
+        except Refused as refused:
+            raise Cancelled({0: refused.old}) from None
+
+    def _group(self, cluster: str, group: str, patch: GroupPatch) -> list[Write]:
+        row = self._table.get(MemoryRow, cluster, GROUPS + group)
+        before = decode(row.text or "", GroupMemory) if row else None
+        after = patch(before or GroupMemory())
+        if after == (before or GroupMemory()):
+            return []
+        change = _based_on(row, row_change(GROUPS + group, before, after, GroupMemory))
+        return [change_write(self._table, cluster, change)]
+
+    def _head(self, cluster: str, patch: MemoryPatch | None, *, count: bool) -> list[Write]:
+        """The cluster-wide instants and the count, in one update of the head row; count: something else was patched."""
+        if patch is None and not count:
+            return []
+        row = self._table.get(HeadRow, cluster, HEAD)
+        if is_closed(row):
+            self._staging.carry_out(cluster)
+            row = self._table.get(HeadRow, cluster, HEAD)
+        gate_is_open = HeadRow.pending.does_not_exist()
+        actions: list[Action] = [HeadRow.patches.add(1)]
+        before = decode(row.text, Times) if row is not None and row.text else Times()
+        after = before if patch is None else Times.of(patch(_as_memory(before)))
+        if after == before:
+            return [self._table.update(cluster, HEAD, actions, gate_is_open)] if count else []
+        change = _based_on(row, times_change(before, after))
+        unchanged = is_version(change.expected)
+        assert unchanged is not None
+        return [self._table.update(cluster, HEAD, actions + head_actions(change), gate_is_open & unchanged)]
+
+
+def _based_on(row: MemoryRow | None, change: Change) -> Change:
+    """The row is at hand, so its own version is what the change replaces, whichever release wrote it (rows.py)."""
+    return msgspec.structs.replace(change, expected=row.version or ABSENT) if row is not None else change
+
+
+def _as_memory(times: Times) -> Memory:
+    return Memory(**{name: getattr(times, name) for name in Times.__struct_fields__})

@@ -1,0 +1,37 @@
+"""How the memory that passes take lies in the lease's row, which each pass reads and writes anyway.
+
+All of it is optional: rows of earlier releases have none of these attributes, and earlier releases pass over them.
+`unended` is counted when a lease is taken and removed when it is given back, each in the write that is made anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pynamodb.expressions.update import Action
+
+from chalicelib.model.pass_footprint import PassMemory
+from chalicelib.store.tables import LeaseRow
+
+
+def read(row: LeaseRow) -> PassMemory:
+    """What a row says."""
+    return PassMemory(int(row.peak or 0), int(row.size or 0), int(row.unended or 0), float(row.large_until or 0.0))
+
+
+def begins() -> Action:
+    """One more pass has begun."""
+    counted: Action = LeaseRow.unended.add(1)
+    return counted
+
+
+def ends(before: PassMemory, after: PassMemory | None) -> Sequence[Action]:
+    """The pass has ended, and this is known now; None: as before."""
+    actions: list[Action] = [LeaseRow.unended.remove()]
+    if after is None:
+        return actions
+    for attribute, old, new in ((LeaseRow.peak, before.peak, after.peak), (LeaseRow.size, before.size, after.size),
+                                (LeaseRow.large_until, before.large_until, after.large_until)):
+        if new != old:
+            actions.append(attribute.set(new) if new else attribute.remove())
+    return actions

@@ -1,0 +1,141 @@
+"""Policies that lie where releases before the policy table kept them: in the state table, which every function writes.
+
+Functions never use those rows: whoever can write state could put a policy in force with them. They only notice them, so
+that an upgrade that was not finished is loud. A person's command copies them (`outscaler migrate`), which may be killed
+anywhere and repeated:
+
+    versions, the oldest first ─► the version in force and its webhook row, in one transaction ─► (asked for) old rows
+
+A cluster is in force in the policy table only when all its versions are there. What lies in the policy table already
+is never replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from chalicelib.store.policies import StoredPolicy, stored
+from chalicelib.store.table_client import Cancelled, Refused, Table
+from chalicelib.store.tables import POLICIES, POLICY, WEBHOOKS, PolicyRow, WebhookRow
+
+SHOWN = 10      # names in a sentence
+
+
+def not_used(names: Sequence[str]) -> str:
+    """A sentence for logs and people. names: not_moved's; whoever can write state chose them, so they are cut."""
+    shown = ", ".join(name[:63].encode("ascii", "backslashreplace").decode() for name in names[:SHOWN])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"policies in the state table are not used, clusters {shown}{more}"
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """What became of one cluster's policies. copied: versions written now. conflict: why it was left alone, or "".
+    version: the one that is in force in the policy table now, 0 for none."""
+
+    name: str
+    version: int
+    copied: int = 0
+    conflict: str = ""
+
+
+class Moving:
+    """From the state table (old) to the policy table (new)."""
+
+    def __init__(self, old: Table, new: Table) -> None:
+        self._old, self._new = old, new
+
+    def in_old_place(self) -> tuple[StoredPolicy, ...]:
+        """Versions in force by the old place, by name; whether or not they were copied. One query."""
+        return tuple(stored(raw) for raw in self._old.query(POLICIES, "", consistent=False))
+
+    def not_moved(self, known: Iterable[StoredPolicy]) -> tuple[str, ...]:
+        """Clusters whose policy in the old place is not the one in force, or an older one. known: those in force."""
+        in_force = {policy.name: policy for policy in known}
+        return tuple(old.name for old in self.in_old_place() if not _is_superseded(old, in_force.get(old.name)))
+
+    def waits_for_move(self, name: str) -> bool:
+        """Whether the cluster has no policy in force, and one in the old place."""
+        return (self._new.get(PolicyRow, POLICIES, name) is None
+                and self._old.get(PolicyRow, POLICIES, name) is not None)
+
+    def copy(self, name: str, webhook: Callable[[str], str | None]) -> Moved:
+        """Copy one cluster's policies, unless it has one in force. webhook: a document's text -> StoredWebhook.secret.
+        Raises StoreError."""
+        old, there = self._old.get(PolicyRow, POLICIES, name), self._new.get(PolicyRow, POLICIES, name)
+        if old is None or there is not None:
+            return _left_alone(name, old, there)
+        copied = 0
+        for raw in self._old.query(name, POLICY):
+            row = PolicyRow.from_raw_data(raw)
+            if int(row.version) > int(old.version):
+                continue
+            is_new = self._put_once(row)
+            if is_new is None:
+                return Moved(name, 0, copied, _differs(int(row.version)))
+            copied += is_new
+        return self._put_in_force(old, webhook(old.text), copied)
+
+    def delete_old(self, name: str) -> int:
+        """Delete the old rows of a cluster that the policy table holds too, the one in force last; how many."""
+        deleted = 0
+        items = [(name, raw["item"]["S"]) for raw in self._old.query(name, POLICY)]
+        for cluster, item in [*items, (POLICIES, name)]:
+            there = self._new.get(PolicyRow, cluster, item)
+            here = self._old.get(PolicyRow, cluster, item)
+            if here is None or there is None or not _is_superseded(stored(here), stored(there)):
+                continue
+            it_is_what_was_compared = PolicyRow.digest == here.digest
+            try:
+                self._old.write(self._old.delete(cluster, item, it_is_what_was_compared))
+            except Refused:
+                continue
+            deleted += 1
+        return deleted
+
+    def _put_once(self, row: PolicyRow) -> bool | None:
+        """True: written now; False: it was there; None: something else was there."""
+        nothing_is_there = PolicyRow.version.does_not_exist()
+        try:
+            self._new.write(self._new.put(_copy(row, row.cluster, row.item), nothing_is_there))
+        except Refused as refused:
+            return False if PolicyRow.from_raw_data(refused.old).digest == row.digest else None
+        return True
+
+    def _put_in_force(self, old: PolicyRow, webhook: str | None, copied: int) -> Moved:
+        name, version = old.item, int(old.version)
+        none_is_in_force = PolicyRow.version.does_not_exist()
+        try:
+            self._new.transact([
+                self._new.put(_copy(old, POLICIES, name), none_is_in_force),
+                self._new.put(WebhookRow(WEBHOOKS, name, version=version, secret=webhook)),
+            ])
+        except Cancelled as cancelled:
+            there = next((PolicyRow.from_raw_data(row) for row in cancelled.refused.values() if row), None)
+            return msgspec.structs.replace(_left_alone(name, old, there), copied=copied)
+        return Moved(name, version, copied)
+
+
+def _left_alone(name: str, old: PolicyRow | None, there: PolicyRow | None) -> Moved:
+    """What is in force stays; a conflict, unless it is what the old place has, or newer."""
+    in_force = stored(there) if there is not None else None
+    fine = old is None or _is_superseded(stored(old), in_force)
+    conflict = "" if fine or old is None else _differs(int(old.version))
+    return Moved(name, in_force.version if in_force else 0, 0, conflict)
+
+
+def _is_superseded(old: StoredPolicy, in_force: StoredPolicy | None) -> bool:
+    """The policy table has this version, or one that was stored after it."""
+    if in_force is None or in_force.version < old.version:
+        return False
+    return in_force.version > old.version or in_force.digest == old.digest
+
+
+def _differs(version: int) -> str:
+    return f"version {version} differs from what the policy table holds"
+
+
+def _copy(row: PolicyRow, cluster: str, item: str) -> PolicyRow:
+    return PolicyRow(cluster, item, name=row.name, version=int(row.version), text=row.text, digest=row.digest,
+                     stored_at=row.stored_at)

@@ -1,0 +1,101 @@
+"""When a cluster was last looked at, and whether a message for it is already on its way.
+
+A slow pass must not pile up messages, and a lost message must not silence a cluster. So a message is announced here
+before it is sent, and the announcement ends by itself:
+
+    tick: mark_queued(until) ► True      tick: mark_queued ► False       until
+    ──┬──────────────────────────────────────┬─────────────────────────────┬──────────►
+      │ message sent                         │ not sent twice              │ lost: may be sent again
+                  │ message arrives: leases.acquire takes the marker off
+
+Both facts live in the lease's row: taking the lease and giving it back write them along (leases.py), so that they cost
+a quiet pass nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from chalicelib.model.pass_footprint import PassMemory
+from chalicelib.store import carry_over_rows, failure_streak, pass_footprint
+from chalicelib.store.failure_streak import PassFailure
+from chalicelib.store.table_client import Refused, Table
+from chalicelib.store.tables import LEASE, LeaseRow
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """Where a cluster stands. Instants in epoch seconds; 0.0: never, or not. last_pass: of any pass that ended;
+    last_success: of one that came to a decision, 0.0 also where only an earlier version has made passes. memory: what
+    passes have taken."""
+
+    last_pass: float = 0.0
+    queued_until: float = 0.0
+    lease_until: float = 0.0
+    last_success: float = 0.0
+    failure: PassFailure | None = None
+    memory: PassMemory = PassMemory()
+
+    def is_due(self, now: float, interval: float) -> bool:
+        """The last pass is interval seconds ago or more, and no message is on its way."""
+        return now - self.last_pass >= interval and self.queued_until < now
+
+
+class Passed(msgspec.Struct, frozen=True):
+    """What the last pass left for those who look: its instant (epoch seconds, 0.0: none yet) and record/left.py's
+    bytes, empty where it left none."""
+
+    last_pass: float = 0.0
+    left: bytes = b""
+
+
+class Schedule:
+    """Markers of queued messages and instants of passes."""
+
+    def __init__(self, table: Table, clock: Callable[[], float]) -> None:
+        self._table, self._clock = table, clock
+
+    def due(self, cluster: str) -> Pace:
+        """What is known of a cluster, for `Pace.is_due`."""
+        row = self._table.get(LeaseRow, cluster, LEASE)
+        if row is None:
+            return Pace()
+        return Pace(row.last_pass or 0.0, row.queued_until or 0.0, row.until or 0.0, row.last_success or 0.0,
+                    failure_streak.read(row), pass_footprint.read(row))
+
+    def passed_by(self, clusters: Sequence[str]) -> dict[str, Passed]:
+        """The last pass of each of these clusters; two reads for a hundred of them at most. Those never looked at are
+        left out."""
+        raws = self._table.get_many([(cluster, LEASE) for cluster in clusters])
+        rows = {cluster: LeaseRow.from_raw_data(raw) for (cluster, _), raw in raws.items()}
+        inside = {cluster: row.left or b"" for cluster, row in rows.items()}
+        apart = carry_over_rows.read_many(self._table, [one for one, left in inside.items() if carry_over_rows.needs_both(left)])
+        return {cluster: Passed(row.last_pass or 0.0, carry_over_rows.whole(inside[cluster], apart.get(cluster, b"")))
+                for cluster, row in rows.items()}
+
+    def mark_queued(self, cluster: str, until: float) -> bool:
+        """Announce a message. True: send it. False: one is on its way already, and counts until its own time is up."""
+        none_is_announced = LeaseRow.queued_until.does_not_exist()
+        # Announced, but it should have arrived by then: it is lost.
+        the_announced_is_lost = LeaseRow.queued_until < self._clock()
+        mark = self._table.update(
+            cluster, LEASE, [LeaseRow.queued_until.set(until)], none_is_announced | the_announced_is_lost
+        )
+        try:
+            self._table.write(mark)
+        except Refused:
+            return False
+        return True
+
+    def clear_queued(self, cluster: str, marker: float | None = None) -> None:
+        """Take an announcement back, e.g. when sending failed. marker: only if it is the one made with that `until`."""
+        it_is_that_one = LeaseRow.queued_until == marker if marker is not None else None
+        try:
+            self._table.write(self._table.update(cluster, LEASE, [LeaseRow.queued_until.remove()], it_is_that_one))
+        except Refused:
+            return
+
+    def passed(self, cluster: str, at: float) -> None:
+        """Note a pass that was made without giving a lease back; `leases.release` does it along."""
+        self._table.write(self._table.update(cluster, LEASE, [LeaseRow.last_pass.set(at)]))

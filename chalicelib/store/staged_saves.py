@@ -1,0 +1,270 @@
+"""Saves that are larger than one transaction, and the view that makes them all or nothing.
+
+DynamoDB writes at most 100 rows at once. A larger save is therefore written down first as a plan of its own, in rows
+that nobody looks at, then decided by one small transaction, then carried out, by whoever comes by.
+
+    parts staged        decided: one transaction            carried out            gate opened
+    ──┬───────────────────┬───────────────────────────────────┬──────────────────────┬──────────►
+      │ crash: nothing    │ checks the lease's token and that │ crash: the next one  │ parts are
+      │ happened; parts   │ no executor wrote since the rows  │ who reads finishes   │ deleted
+      │ expire            │ were compared; closes the gate    │ it first             │
+
+The gate is the head row. While `pending` is set, executors' writes to memory are refused (operations.py), so the
+save that is decided cannot be overtaken by a write that did not know of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from pynamodb.expressions.update import Action
+
+from chalicelib.model.operation import Operation
+from chalicelib.store.codec import fingerprint, pack, unpack
+from chalicelib.store.errors import Fenced, Stale, StoreError
+from chalicelib.store.leases import Lease, fence
+from chalicelib.store.memory_diff import ABSENT, ANY, Change
+from chalicelib.store.memory_rows import change_row, change_write, head_actions, is_version
+from chalicelib.store.operation_rows import to_row
+from chalicelib.store.table_client import Cancelled, Raw, Table, Write
+from chalicelib.store.tables import HEAD, MEMORY, OPEN, OVER, STAGED, BlobRow, HeadRow, OperationRow
+
+TRIES = 12
+STAGED_FOR = 86400     # seconds after which parts that were never decided may be deleted
+MOST_PARTS = 90
+
+
+class Staged(msgspec.Struct, frozen=True):
+    """What a large save is going to write."""
+
+    changes: tuple[Change, ...]
+    operations: tuple[Operation, ...]
+
+
+NOTHING = Staged((), ())
+
+
+class Staging:
+    """The gate: views that respect it, saves that go through it."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    # --- reading
+
+    def view(self, cluster: str, prefix: str) -> tuple[Raw, ...]:
+        """Rows beginning with prefix, of which a large save shows all or nothing.
+
+        A query is not one instant: rows read late may be of a save that rows read early did not know. So the gate is
+        looked at before and after, and the rows are read again if a save was decided in between.
+        """
+        for _ in range(TRIES):
+            if prefix != MEMORY:
+                before = self._table.get(HeadRow, cluster, HEAD)
+                rows = tuple(self._table.query(cluster, prefix))
+            else:
+                rows = tuple(self._table.query(cluster, prefix))   # the head is the first of them
+                before = HeadRow.from_raw_data(rows[0]) if rows and rows[0]["item"]["S"] == HEAD else None
+            after = self._table.get(HeadRow, cluster, HEAD)
+            if is_closed(before) or is_closed(after):
+                self.carry_out(cluster)
+            elif _generation(before) == _generation(after):
+                return rows
+        raise StoreError(f"{cluster}: large saves follow each other faster than they can be read")
+
+    def look(self, cluster: str, prefix: str) -> tuple[Raw, ...]:
+        """The same rows as `view`, for those who may only read: a save that is decided and not carried out is laid over
+        the rows in memory, and nothing is written."""
+        for _ in range(TRIES):
+            before = self._table.get(HeadRow, cluster, HEAD)
+            rows = tuple(self._table.query(cluster, prefix))
+            pending = before.pending if before is not None else None
+            staged = self._read(cluster, pending, int(before.parts or 0)) if before is not None and pending else NOTHING
+            over = self._over(cluster, staged) if staged else frozenset()
+            after = self._table.get(HeadRow, cluster, HEAD)
+            if staged is not None and _gate(before) == _gate(after):
+                return overlaid(rows, staged, over, prefix)
+        raise StoreError(f"{cluster}: large saves follow each other faster than they can be read")
+
+    def _over(self, cluster: str, staged: Staged) -> frozenset[str]:
+        """Operations of a save that have come and gone already."""
+        found = self._table.get_many([(cluster, OVER + operation.id) for operation in staged.operations])
+        return frozenset(item.removeprefix(OVER) for _, item in found)
+
+    # --- saving
+
+    def save(
+        self, cluster: str, changes: Sequence[Change], operations: Sequence[Operation], seen: dict[str, str],
+        lease: Lease, now: float,
+    ) -> None:
+        """Write all of it or nothing. seen: version by row, of every row that the decision rests on.
+
+        Raises Fenced, Stale.
+        """
+        head = self._table.get(HeadRow, cluster, HEAD)
+        if is_closed(head):
+            raise Stale(cluster, (HEAD,))
+        self._compare(cluster, seen)
+        save, pieces = self._stage(cluster, changes, operations, lease, now)
+        self._decide(cluster, head, save, pieces, changes, lease)
+        self.carry_out(cluster)
+
+    def _compare(self, cluster: str, seen: dict[str, str]) -> None:
+        versions = self._versions(cluster)
+        moved = tuple(item for item, version in seen.items() if version not in (ANY, versions.get(item, ABSENT)))
+        if moved:
+            raise Stale(cluster, moved)
+
+    def _stage(
+        self, cluster: str, changes: Sequence[Change], operations: Sequence[Operation], lease: Lease, now: float
+    ) -> tuple[str, int]:
+        rows = tuple(change for change in changes if change.item != HEAD)
+        data = msgspec.msgpack.encode(Staged(rows, tuple(operations)))
+        pieces = pack(data)
+        if len(pieces) > MOST_PARTS:
+            raise StoreError(f"{cluster}: a save of {len(data)} bytes is too large")
+        save = f"{lease.token:010d}-{fingerprint(data)}"
+        for at, piece in enumerate(pieces):
+            self._table.write(self._table.put(BlobRow(
+                cluster, _part(save, at), blob=piece, version=save, parts=len(pieces), expires_at=int(now) + STAGED_FOR
+            )))
+        return save, len(pieces)
+
+    def _decide(
+        self, cluster: str, head: HeadRow | None, save: str, pieces: int, changes: Sequence[Change], lease: Lease
+    ) -> None:
+        """The one transaction by which the save happens. From here on it cannot be lost, so its parts do not expire."""
+        patches = head.patches if head else None
+        gate_is_open = HeadRow.pending.does_not_exist()
+        # Executors count every write to memory here; the same count means that the rows compared above are unchanged.
+        no_executor_wrote = HeadRow.patches.does_not_exist() if patches is None else HeadRow.patches == patches
+        actions: list[Action] = [HeadRow.pending.set(save), HeadRow.parts.set(pieces), HeadRow.generation.add(1)]
+        condition = gate_is_open & no_executor_wrote
+        for change in changes:
+            if change.item == HEAD:
+                actions += head_actions(change)
+                unchanged = is_version(change.expected)
+                condition = condition & unchanged if unchanged is not None else condition
+        part_is_there = BlobRow.version == save
+        try:
+            self._table.transact([
+                fence(self._table, lease),
+                self._table.update(cluster, HEAD, actions, condition),
+                *(self._table.update(cluster, _part(save, at), [BlobRow.expires_at.remove()], part_is_there)
+                  for at in range(pieces)),
+            ])
+        except Cancelled as cancelled:
+            if 0 in cancelled.refused:
+                raise Fenced(cluster, lease.token) from None
+            raise Stale(cluster, (HEAD,)) from None
+
+    # --- carrying out
+
+    def carry_out(self, cluster: str) -> bool:
+        """Finish a save that is decided; False if there is none. Anybody may, several at once, any number of times."""
+        for tried in range(TRIES):
+            head = self._table.get(HeadRow, cluster, HEAD)
+            if head is None or not head.pending:
+                return tried > 0
+            staged = self._read(cluster, head.pending, int(head.parts or 0))
+            if staged is None:
+                continue    # somebody else has just finished it
+            try:
+                self._apply(cluster, head.pending, staged)
+                self._open(cluster, head.pending, int(head.parts or 0))
+            except Cancelled:
+                continue    # somebody else was faster with a part of it; look again what is left
+            return True
+        raise StoreError(f"{cluster}: a large save could not be carried out")
+
+    def _read(self, cluster: str, save: str, parts: int) -> Staged | None:
+        keys = [(cluster, _part(save, at)) for at in range(parts)]
+        found = self._table.get_many(keys)
+        if len(found) < parts:
+            return None
+        blobs = tuple(BlobRow.from_raw_data(found[key]).blob for key in keys)
+        return msgspec.msgpack.decode(unpack(blobs), type=Staged)
+
+    def _apply(self, cluster: str, save: str, staged: Staged) -> None:
+        """Write what is not written yet. Every transaction checks that this save is still the pending one: a sleeper
+        who wakes up after it was finished, and after others wrote on, changes nothing."""
+        it_is_still_pending = HeadRow.pending == save
+        gate = self._table.check(cluster, HEAD, it_is_still_pending)
+        batch = [gate]
+        for group in self._left(cluster, staged):
+            if not self._table.fits([*batch, *group]):
+                self._table.transact(batch)
+                batch = [gate]
+            batch += group
+        if len(batch) > 1:
+            self._table.transact(batch)
+
+    def _left(self, cluster: str, staged: Staged) -> Iterator[list[Write]]:
+        rows = self._versions(cluster)
+        for change in staged.changes:
+            version = rows.get(change.item, ABSENT)
+            # Where it is neither the old nor the new version, it was written and somebody went on from there.
+            if version != change.version and change.expected in (ANY, version):
+                yield [change_write(self._table, cluster, change)]
+        over = self._table.get_many([(cluster, OVER + operation.id) for operation in staged.operations])
+        for operation in staged.operations:
+            if OPEN + operation.id not in rows and (cluster, OVER + operation.id) not in over:
+                yield create(self._table, operation, check_over=True)
+
+    def _versions(self, cluster: str) -> dict[str, str]:
+        """Every row of memory and its version."""
+        return {raw["item"]["S"]: raw.get("version", {}).get("S", ABSENT) for raw in self._table.query(cluster, MEMORY)}
+
+    def _open(self, cluster: str, save: str, parts: int) -> None:
+        it_is_still_pending = HeadRow.pending == save
+        self._table.transact([
+            self._table.update(cluster, HEAD, [HeadRow.pending.remove(), HeadRow.parts.remove()], it_is_still_pending),
+            *(self._table.delete(cluster, _part(save, at)) for at in range(parts)),
+        ])
+
+
+def create(table: Table, operation: Operation, *, check_over: bool) -> list[Write]:
+    """Writes that make an operation visible; check_over: refuse if it has come and gone meanwhile."""
+    it_does_not_exist = OperationRow.text.does_not_exist()
+    writes = [table.put(to_row(operation), it_does_not_exist)]
+    if check_over:
+        writes.append(table.check(operation.cluster, OVER + operation.id, it_does_not_exist))
+    return writes
+
+
+def overlaid(rows: Sequence[Raw], staged: Staged, over: frozenset[str], prefix: str) -> tuple[Raw, ...]:
+    """The rows as carry_out would leave them, in the order of their keys. over: operations that have ended."""
+    if not staged.changes and not staged.operations:
+        return tuple(rows)
+    by_item = {raw["item"]["S"]: raw for raw in rows}
+    for change in staged.changes:
+        version = by_item.get(change.item, {}).get("version", {}).get("S", ABSENT)
+        if not change.item.startswith(prefix) or version == change.version or change.expected not in (ANY, version):
+            continue
+        if change.version == ABSENT:
+            by_item.pop(change.item, None)
+        else:
+            by_item[change.item] = change_row("", change).serialize()
+    for operation in staged.operations:
+        item = OPEN + operation.id
+        if item.startswith(prefix) and item not in by_item and operation.id not in over:
+            by_item[item] = to_row(operation).serialize()
+    return tuple(by_item[item] for item in sorted(by_item))
+
+
+def is_closed(head: HeadRow | None) -> bool:
+    """A save is decided and not carried out."""
+    return head is not None and bool(head.pending)
+
+
+def _gate(head: HeadRow | None) -> tuple[int, str]:
+    return _generation(head), (head.pending or "") if head else ""
+
+
+def _generation(head: HeadRow | None) -> int:
+    return int(head.generation or 0) if head else 0
+
+
+def _part(save: str, at: int) -> str:
+    return f"{STAGED}{save}#{at:03d}"

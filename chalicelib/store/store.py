@@ -1,0 +1,66 @@
+"""One door to the tables: what handlers, executors and the command line hold."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from chalicelib import __version__
+from chalicelib.store.breaker_override import Releases
+from chalicelib.store.cache import Shelf
+from chalicelib.store.debounce import Debounce
+from chalicelib.store.group_ownership import Claims
+from chalicelib.store.journal import KEPT, Journal
+from chalicelib.store.leases import Leases
+from chalicelib.store.memory import Memories
+from chalicelib.store.operations import Operations
+from chalicelib.store.policies import Policies
+from chalicelib.store.policy_migration import Moving
+from chalicelib.store.rate_limits import Paces
+from chalicelib.store.scan_state import Schedule
+from chalicelib.store.schema_version import Schemas
+from chalicelib.store.staged_saves import Staging
+from chalicelib.store.table_client import Table
+from chalicelib.store.tables import policy_table_of
+
+
+class Store:
+    """Everything that outlives a process, in two DynamoDB tables.
+
+    table_name: the state table. policy_table: where policies lie; policy_table_of(table_name) unless given.
+    clock: epoch seconds. region, endpoint: as botocore finds them (AWS_DEFAULT_REGION, AWS_ENDPOINT_URL) unless given.
+    sleep, chance: how retries wait and what spreads them. client: a botocore client to be used instead of a new one.
+    wrap: put between the store and that client, for injecting faults. journal_kept: seconds.
+
+    Methods raise StoreError (errors.py); storing a policy may also raise BadInput. paces and shelf never raise.
+    """
+
+    def __init__(
+        self, table_name: str, *, clock: Callable[[], float], policy_table: str = "", region: str | None = None,
+        endpoint: str | None = None, sleep: Callable[[float], None] = time.sleep,
+        chance: Callable[[], float] = random.random, client: Any = None,
+        wrap: Callable[[Any], Any] = lambda client: client, journal_kept: float = KEPT,
+    ) -> None:
+        self.table = Table(
+            table_name, region=region, endpoint=endpoint, sleep=sleep, chance=chance, client=client, wrap=wrap
+        )
+        self.policy_table = Table(
+            policy_table or policy_table_of(table_name), region=region, endpoint=endpoint, sleep=sleep, chance=chance,
+            client=self.table.client, wrap=wrap,
+        )
+        staging = Staging(self.table)
+        self.leases = Leases(self.table, clock)
+        self.memory = Memories(self.table, staging, clock)
+        self.operations = Operations(self.table, staging, clock)
+        self.journal = Journal(self.table, clock, journal_kept)
+        self.policies = Policies(self.policy_table, clock)
+        self.moving = Moving(self.table, self.policy_table)
+        self.releases = Releases(self.table)
+        self.claims = Claims(self.table, clock, staging, lambda name: self.policies.current(name) is not None)
+        self.schedule = Schedule(self.table, clock)
+        self.schema = Schemas(self.table, clock, __version__)
+        self.debounce = Debounce(self.table, clock)
+        self.paces = Paces(self.table, clock)
+        self.shelf = Shelf(self.table, clock)

@@ -1,0 +1,250 @@
+"""The only place that talks to DynamoDB: builds requests from PynamoDB's models, sends them, retries, names errors.
+
+PynamoDB gives the rows and the conditions. A botocore client sends them, because only botocore can ask for the old item
+when a condition fails; that item is how a refusal can say who is in the way.
+
+What is retried: throttling and conflicting transactions, a bounded number of times with full jitter. A condition that
+does not hold is an answer and is never retried here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from botocore.exceptions import BotoCoreError, ClientError
+from pynamodb.connection.base import MetaTable
+from pynamodb.connection.table import TableConnection
+from pynamodb.expressions.condition import Condition
+from pynamodb.expressions.update import Action
+
+from chalicelib.aws import session
+from chalicelib.store.errors import StoreError, StoreThrottled, StoreUnavailable
+from chalicelib.store.tables import PARTITION_KEY, SORT_KEY, Row, definition
+
+R = TypeVar("R", bound=Row)
+Raw = dict[str, Any]                     # an item as DynamoDB sends it: {"owner": {"S": "…"}}
+
+CONNECT_SECONDS, READ_SECONDS = 2, 5
+ATTEMPTS = 6                             # of ours, each of which botocore repeats once on network trouble
+FIRST_WAIT, LONGEST_WAIT = 0.05, 1.0     # seconds; the wait is chosen evenly between 0 and the bound
+ITEMS_PER_READ = 100                     # BatchGetItem's limit
+ITEMS_PER_TRANSACTION = 100
+BYTES_PER_TRANSACTION = 3_500_000        # DynamoDB's limit is 4 MB
+
+_BUSY = frozenset({
+    "TransactionConflictException", "TransactionInProgressException", "ThrottlingException", "Throttling",
+    "ProvisionedThroughputExceededException", "RequestLimitExceeded", "LimitExceededException",
+})
+_BUSY_REASONS = frozenset({"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"})
+_METHODS = {"Put": "put_item", "Update": "update_item", "Delete": "delete_item"}
+
+
+class Refused(StoreError):
+    """The condition did not hold. old: the row that was found, empty if there was none. Never leaves the store."""
+
+    def __init__(self, old: Raw) -> None:
+        super().__init__("condition failed")
+        self.old = old
+
+
+class Cancelled(StoreError):
+    """A transaction's conditions did not hold. refused: position in the transaction -> row found there, empty if none.
+
+    Never leaves the store.
+    """
+
+    def __init__(self, refused: dict[int, Raw]) -> None:
+        super().__init__("transaction cancelled")
+        self.refused = refused
+
+
+class Write(NamedTuple):
+    """One write, alone or in a transaction. kind: Put, Update, Delete or ConditionCheck."""
+
+    kind: str
+    arguments: dict[str, Any]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes it takes."""
+        return 500 + sum(len(part) for value in self.arguments.get("Item", {}).values() for part in value.values())
+
+
+class Table:
+    """One DynamoDB table.
+
+    sleep, chance: how retries wait and what spreads them (0 ≤ chance() < 1). client: a botocore client for DynamoDB
+    to be used instead of a new one. wrap: put between us and the client, for injecting faults.
+    """
+
+    def __init__(
+        self, name: str, *, region: str | None, endpoint: str | None, sleep: Callable[[float], None],
+        chance: Callable[[], float], client: Any = None,
+        wrap: Callable[[Any], Any] = lambda client: client,
+    ) -> None:
+        self.name = name
+        self._connection = TableConnection(name, meta_table=MetaTable(definition(name)))
+        try:
+            self.client = client or session.client(
+                "dynamodb", region=region, endpoint=endpoint, connect_timeout=CONNECT_SECONDS,
+                read_timeout=READ_SECONDS, retries={"mode": "standard", "total_max_attempts": 2},
+                parameter_validation=False,     # PynamoDB makes the requests; validating each costs time
+            )
+        except BotoCoreError as error:
+            raise StoreUnavailable(str(error)) from error
+        self._client, self._sleep, self._chance = wrap(self.client), sleep, chance
+
+    # --- reading, strongly consistent unless a caller asks for less
+
+    def get(self, model: type[R], cluster: str, item: str, *, consistent: bool = True) -> R | None:
+        """One row, or None."""
+        key = {PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}}
+        found = self._send("get_item", {"TableName": self.name, "Key": key, "ConsistentRead": consistent}).get("Item")
+        return model.from_raw_data(found) if found else None
+
+    def get_many(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Raw]:
+        """Rows by (cluster, item); those that do not exist are left out."""
+        found: dict[tuple[str, str], Raw] = {}
+        todo = [{PARTITION_KEY: {"S": cluster}, SORT_KEY: {"S": item}} for cluster, item in dict.fromkeys(keys)]
+        empty_answers = 0
+        while todo:
+            page, todo = todo[:ITEMS_PER_READ], todo[ITEMS_PER_READ:]
+            request = {self.name: {"Keys": page, "ConsistentRead": True}}
+            answer = self._send("batch_get_item", {"RequestItems": request})
+            rows = answer.get("Responses", {}).get(self.name, [])
+            for raw in rows:
+                found[raw[PARTITION_KEY]["S"], raw[SORT_KEY]["S"]] = raw
+            left = answer.get("UnprocessedKeys", {}).get(self.name, {}).get("Keys", [])
+            empty_answers = empty_answers + 1 if left and not rows else 0
+            if empty_answers:
+                self._wait(empty_answers, "reading rows")
+            todo += left
+        return found
+
+    def query(
+        self, cluster: str, prefix: str, *, newest_first: bool = False, limit: int | None = None, below: str = "",
+        consistent: bool = True,
+    ) -> Iterator[Raw]:
+        """Rows of the cluster whose item begins with prefix, in the order of items.
+
+        below: begins with prefix too; what comes after it is neither read nor paid for.
+        """
+        request: dict[str, Any] = {
+            "TableName": self.name, "ConsistentRead": consistent, "ScanIndexForward": not newest_first,
+            **_key_condition(cluster, prefix, below),
+        }
+        while True:
+            answer = self._send("query", request | ({"Limit": limit} if limit else {}))
+            rows = answer.get("Items", [])
+            yield from rows
+            limit = limit and limit - len(rows)
+            last = answer.get("LastEvaluatedKey")
+            if not last or limit == 0:
+                return
+            request["ExclusiveStartKey"] = last
+
+    # --- building writes
+
+    def put(self, row: Row, condition: Condition | None = None) -> Write:
+        """The whole row."""
+        values = row.serialize()
+        cluster, item = values.pop(PARTITION_KEY)["S"], values.pop(SORT_KEY)["S"]
+        return Write("Put", self._connection.get_operation_kwargs(
+            cluster, item, key="Item", attributes=values, condition=condition))
+
+    def update(self, cluster: str, item: str, actions: Sequence[Action], condition: Condition | None = None) -> Write:
+        """Some attributes of a row, which is made if it is not there."""
+        return Write("Update", self._connection.get_operation_kwargs(
+            cluster, item, actions=list(actions), condition=condition))
+
+    def delete(self, cluster: str, item: str, condition: Condition | None = None) -> Write:
+        """Take a row away."""
+        return Write("Delete", self._connection.get_operation_kwargs(cluster, item, condition=condition))
+
+    def check(self, cluster: str, item: str, condition: Condition) -> Write:
+        """Write nothing, but let the transaction fail if the condition does not hold."""
+        return Write("ConditionCheck", self._connection.get_operation_kwargs(cluster, item, condition=condition))
+
+    # --- sending writes
+
+    def write(self, write: Write) -> Raw:
+        """Send one write; for an Update the new row comes back. Raises Refused with the row that was in the way."""
+        extra = {"ReturnValues": "ALL_NEW"} if write.kind == "Update" else {}
+        if "ConditionExpression" in write.arguments:
+            extra["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
+        attributes: Raw = self._send(_METHODS[write.kind], write.arguments | extra).get("Attributes", {})
+        return attributes
+
+    def transact(self, writes: Sequence[Write]) -> None:
+        """All of them or none. Raises Cancelled with the rows that were in the way."""
+        self._send("transact_write_items", {"TransactItems": [
+            {write.kind: write.arguments
+             | ({"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if "ConditionExpression" in write.arguments else {})}
+            for write in writes
+        ]})
+
+    def fits(self, writes: Sequence[Write]) -> bool:
+        """Whether they go into one transaction."""
+        return len(writes) <= ITEMS_PER_TRANSACTION and sum(write.size for write in writes) <= BYTES_PER_TRANSACTION
+
+    # --- the wire
+
+    def _send(self, method: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        tried = 0
+        while True:
+            try:
+                answer: dict[str, Any] = getattr(self._client, method)(**arguments)
+            except ClientError as error:
+                if not _is_busy(error):
+                    raise _named(error) from error
+                tried += 1
+                self._wait(tried, f"{method}: {error.response['Error'].get('Code', '')}")
+            except BotoCoreError as error:
+                raise StoreUnavailable(str(error)) from error
+            else:
+                return answer
+
+    def _wait(self, tried: int, what: str) -> None:
+        if tried >= ATTEMPTS:
+            raise StoreThrottled(f"{what}, {tried} times")
+        self._sleep(self._chance() * min(LONGEST_WAIT, FIRST_WAIT * 2**tried))
+
+
+def _key_condition(cluster: str, prefix: str, below: str) -> dict[str, Any]:
+    names, values = {"#cluster": PARTITION_KEY}, {":cluster": {"S": cluster}}
+    condition = "#cluster = :cluster"
+    if prefix:
+        names["#item"], values[":prefix"] = SORT_KEY, {"S": prefix}
+        condition += " AND #item BETWEEN :prefix AND :below" if below else " AND begins_with(#item, :prefix)"
+    if below:
+        values[":below"] = {"S": below}
+    return {"KeyConditionExpression": condition, "ExpressionAttributeNames": names, "ExpressionAttributeValues": values}
+
+
+def _is_busy(error: ClientError) -> bool:
+    """Whether trying again can help. A cancelled transaction of which also a condition failed will fail again."""
+    code = error.response["Error"].get("Code", "")
+    if code != "TransactionCanceledException":
+        return code in _BUSY
+    reasons = {reason.get("Code", "None") for reason in error.response.get("CancellationReasons", [])} - {"None"}
+    return bool(reasons) and reasons <= _BUSY_REASONS
+
+
+def _named(error: ClientError) -> StoreError:
+    """Our word for what DynamoDB answered."""
+    response: Any = error.response
+    code, message = response["Error"].get("Code", ""), response["Error"].get("Message", "")
+    if code == "ConditionalCheckFailedException":
+        return Refused(response.get("Item", {}))
+    if code == "TransactionCanceledException":
+        refused = {
+            at: reason.get("Item", {})
+            for at, reason in enumerate(response.get("CancellationReasons", []))
+            if reason.get("Code") == "ConditionalCheckFailed"
+        }
+        if refused:
+            return Cancelled(refused)
+    # A request that DynamoDB finds malformed is our bug; anything else is a service that cannot be used just now.
+    kind = StoreError if code == "ValidationException" else StoreUnavailable
+    return kind(f"{code}: {message}")

@@ -1,0 +1,198 @@
+"""What is laid over the template that `chalice package` makes: everything that Chalice knows nothing of.
+
+What occurs once is in template.json. What repeats for every function, queue or provider is made here, so that a new
+function is one more row. The result is JSON, because Chalice writes a YAML merge template with anchors, which
+CloudFormation refuses.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
+from chalicelib.dispatch.async_invoke import VARIABLE as LARGE
+from chalicelib.dispatch.messages import PROVIDERS
+from infra.aws.permissions import conditional_policies, large_dead_letters_policy, own_log, tick_dead_letters_policy
+from infra.aws.resources import QUEUES, Resources, dead_letter_alarms, logical_id, resources
+
+HERE = Path(__file__).resolve().parent
+
+Json = dict[str, Any]
+
+_NOTHING = {"Ref": "AWS::NoValue"}
+_STAGE = {"Ref": "Stage"}
+_SECRET_PREFIX = {"Fn::If": ["SecretPrefixByStage", {"Fn::Sub": "outscaler/${Stage}/"}, {"Ref": "SecretPrefix"}]}
+
+
+class Function(msgspec.Struct, frozen=True):
+    """name: as in .chalice/config.json. reserved: executions that `Reserve=on` reserves, not less than the event source
+    runs at a time: a function that is throttled would use up its messages' attempts. provider: whose queue feeds it."""
+
+    name: str
+    reserved: int
+    provider: str = ""
+
+
+FUNCTIONS = (
+    Function("api_handler", 50),
+    Function("tick", 1),
+    Function("reconcile", 20),
+    Function(RECONCILE_LARGE, 4),
+    *(Function(f"act_{provider}", 5, provider) for provider in PROVIDERS),
+)
+
+
+def merge_template(stage: Json) -> Json:
+    """The merge template for a stage of .chalice/config.json; stages whose readers use an API key get one."""
+    merged: Json = json.loads((HERE / "template.json").read_text("utf-8"))
+    merged["Parameters"]["Stage"]["Default"] = stage["tags"]["stage"]
+    merged["Parameters"]["LogRetention"]["Default"] = stage["log_retention_in_days"]
+    merged["Parameters"] |= {_use(provider): {
+        "Type": "String", "Default": "on", "AllowedValues": ["on", "off"],
+        "Description": f"Whether operations of the provider {provider} are carried out; its idle queue costs a little",
+    } for provider in PROVIDERS}
+    merged["Conditions"] |= {_use(provider): {"Fn::Equals": [{"Ref": _use(provider)}, "on"]} for provider in PROVIDERS}
+    merged["Globals"]["Function"]["Environment"]["Variables"] |= _queue_variables()
+    merged["Resources"] = _laid_over(merged["Resources"], _all_resources())
+    if stage["environment_variables"].get("OUTSCALER_READ_AUTH") == "api-key":
+        with_key = json.loads((HERE / "api-key.json").read_text("utf-8"))
+        for section, values in with_key.items():
+            merged[section] = merged[section] | values
+    return merged
+
+
+def finished(template: Json) -> Json:
+    """The template that Chalice made of the merge template, with what cannot be laid over: parts of texts and lists.
+
+    Policy files say `${SecretPrefix}`. An empty parameter in its place would give a role all secrets of the account, so
+    the prefix that follows from the stage takes its place. Roles get the policies that depend on parameters: in the
+    role itself, for Lambda checks a role's rights when a function is made.
+    """
+    made = template | {section: _prefixed(template[section]) for section in ("Globals", "Resources")}
+    for name, one in made["Resources"].items():
+        if one["Type"] == "AWS::IAM::Role":
+            one["Properties"]["Policies"] += conditional_policies()
+            if name == "TickRole":
+                one["Properties"]["Policies"].append(tick_dead_letters_policy())
+            if name == f"{logical_id(RECONCILE_LARGE)}Role":
+                one["Properties"]["Policies"].append(large_dead_letters_policy())
+    return made
+
+
+def function_id(name: str) -> str:
+    """A function's logical id; Chalice gives the one behind the REST API a name of its own."""
+    return {"api_handler": "APIHandler"}.get(name, logical_id(name))
+
+
+def encrypted(made: Resources) -> Resources:
+    """Tables, queues and log groups under the key of the parameter KmsKeyArn, where that is given."""
+    key = {"Ref": "KmsKeyArn"}
+    under: Json = {
+        "AWS::DynamoDB::Table": {"SSESpecification": _with_key(
+            {"SSEEnabled": True, "SSEType": "KMS", "KMSMasterKeyId": key})},
+        "AWS::SQS::Queue": {"KmsMasterKeyId": _with_key(key),
+                            "SqsManagedSseEnabled": {"Fn::If": ["WithKmsKey", _NOTHING, True]}},
+        "AWS::Logs::LogGroup": {"KmsKeyId": _with_key(key)},
+    }
+    return {name: one | {"Properties": one["Properties"] | under.get(one["Type"], {})} for name, one in made.items()}
+
+
+def tagged(made: Resources, stage: Any) -> Resources:
+    """Tables, queues and log groups with the tags that Chalice gives functions. stage: a text or a reference."""
+    tags = {"Tags": [{"Key": "app", "Value": "outscaler"}, {"Key": "stage", "Value": stage}]}
+    kinds = ("AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::Logs::LogGroup")
+    return {name: one | {"Properties": one["Properties"] | tags} if one["Type"] in kinds else one
+            for name, one in made.items()}
+
+
+def _all_resources() -> Resources:
+    shared = resources({"Fn::GetAtt": ["TickTickEvent", "Arn"]}) | _log_groups()
+    rights: Resources = {}
+    for each in FUNCTIONS:
+        rights |= own_log(function_id(each.name), f"{logical_id(each.name)}Role", f"{logical_id(each.name)}LogGroup")
+    alarms = dead_letter_alarms({"Ref": "AlarmTopicArn"})
+    conditional = {name: {"Condition": "WithAlarms"} | one for name, one in alarms.items()}
+    return tagged(encrypted(shared), _STAGE) | rights | conditional | {
+        function_id(each.name): _function(each) for each in FUNCTIONS}
+
+
+def _log_groups() -> Resources:
+    """Chalice makes those of the functions; the type is repeated so that they get what every log group gets."""
+    names = [f"{logical_id(each.name)}LogGroup" for each in FUNCTIONS] + ["ApiAccessLog"]
+    return {name: {"Type": "AWS::Logs::LogGroup", "Properties": {"RetentionInDays": {"Ref": "LogRetention"}}}
+            for name in names}
+
+
+def _function(each: Function) -> Json:
+    properties: Json = {
+        "Tags": {"stage": _STAGE},
+        "Tracing": {"Fn::If": ["WithTracing", "Active", "PassThrough"]},
+        "VpcConfig": {"Fn::If": ["WithVpc", {"SubnetIds": {"Ref": "SubnetIds"},
+                                             "SecurityGroupIds": {"Ref": "SecurityGroupIds"}}, _NOTHING]},
+        "KmsKeyArn": _with_key({"Ref": "KmsKeyArn"}),
+        "ReservedConcurrentExecutions": {"Fn::If": ["WithReserve", each.reserved, _NOTHING]},
+    }
+    if each.name in QUEUES:
+        properties |= _queue_function(each)
+    if each.name == "reconcile":
+        # No function but this one may know it: a reference from the large function's role would be a circle.
+        properties["Environment"]["Variables"][LARGE] = {"Ref": logical_id(RECONCILE_LARGE)}
+    if each.name == RECONCILE_LARGE:
+        properties |= _invoked_function("ReconcileDeadLetters")
+    return {"Properties": properties}
+
+
+def _queue_function(each: Function) -> Json:
+    """The real queue in place of the placeholder, and failures reported one by one."""
+    source: Json = {"Queue": {"Fn::GetAtt": [f"{logical_id(each.name)}Queue", "Arn"]},
+                    "FunctionResponseTypes": ["ReportBatchItemFailures"]}
+    if each.provider:
+        source["Enabled"] = {"Fn::If": [_use(each.provider), True, False]}
+    return {"Environment": {"Variables": {"OUTSCALER_BATCH_FAILURES": "reported"}},
+            "Events": {f"{logical_id(each.name)}SqsEventSource": {"Properties": source}}}
+
+
+def _invoked_function(dead_letters: str) -> Json:
+    """How asynchronous invocations are repeated, and where Lambda leaves its record of those that failed for good."""
+    return {"EventInvokeConfig": {
+        "MaximumRetryAttempts": 2, "MaximumEventAgeInSeconds": 300,
+        "DestinationConfig": {"OnFailure": {"Type": "SQS", "Destination": {"Fn::GetAtt": [dead_letters, "Arn"]}}}}}
+
+
+def _queue_variables() -> Json:
+    return {f"OUTSCALER_QUEUE_{name.upper()}": {"Ref": f"{logical_id(name)}Queue"} for name in QUEUES}
+
+
+def _use(provider: str) -> str:
+    """The parameter, and the condition, for one provider."""
+    return f"Use{provider.capitalize()}"
+
+
+def _with_key(value: Any) -> Json:
+    return {"Fn::If": ["WithKmsKey", value, _NOTHING]}
+
+
+def _laid_over(below: Json, above: Json) -> Json:
+    """Both, key by key; where both have a value that is no mapping, the one above."""
+    both = below | above
+    for key in below.keys() & above.keys():
+        if isinstance(below[key], dict) and isinstance(above[key], dict):
+            both[key] = _laid_over(below[key], above[key])
+    return both
+
+
+def _prefixed(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_prefixed(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value == {"Ref": "SecretPrefix"}:
+        return _SECRET_PREFIX
+    text = value.get("Fn::Sub")
+    if isinstance(text, str) and "${SecretPrefix}" in text:
+        return {"Fn::Sub": [text, {"SecretPrefix": _SECRET_PREFIX}]}
+    return {key: _prefixed(each) for key, each in value.items()}

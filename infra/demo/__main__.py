@@ -1,0 +1,200 @@
+"""`make run`: the main job on the local emulation, told as it happens; ends by itself.
+
+Exit code 0 if everything that the story promises was seen, 1 with what was missing otherwise, 2 for a wrong argument.
+Time runs faster than on the wall, so that minutes of timers take seconds; the account says both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from rich.console import Console
+
+from infra.demo import fixture
+from infra.demo.cloud_accounts import Clouds
+from infra.demo.cluster_observer import Watcher
+from infra.demo.console import Screen
+from infra.demo.counters import Ledger
+from infra.demo.decision_narrator import Narrator
+from infra.demo.delayed_passes import Passes
+from infra.demo.expectations import checked
+from infra.demo.scenario import (
+    ACT,
+    ACT_BURST,
+    ACT_CCE,
+    ACT_METAL,
+    ACT_SKS,
+    SMALLEST,
+    Stage,
+    chapters,
+    play,
+)
+from infra.demo.summary import figures, verdicts
+from infra.emulators.lambda_events import Json
+from infra.emulators.live.emulation import ROOT, TABLE, Emulation, Setting
+from infra.emulators.live.lambda_processes import Result
+
+SPEED, FASTEST = 25.0, 40.0
+KILLS = 4
+WALL_LIMIT = 150.0
+"""Seconds after which the story is given up, at SPEED or faster."""
+WIDTH = 150
+"""Columns where there is no terminal to ask."""
+PLACE = ROOT / ".local"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Play the story; the exit code."""
+    args = _arguments(argv)
+    # Libraries of the emulation have things to say that are not part of the story.
+    logging.basicConfig(level=logging.ERROR)
+    warnings.simplefilter("ignore")
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+    setting = Setting(fixture.CLUSTER, fixture.start(args.speed), args.speed, args.place,
+                      warm=("tick", "reconcile", ACT, ACT_BURST, ACT_SKS, ACT_METAL, ACT_CCE, "api_handler"))
+    try:
+        return tell(console, setting, kills=args.kill_act, stay=args.stay)
+    except KeyboardInterrupt:
+        console.print("stopped")
+        return 130
+    except (RuntimeError, OSError) as error:
+        console.print(f"The emulation could not be started: {error}. The log is {args.place / 'run.log'}")
+        return 1
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, without the usage that argparse puts before it."""
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = _Parser(prog="make run", description="The main job on the local emulation, told live.")
+    parser.add_argument("--stay", action="store_true", help="keep everything up afterwards, until Ctrl-C")
+    parser.add_argument("--speed", type=_speed, default=SPEED, metavar="N",
+                        help=f"virtual seconds per second, 1 to {FASTEST:g} (default {SPEED:g})")
+    parser.add_argument("--kill-act", type=_kills, default=KILLS, metavar="N",
+                        help=f"how often the act function is killed in mid-purchase, 0 to {KILLS} (default {KILLS})")
+    parser.add_argument("--place", type=Path, default=PLACE, metavar="DIR",
+                        help="where the log and, while it runs, a kubeconfig go (default .local)")
+    return parser.parse_args(argv)
+
+
+def _speed(text: str) -> float:
+    return _within(text, 1.0, FASTEST)
+
+
+def _kills(text: str) -> int:
+    return int(_within(text, 0, KILLS))
+
+
+def _within(text: str, least: float, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"{text!r}: write a number from {least:g} to {most:g}")
+    return value
+
+
+def tell(console: Console, setting: Setting, *, kills: int = KILLS, stay: bool = False,
+         wall: Callable[[], float] = time.monotonic) -> int:
+    """The whole run; the exit code."""
+    began = wall()
+    console.print(f"Starting the emulation. Time in it runs {setting.speed:g} times as fast as on the wall; every line "
+                  "has both.")
+    ledger, relay = Ledger(), _Relay()
+    # Where the purchase itself is not interrupted, its time is over in the pass that finds the broken server, and the
+    # group backs off for longer than the story lasts.
+    ledger.broken = int(kills == KILLS)
+    clouds = Clouds(ledger.broken)
+    with Emulation(setting, relay, wall, clouds.accounts) as emulation:
+        since = emulation.clock()
+        groups = clouds.furnish()
+
+        def elapsed() -> tuple[float, float]:
+            return emulation.clock() - since, wall() - began
+
+        with Screen(console, elapsed) as screen:
+            narrator = Narrator(setting.cluster, emulation.store, emulation.clock, ledger, screen.say,
+                                groups)
+            relay.to = narrator.heard
+            watcher = Watcher(emulation.kube, emulation.server, ledger, screen.say, elapsed,
+                              narrator.look_at_operations)
+            watcher.sides = clouds.sides(ledger, screen.say, narrator.look_at_operations, watcher.answered)
+            passes = Passes(emulation.functions)
+            stage = Stage(emulation, screen, ledger, watcher, narrator, elapsed, kills,
+                          wall_limit=WALL_LIMIT * max(1.0, SPEED / setting.speed), clouds=clouds, passes=passes)
+            try:
+                play(stage, chapters(kills, ledger.broken))
+            finally:
+                passes.release()
+            _take_stock(stage)
+        found = checked(ledger, kills, SMALLEST, fixture.SECOND, fixture.LATER)
+        for table in (verdicts(found), figures(ledger, *elapsed())):
+            console.print("", table)
+        code = 0 if all(each.met for each in found) else 1
+        _say_verdict(console, code, emulation)
+        if stay:
+            _stay(console, emulation)
+    return code
+
+
+class _Relay:
+    """Results go to the narrator as soon as there is one."""
+
+    def __init__(self) -> None:
+        self.to: Callable[[Result, Json], None] | None = None
+
+    def __call__(self, result: Result, event: Json) -> None:
+        if self.to is not None:
+            self.to(result, event)
+
+
+def _take_stock(stage: Stage) -> None:
+    """What can only be said at the end."""
+    stage.watcher.look()
+    stage.narrator.look()
+    stage.ledger.sizes = {name: size for name, (size, _) in stage.watcher.sizes().items()}
+    stage.ledger.open_operations = len(stage.narrator.memory.operations)
+    stage.ledger.dead_letters = stage.emulation.dead_letters()
+    stage.ledger.errors += stage.emulation.ended
+
+
+def _say_verdict(console: Console, code: int, emulation: Emulation) -> None:
+    log = f"What the functions logged: {_relative(emulation.log_path)}"
+    console.print("", f"[bold green]Everything happened as it should.[/] {log}" if code == 0
+                  else f"[bold red]Not everything happened as it should, see NO above.[/] {log}", sep="\n")
+
+
+def _stay(console: Console, emulation: Emulation) -> None:
+    console.print(f"""
+Everything stays up; Ctrl-C ends it.
+  the cluster     kubectl --kubeconfig {_relative(emulation.kubeconfig_path)} get nodes,pods -A
+  its API         {emulation.server.url}
+  AWS             AWS_ENDPOINT_URL={emulation.aws.endpoint}, any credentials; table {TABLE}
+  Outscaler       curl -H 'x-api-key: {emulation.front.api_key}' {emulation.front.url}/clusters/{fixture.CLUSTER}""",
+                  soft_wrap=True, markup=False)
+    try:
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        console.print("ending")
+
+
+def _relative(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""The simulated cluster, watched: what changes in it becomes lines of the account and figures in the ledger.
+
+It looks at the cluster as a person with kubectl would, at the objects and at what the API server was asked; it knows
+nothing of what the functions think (deciding.py tells that).
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Protocol
+
+from infra.demo.console import Say, count, names
+from infra.demo.counters import Ledger
+from infra.demo.fixture import AGENT, group_name
+from infra.emulators.controllers.capi import fields
+from infra.emulators.controllers.object_writes import is_true
+from infra.emulators.kube.objects import KubeObject, dig
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
+
+TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+
+Elapsed = Callable[[], tuple[float, float]]
+
+
+class Side(Protocol):
+    """Another cloud's machines, watched."""
+
+    def look(self) -> None:
+        """Tell what is new since the last look."""
+
+    def sizes(self) -> dict[str, int]:
+        """Group -> machines that are wanted."""
+
+
+class Watcher:
+    """look() tells what is new since the last look. first: called before a call at the provider is told, so that what
+    led to it is told before. sides: the other clouds. counting: machines and nodes are put
+    into the ledger; guarding: budgets are watched."""
+
+    def __init__(self, kube: ObjectStore, server: ApiServer, ledger: Ledger, say: Say, elapsed: Elapsed,
+                 first: Callable[[], None]) -> None:
+        self._kube, self._server, self._ledger, self._say, self._elapsed = kube, server, ledger, say, elapsed
+        self._first = first
+        self.sides: Sequence[Side] = ()
+        self.counting = self.guarding = False
+        self._events = kube.subscribe("events")
+        self._nodes = kube.subscribe("nodes")
+        self._machines = kube.subscribe("machines", fields.GROUP)
+        self._groups = kube.subscribe("machinedeployments", fields.GROUP)
+        self._requests, self._refused, self._told = 0, Counter[str](), set[str]()
+
+    def look(self) -> None:
+        """Everything that is new, in the order in which it makes sense."""
+        self._see_groups()
+        self._see_scheduling()
+        self._see_machines()
+        for side in self.sides:
+            side.look()
+        self._see_nodes()
+        self._see_requests()
+        self._see_budgets()
+
+    def _see_groups(self) -> None:
+        for event in self._groups.poll():
+            if event.previous is None:
+                continue
+            name = event.object["metadata"]["name"]
+            before, after = event.previous["spec"]["replicas"], event.object["spec"]["replicas"]
+            if before != after:
+                self._ledger.asked.append((name, before, after))
+                if after > before:
+                    self.answered()
+                self._first()
+                self._say("provider", f"Cluster API was asked for another size of {name}: {before} ► {after}")
+
+    def answered(self) -> None:
+        """Something is bought."""
+        if self._ledger.pending_at and not self._ledger.answered_at:
+            self._ledger.answered_at = self._elapsed()
+
+    def _see_scheduling(self) -> None:
+        refused: defaultdict[str, set[str]] = defaultdict(set)
+        for event in self._events.poll():
+            if event.object.get("reason") == "FailedScheduling" and event.type == "ADDED":
+                refused[event.object["message"]].add(event.object["involvedObject"]["name"])
+        if refused and self._ledger.pending_at is None:
+            self._ledger.pending_at = self._elapsed()
+        for message, pods in refused.items():
+            short = message.split(" no new claims")[0].split(". preemption")[0]
+            owners = Counter(pod.rsplit("-", 2)[0] for pod in pods)
+            who = ", ".join(f"{number} {owner}" for owner, number in sorted(owners.items()))
+            self._say("cluster", f"scheduler refuses {who}: {short}")
+
+    def _see_machines(self) -> None:
+        made = Counter(_group(event.object) for event in self._machines.poll() if event.type == "ADDED")
+        for group, number in made.items():
+            self._say("provider", f"Cluster API creates {count(number, 'machine')} for {group}")
+            if self.counting:
+                self._ledger.bought[group] += number
+
+    def _see_nodes(self) -> None:
+        joined, ready, marked, gone = Counter[str](), Counter[str](), list[str](), list[KubeObject]()
+        for event in self._nodes.poll():
+            name, pool = event.object["metadata"]["name"], group_name(event.object["metadata"]["labels"])
+            if event.type == "DELETED":
+                gone.append(event.object)
+                continue
+            joined[pool] += event.previous is None
+            was = event.previous is not None and is_true(event.previous, "Ready")
+            ready[pool] += is_true(event.object, "Ready") and not was
+            if _marked(event.object) and not (event.previous and _marked(event.previous)):
+                marked.append(name)
+        for pool, number in (+joined).items():
+            self._say("cluster", f"{count(number, 'machine')} of {pool} joined as a node, not ready yet")
+        for pool, number in (+ready).items():
+            self._say("cluster", f"{count(number, 'node')} of {pool} ready")
+            if self.counting:
+                self._ledger.joined[pool] += number
+        if marked:
+            self._say("cluster", f"{names(marked)}: tainted and cordoned, nothing new is placed there")
+        for node in gone:
+            pool = group_name(node["metadata"]["labels"])
+            self._ledger.gone[pool] += 1
+            self._say("cluster", f"node {node['metadata']['name']} is gone")
+
+    def _see_requests(self) -> None:
+        log = self._server.api.requests
+        fresh = list(islice(log, self._requests, None))
+        self._requests += len(fresh)
+        for request in fresh:
+            if "watch=1" in request.path or request.path.startswith("/api/v1/events?"):
+                continue    # the exporter's
+            self._ledger.kube_requests["reads" if request.method == "GET" else "writes"] += 1
+            if request.path.partition("?")[0].endswith("/eviction"):
+                self._evicted(request.path.split("/")[-2], request.status)
+
+    def _evicted(self, pod: str, status: int) -> None:
+        if pod.startswith(AGENT):   # of a DaemonSet: it goes with its node
+            return
+        if status < 300:
+            self._ledger.evicted += 1
+            self._say("cluster", f"{pod} evicted; its controller makes another one elsewhere")
+        elif status == 429:
+            self._ledger.refused_evictions += 1
+            if pod not in self._told:
+                self._told.add(pod)
+                self._say("cluster", f"{pod} may not be evicted now, its disruption budget allows no more: it waits")
+
+    def _see_budgets(self) -> None:
+        """Never fewer healthy pods than the budget wants, while nodes are being drained."""
+        if not self.guarding:
+            return
+        for budget in self._kube.list("poddisruptionbudgets", group="policy"):
+            healthy, wanted = dig(budget, "status", "currentHealthy"), dig(budget, "status", "desiredHealthy")
+            if healthy is not None and wanted is not None:
+                self._ledger.least_room = min(self._ledger.least_room, healthy - wanted)
+
+    # -- how things stand
+
+    def pods(self) -> tuple[int, int, int]:
+        """(running, starting or ending, without a node), of all but DaemonSets."""
+        running = other = pending = 0
+        for pod in self._kube.list("pods"):
+            owners = pod["metadata"].get("ownerReferences") or ()
+            if any(owner["kind"] == "DaemonSet" for owner in owners):
+                continue
+            if not pod["spec"].get("nodeName"):
+                pending += 1
+            elif is_true(pod, "Ready") and "deletionTimestamp" not in pod["metadata"]:
+                running += 1
+            else:
+                other += 1
+        return running, other, pending
+
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Group -> (size asked for, ready nodes), of all providers."""
+        ready = Counter(group_name(node["metadata"]["labels"]) for node in self._kube.list("nodes")
+                        if is_true(node, "Ready"))
+        asked = {group["metadata"]["name"]: group["spec"]["replicas"]
+                 for group in self._kube.list("machinedeployments", group=fields.GROUP)}
+        for side in self.sides:
+            asked |= side.sizes()
+        return {name: (size, ready[name]) for name, size in asked.items()}
+
+
+def _group(machine: KubeObject) -> str:
+    return str(machine["metadata"].get("labels", {}).get(fields.DEPLOYMENT_NAME, "?"))
+
+
+def _marked(node: KubeObject) -> bool:
+    return any(taint["key"] == TO_BE_DELETED for taint in node["spec"].get("taints") or ())

@@ -1,0 +1,254 @@
+"""What Outscaler decides and does, told: from the results of its functions, its journal and its memory."""
+
+from __future__ import annotations
+
+import json
+import queue
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.memory import Memory
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.plan import Plan
+from chalicelib.model.reason import Code
+from chalicelib.reasons import text as reason_text
+from chalicelib.store import Store
+from chalicelib.store.errors import StoreError
+from chalicelib.store.journal import JournalEntry
+from infra.demo.console import Say, count, names, span
+from infra.demo.counters import AT_ONCE, CALLED_OFF, Ledger
+from infra.demo.fixture import DELAY_AFTER_ADD, FORECAST, SECOND, UNNEEDED_TIME
+from infra.demo.rule_narrator import Rulings
+from infra.emulators.lambda_events import Json
+from infra.emulators.live.lambda_processes import Result
+
+TIMERS_EVERY = 60.0     # virtual seconds between two lines about timers
+_RECENT = 30
+
+
+def _is_quiet(result: Result) -> bool:
+    """A pass that looked and sent nobody to act; one that found the lease taken or nothing to do wrote nothing."""
+    return result.counts.get("writes", 0) > 0 and not any(name.startswith("sent:act") for name in result.counts)
+
+
+class Narrator:
+    """look() tells what is new since the last look; heard() takes results from any thread. groups: names of those whose
+    ids say nothing to a person."""
+
+    def __init__(self, cluster: str, store: Store, clock: Callable[[], float], ledger: Ledger, say: Say,
+                 groups: Mapping[str, str]) -> None:
+        self._cluster, self._store, self._clock, self._ledger, self._say = cluster, store, clock, ledger, say
+        self._groups = groups
+        self._results: queue.SimpleQueue[tuple[Result, Json]] = queue.SimpleQueue()
+        self._seen: set[str] = set()
+        self._known: dict[str, Operation] = {}
+        self._interrupted: set[str] = set()
+        self._unneeded: frozenset[str] = frozenset()
+        self._timers_told, self._woken_told, self._cooldown_told = 0.0, False, False
+        self._rulings = Rulings(ledger, say, self.short, self.named)
+        self.memory = Memory()
+        self.plans = 0
+
+    def short(self, group: str) -> str:
+        """`MachineDeployment/default/workers` -> `workers`."""
+        return self._groups.get(group) or group.rsplit("/", 1)[-1]
+
+    def named(self, text: str) -> str:
+        """A text with names in place of such ids."""
+        for id_, name in sorted(self._groups.items(), key=lambda pair: -len(pair[0])):
+            text = text.replace(id_, name)
+        return text
+
+    def heard(self, result: Result, event: Json) -> None:
+        """An invocation has ended."""
+        self._results.put((result, event))
+
+    @property
+    def has_heard(self) -> bool:
+        """Whether there are results that were not told yet."""
+        return not self._results.empty()
+
+    def new_chapter(self) -> None:
+        """What is told once in a chapter may be told again."""
+        self._woken_told = self._cooldown_told = False
+
+    def look_at_operations(self) -> None:
+        """New ones; they are in memory before anybody acts on them."""
+        try:
+            self.memory = self._store.memory.load(self._cluster)
+        except StoreError:      # the next look sees it
+            return
+        for operation in self.memory.operations:
+            self._meet(operation)
+
+    def look(self) -> None:
+        """Operations, what functions came to, what the journal has, and timers."""
+        self.look_at_operations()
+        try:
+            entries = self._store.journal.recent(self._cluster, _RECENT)
+        except StoreError:
+            return
+        while not self._results.empty():
+            self._tell_result(*self._results.get())
+        for entry in reversed(entries):
+            key = f"{entry.at}{entry.kind}{entry.plan}{entry.operation}"
+            if key not in self._seen:
+                self._seen.add(key)
+                self._tell_entry(entry)
+        self._tell_timers()
+
+    # -- functions
+
+    def _tell_result(self, result: Result, event: Json) -> None:
+        ledger = self._ledger
+        ledger.invocations[result.function] += 1
+        ledger.cold_starts += result.cold
+        ledger.aws_requests += result.counts.get("requests", 0)
+        if result.killed:
+            self._tell_death(result, event)
+        elif result.error or result.failed_messages:
+            what = result.error or "gave its message back"
+            ledger.errors.append(f"{result.function}: {what}")
+            self._say("killed", f"{result.function}: {what}; see the log")
+        elif result.function == "tick":
+            self._tell_tick(result)
+        elif result.function == "api_handler":
+            self._tell_webhook(result, event)
+        elif result.function == "reconcile" and _is_quiet(result):
+            ledger.quiet_writes.append(result.counts["writes"])
+
+    def _tell_death(self, result: Result, event: Json) -> None:
+        bodies = [json.loads(record["body"]) for record in event.get("Records", ())]
+        operation = self._known.get(bodies[0].get("operation", "")) if bodies else None
+        where = f" for {self.short(operation.group)}" if operation else ""
+        self._interrupted |= {operation.id} if operation else set()
+        self._ledger.killed.append(result.function)
+        self._say("killed", f"{result.function} was killed after its call to the provider{where}, before it could "
+                            "record it")
+
+    def _tell_tick(self, result: Result) -> None:
+        swept = result.answer.get("swept", ()) if isinstance(result.answer, dict) else ()
+        if swept:
+            self._ledger.swept += len(swept)
+            groups = names(self.short(self._known[each].group) for each in swept if each in self._known)
+            self._say("outscaler", f"tick: {count(len(swept), 'operation')} ({groups}) nobody is at any more, "
+                                   "the claim ran out: sent again")
+
+    def _tell_webhook(self, result: Result, event: Json) -> None:
+        if event.get("httpMethod") != "POST" or not isinstance(result.answer, dict):
+            return
+        body: dict[str, Any] = json.loads(result.answer.get("body") or "{}")
+        if not body.get("woken"):
+            return
+        self._ledger.woken += 1
+        if not self._woken_told:
+            self._woken_told = True
+            self._say("outscaler", f"webhook: {count(body['accepted'], 'event')}, {body['matched']} of them matter: "
+                                   "one pass, in 2 seconds")
+
+    # -- decisions
+
+    def _meet(self, operation: Operation) -> None:
+        """Tell of an operation when it is seen for the first time."""
+        if operation.id not in self._known:
+            self._known[operation.id] = operation
+            self._tell_operation(operation)
+
+    def _tell_operation(self, operation: Operation) -> None:
+        group = self.short(operation.group)
+        if operation.kind is Kind.GROW:
+            self._ledger.planned[group] += operation.to_size - operation.from_size
+            self._say("outscaler", f"plan: grow {group} from {operation.from_size} to {operation.to_size} "
+                                   f"for {count(len(operation.pods), 'pod') if operation.pods else 'a rule'}")
+        if operation.kind is Kind.DISCARD:
+            self._say("outscaler", f"plan: {group}: no longer ask for {count(len(operation.targets), 'instance')} that "
+                                   "could not be made")
+            return
+        for target in operation.targets:
+            how = f"drain {count(len(target.evict), 'pod')}, then delete it" if target.evict else "it is empty"
+            self._say("outscaler", f"plan: remove {target.node}: {how}")
+
+    def _tell_entry(self, entry: JournalEntry) -> None:
+        if entry.kind == "plan" and entry.body:
+            self.plans += 1
+            self._tell_plan(msgspec.json.decode(entry.body, type=Plan))
+        elif entry.kind == "operation":
+            self._tell_end(entry)
+
+    def _tell_end(self, entry: JournalEntry) -> None:
+        facts, state = entry.facts, str(entry.facts.get("state", ""))
+        # The scheduler was quicker: the node is in use again, and stays. That depends on the machine's speed.
+        in_use_again = "was bound to it after it was planned" in str(facts.get("message", ""))
+        self._ledger.ended[CALLED_OFF if in_use_again else state] += 1
+        if entry.operation not in self._known:      # it began and ended between two looks
+            over = self._store.operations.get(self._cluster, entry.operation)
+            if over is not None:
+                self._meet(over)
+        target = self.named(str(facts.get("targets", self.short(entry.group))))
+        why = f": {facts['message']}" if "message" in facts else ""
+        again = ("; it had asked the provider first: done already, nothing is bought again"
+                 if entry.operation in self._interrupted else "")
+        self._say("outscaler", f"operation {facts.get('kind', '')} {target} {state}, "
+                               f"{span(float(facts.get('seconds', 0)))} after it was planned{why}{again}")
+
+    def _tell_plan(self, plan: Plan) -> None:
+        if not self._ledger.why_not:
+            self._tell_why_not(plan)
+        self._tell_second_choices(plan)
+        self._rulings.tell(plan)
+        unneeded = frozenset(plan.unneeded)
+        if fresh := unneeded - self._unneeded:
+            self._say("outscaler", f"plan: {names(fresh, 4)} no longer needed; a timer of {span(UNNEEDED_TIME)} runs")
+        self._unneeded = unneeded
+        waits = [verdict.reason.params for verdict in plan.unremovable if verdict.reason.code is Code.IN_COOLDOWN]
+        if waits and not self._cooldown_told:
+            self._cooldown_told = True
+            left = float(waits[0]["until"]) - plan.at
+            self._say("time", f"cooldown: {count(len(waits), 'node')} could go by now, but for another {span(left)} "
+                              f"none may: {waits[0]['which']}")
+
+    def _tell_second_choices(self, plan: Plan) -> None:
+        """The first decision that knows that something cannot be had, and what else it decided."""
+        grown = [self.short(each.group) for each in plan.scale_ups]
+        for each in plan.groups:
+            first = self.short(each.group)
+            if each.backoff is None or first not in SECOND or first in self._ledger.second_choice:
+                continue
+            self._ledger.second_choice[first] = AT_ONCE if SECOND[first] in grown else "not bought at once"
+            self._say("outscaler", f"plan: {first}: {reason_text.sentence(each.backoff)}; the same pass grows "
+                                   f"{names(grown) or 'nothing'}")
+
+    def _tell_why_not(self, plan: Plan) -> None:
+        """Why the pod that fits nowhere fits nowhere: once."""
+        for verdict in plan.unschedulable:
+            if not any(f"/{FORECAST}-" in pod for pod in verdict.pods):
+                continue
+            told = "; ".join(f"{self.short(group)}: {', '.join(map(reason_text.sentence, reasons))}"
+                             for group, reasons in sorted(verdict.reasons.items()))
+            self._ledger.why_not.append(told)
+            self._say("outscaler", f"plan: nothing for {names(pod.split('/')[1] for pod in verdict.pods)}: {told}")
+
+    # -- timers
+
+    def timers(self) -> list[tuple[str, float]]:
+        """(node, seconds it has been unneeded), the longest first."""
+        now = self._clock()
+        found = [(name, now - node.unneeded_since) for name, node in self.memory.nodes.items() if node.unneeded_since]
+        return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+
+    def cooldown(self) -> float:
+        """Seconds until nodes may be removed again after the last growth; 0.0: now."""
+        last = self.memory.last_scale_up
+        return max(0.0, last + DELAY_AFTER_ADD - self._clock()) if last else 0.0
+
+    def _tell_timers(self) -> None:
+        running, now = self.timers(), self._clock()
+        if not running or now - self._timers_told < TIMERS_EVERY:
+            return
+        self._timers_told = now
+        told = ", ".join(f"{name} {span(seconds)}" for name, seconds in running[:3])
+        more = f" and {len(running) - 3} more" if len(running) > 3 else ""
+        rest = f"; cooldown after growth: {span(self.cooldown())} left" if self.cooldown() else ""
+        self._say("time", f"unneeded for: {told}{more}, of {span(UNNEEDED_TIME)}{rest}")

@@ -1,0 +1,89 @@
+"""The cluster of the recorded run: old nodes that lose their big pod and keep small ones, and bigger nodes beside them.
+
+Numbers are such that every small pod fits on the nodes that stay, so that nothing has to be bought for a removal, and
+that the disruption budgets are what slows the drains down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.kubelet import KubeletTimes
+from infra.emulators.controllers.manager import Pace
+from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView
+from infra.emulators.controllers.scheduler.scheduling_round import least_used
+from infra.emulators.kube.objects import KubeObject
+
+CLUSTER, OLD, NEW = "shop", "old", "new"
+STAY = 10
+"""Nodes of group `new`, which is at its minimum and holds everything at the end."""
+PARALLEL = 5
+BIG, AGENT = "forecast", "node-agent"
+
+
+class App(msgspec.Struct, frozen=True):
+    """A Deployment of small pods. grace: seconds they take to end; may_miss: how many of them at once."""
+
+    name: str
+    replicas: int
+    cpu: str
+    grace: int
+    may_miss: int
+
+
+def apps(nodes: int) -> tuple[App, ...]:
+    """About two pods to a node."""
+    return App("web", nodes + 4, "300m", 45, 8), App("cart", nodes, "250m", 90, 6)
+
+
+def soft_taints_last(nodes: Sequence[NodeView], world: World) -> NodeView:
+    """The emptiest of the nodes that no soft taint speaks against, as the real scheduler's score for taints prefers."""
+    def against(node: NodeView) -> int:
+        return sum(taint.effect == "PreferNoSchedule" for taint in node.taints)
+
+    least = min(map(against, nodes))
+    return least_used([node for node in nodes if against(node) == least], world)
+
+
+# A pod takes all the time that it is given.
+PACE = Pace(kubelets=KubeletTimes(stop=600.0), pick=soft_taints_last)
+
+POLICY = f"""
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {{name: {CLUSTER}}}
+spec:
+  mode: active
+  scanInterval: 60s
+  kubernetes: {{kubeconfigSecret: outscaler/{CLUSTER}/kubeconfig}}
+  providers: {{clusterapi: {{}}}}
+  options:
+    scaleDownUnneededTime: 2m
+    scaleDownDelayAfterAdd: 2m
+    unremovableNodeRecheckTimeout: 1m
+    maxDrainParallelism: {PARALLEL}
+"""
+
+
+def old_nodes(nodes: int) -> KubeObject:
+    """The group that is to go."""
+    return objects.machine_deployment(OLD, nodes, 0, 2 * nodes, cpu="4", memory="16Gi")
+
+
+def workloads(nodes: int) -> list[KubeObject]:
+    """A big pod to each old node, small ones beside it, their budgets, and a DaemonSet."""
+    small = [made for app in apps(nodes) for made in (
+        objects.deployment(app.name, replicas=app.replicas, cpu=app.cpu, memory="128Mi",
+                        terminationGracePeriodSeconds=app.grace),
+        objects.pdb(app.name, max_unavailable=app.may_miss))]
+    return [objects.daemonset(AGENT, cpu="50m", memory="64Mi"),
+            objects.deployment(BIG, replicas=nodes, cpu="2200m", memory="1Gi"), *small]
+
+
+def new_nodes() -> KubeObject:
+    """The group that stays; it comes when the pods are running on the old one."""
+    return objects.machine_deployment(NEW, STAY, STAY, STAY, cpu="8", memory="32Gi")

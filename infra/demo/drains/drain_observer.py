@@ -1,0 +1,179 @@
+"""What an observer of cluster and table sees in the recorded run: told line by line, and kept for the closing table."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+
+from chalicelib.model.node import DELETION_CANDIDATE, TO_BE_DELETED
+from chalicelib.model.operation import OPERATION_ANNOTATION, Kind
+from infra.demo.drains.chaos_world import RoughWorld
+from infra.demo.drains.drain_fixture import OLD, App
+from infra.emulators.controllers.capi import fields
+from infra.emulators.controllers.object_writes import is_true
+from infra.emulators.invocation import Invocation
+from infra.emulators.kube.objects import KubeObject
+
+Say = Callable[[str, str], None]
+"""(who, what)."""
+
+
+@dataclass
+class Notes:
+    """lowered, raised: machines by which the group's size went down and up. at_once: most nodes marked at one time.
+    room: the least number of pods that the budgets still let go, at any time. lost: pods that ended without having been
+    evicted. ended: removals by how they ended. sent_again: operations that the tick took up."""
+
+    lowered: int = 0
+    raised: int = 0
+    gone: list[str] = field(default_factory=list)
+    at_once: int = 0
+    room: int = 1_000
+    lost: list[str] = field(default_factory=list)
+    evicted: set[str] = field(default_factory=set)
+    refused: int = 0
+    given_up: int = 0
+    ended: Counter[str] = field(default_factory=Counter)
+    killed: Counter[str] = field(default_factory=Counter)
+    failed: list[str] = field(default_factory=list)
+    sent_again: int = 0
+
+
+class Watcher:
+    """look() and heard() are given to a RoughWorld, which calls them."""
+
+    def __init__(self, world: RoughWorld, apps: Sequence[App], say: Say) -> None:
+        self._world, self._apps, self._say = world, apps, say
+        self.notes = Notes()
+        self._nodes = world.kube.subscribe("nodes")
+        self._pods = world.kube.subscribe("pods")
+        self._groups = world.kube.subscribe("machinedeployments", fields.GROUP)
+        self._requests = len(world.server.requests)
+        self._marked: set[str] = set()
+        self._planned: dict[str, str] = {}
+        self._told: set[str] = set()
+
+    def look(self) -> None:
+        """Everything that is new in the cluster."""
+        self._see_requests()
+        self._see_nodes()
+        self._see_pods()
+        self._see_sizes()
+
+    def heard(self, made: Invocation) -> None:
+        """An invocation is over."""
+        self.look()
+        self._see_operations()
+        if made.killed_at:
+            self.notes.killed[made.function] += 1
+            self._say("killed", f"{made.function} at {made.killed_at}{self._about(made)}")
+        if made.error or made.failed_messages:
+            self.notes.failed.append(f"{made.function}: {made.error or 'gave its message back'}")
+        again = made.answer.get("swept", ()) if made.function == "tick" and isinstance(made.answer, dict) else ()
+        for operation in again:
+            self.notes.sent_again += 1
+            self._say("outscaler", f"tick: nobody is at the removal of {self._planned.get(operation, operation)} any "
+                                   "more; its message is sent again")
+
+    def _about(self, made: Invocation) -> str:
+        named = [json.loads(body).get("operation", "") for body in made.bodies]
+        return "".join(f", removing {self._planned[each]}" for each in named if each in self._planned)
+
+    # -- the table
+
+    def _see_operations(self) -> None:
+        for operation in self._world.operations():
+            if operation.id in self._planned or operation.kind is not Kind.REMOVE:
+                continue
+            (target,) = operation.targets
+            self._planned[operation.id] = target.node
+            self._say("outscaler", f"plan: remove {target.node}, evicting {len(target.evict)} pods")
+        for entry in reversed(self._world.store.journal.recent(self._world.name, 20)):
+            if entry.kind == "operation" and entry.operation not in self._told:
+                self._told.add(entry.operation)
+                self._say_end(entry.operation, entry.facts)
+
+    def _say_end(self, operation: str, facts: dict[str, str | int | float]) -> None:
+        self.notes.ended[str(facts["state"])] += 1
+        why = f": {facts['message']}" if "message" in facts else ""
+        self._say("outscaler", f"removal of {self._planned.get(operation, operation)} {facts['state']} after "
+                               f"{float(facts['seconds']):.0f} s{why}")
+
+    # -- the cluster
+
+    def _see_requests(self) -> None:
+        log = self._world.server.requests
+        fresh = list(islice(log, self._requests, None))
+        self._requests += len(fresh)
+        granted = Counter[str]()
+        for request in fresh:
+            if not request.path.partition("?")[0].endswith("/eviction"):
+                continue
+            pod = request.path.split("/")[-2]
+            if request.status < 300:
+                self.notes.evicted.add(pod)
+                granted[self._app(pod)] += 1
+            elif request.status == 429:
+                self.notes.refused += 1
+                self._say("cluster", f"{pod} may not be evicted now: its budget allows no more")
+        if named := {app: number for app, number in sorted(granted.items()) if app}:
+            self._say("cluster", "evicted: " + ", ".join(f"{number} of {app}" for app, number in named.items()))
+
+    def _app(self, pod: str) -> str:
+        return next((app.name for app in self._apps if pod.startswith(f"{app.name}-")), "")
+
+    def _see_nodes(self) -> None:
+        for event in self._nodes.poll():
+            name = event.object["metadata"]["name"]
+            if event.type == "DELETED":
+                self._marked.discard(name)
+                self.notes.gone.append(name)
+                self._say("cluster", f"node {name} is gone")
+            elif taint(event.object, TO_BE_DELETED) and name not in self._marked:
+                self._marked.add(name)
+                self._say("cluster", f"node {name} is tainted and cordoned")
+            elif name in self._marked and not taint(event.object, TO_BE_DELETED):
+                self._marked.discard(name)
+                self.notes.given_up += 1
+                self._say("cluster", f"node {name} is given back: no taint, no cordon")
+        self.notes.at_once = max(self.notes.at_once, len(self._marked))
+
+    def _see_pods(self) -> None:
+        events = self._pods.poll()
+        for event in events:
+            name = event.object["metadata"]["name"]
+            if event.type == "DELETED" and self._app(name) and name not in self.notes.evicted:
+                self.notes.lost.append(name)
+        if events:
+            for app in self._apps:
+                missing = app.replicas - healthy(self._world.kube.list("pods"), app.name)
+                self.notes.room = min(self.notes.room, app.may_miss - missing)
+
+    def _see_sizes(self) -> None:
+        for event in self._groups.poll():
+            if event.previous is None or event.object["metadata"]["name"] != OLD:
+                continue
+            change = event.object["spec"]["replicas"] - event.previous["spec"]["replicas"]
+            self.notes.raised += max(0, change)
+            self.notes.lowered += max(0, -change)
+
+
+def healthy(pods: Sequence[KubeObject], app: str) -> int:
+    """How many pods of an app a budget counts: ready, and not told to end."""
+    return sum(is_true(pod, "Ready") for pod in pods if pod["metadata"].get("labels", {}).get("app") == app
+               and "deletionTimestamp" not in pod["metadata"])
+
+
+def taint(node: KubeObject, key: str) -> bool:
+    """It carries that taint."""
+    return any(each["key"] == key for each in node["spec"].get("taints") or ())
+
+
+def leftovers(nodes: Sequence[KubeObject]) -> list[str]:
+    """Nodes with anything of ours on them."""
+    return [node["metadata"]["name"] for node in nodes
+            if taint(node, TO_BE_DELETED) or taint(node, DELETION_CANDIDATE) or node["spec"].get("unschedulable")
+            or OPERATION_ANNOTATION in (node["metadata"].get("annotations") or {})]

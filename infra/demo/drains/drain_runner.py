@@ -1,0 +1,88 @@
+"""The recorded run itself: a cluster comes up, its nodes become unneeded, and functions die until they are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+
+from infra.demo.drains import drain_fixture
+from infra.demo.drains.chaos_world import DEADLY, TWICE, RoughWorld
+from infra.demo.drains.drain_observer import Watcher, leftovers
+from infra.demo.drains.drain_summary import Expectation, expectations, figures
+
+LIMIT = 4 * 3600.0
+"""Virtual seconds after which the run is given up."""
+_START_UP, _SETTLE, _QUIET = 100.0, 30.0, 180.0
+_WHO, _COUNT = 9, 5
+
+Put = Callable[[str], None]
+"""Takes one line."""
+
+
+def tell(nodes: int, seed: int, put: Put) -> int:
+    """Play it; 0 if everything expected was seen, else 1. nodes: how many are to go; seed: of the dice."""
+    with RoughWorld(Random(seed)) as world:
+        began = world.clock()
+
+        def say(who: str, what: str) -> None:
+            seconds = int(world.clock() - began)
+            put(f"{seconds // 60:3d}:{seconds % 60:02d}  {who:<{_WHO + 2}}{what}")
+
+        _begin(world, nodes, say)
+        watcher = Watcher(world, drain_fixture.apps(nodes), say)
+        world.seen, world.told = watcher.look, watcher.heard
+        since = _end_of_the_big_pods(world, nodes, say)
+        _until_quiet(world)
+        met = tuple(expectations(world, watcher.notes, nodes))
+        over = world.clock() - since - _QUIET
+        for line in _closing(met, figures(world, watcher.notes, over)):
+            put(line)
+    return 0 if all(each.met for each in met) else 1
+
+
+def _begin(world: RoughWorld, nodes: int, say: Callable[[str, str], None]) -> None:
+    """The old nodes first, so that the pods are on them."""
+    world.seed(drain_fixture.old_nodes(nodes))
+    world.step(_START_UP)
+    world.seed(*drain_fixture.workloads(nodes))
+    world.step(_SETTLE)
+    small = ", ".join(f"{app.replicas} of {app.name} ({app.grace} s to end, at most {app.may_miss} missing)"
+                      for app in drain_fixture.apps(nodes))
+    say("cluster", f"{nodes} nodes of group {drain_fixture.OLD}, each with one pod of {drain_fixture.BIG}; beside them {small}")
+    world.seed(drain_fixture.new_nodes())
+    world.step(_START_UP)
+    say("cluster", f"{drain_fixture.STAY} nodes of group {drain_fixture.NEW} have joined; {len(world.nodes())} nodes, "
+                   f"{len(world.pending())} pods without one")
+    world.apply_policy(drain_fixture.POLICY)
+    world.step(2 * _START_UP)
+
+
+def _end_of_the_big_pods(world: RoughWorld, nodes: int, say: Callable[[str, str], None]) -> float:
+    """When; from then on it is rough."""
+    say("you", f"kubectl scale {drain_fixture.BIG} to 0: {nodes} nodes are hardly used any more")
+    say("you", f"from here on a function dies at a checkpoint with {DEADLY:.0%}, and a message comes twice with "
+               f"{TWICE:.0%}")
+    world.scale(drain_fixture.BIG, 0)
+    world.rough = True
+    return world.clock()
+
+
+def _until_quiet(world: RoughWorld) -> None:
+    """The nodes have gone, nothing is under way and nothing is marked, for a while; or too much time has passed."""
+    end, quiet = world.clock() + LIMIT, 0.0
+    while quiet < _QUIET and world.clock() < end:
+        world.step(_QUIET / 3)
+        busy = world.size(drain_fixture.OLD) > 0 or world.operations() or leftovers(world.kube.list("nodes"))
+        quiet = 0.0 if busy else quiet + _QUIET / 3
+
+
+def _closing(met: tuple[Expectation, ...], found: Iterable[tuple[str, int, str]]) -> Iterable[str]:
+    width = max(len(each.words) for each in met)
+    yield ""
+    yield "Expected"
+    for each in met:
+        yield f"  {'yes' if each.met else 'NO ':<3}  {each.words:<{width}}  {each.seen}"
+    yield ""
+    yield "Figures"
+    for what, number, words in found:
+        yield f"  {number:{_COUNT}d}  {what}" + (f": {words}" if words else "")

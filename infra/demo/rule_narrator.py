@@ -1,0 +1,90 @@
+"""What rules come to, told: from the verdicts in the plans of the journal, with the arithmetic that a person checks.
+
+A plan is in the journal when something in it is new. Of what keeps a rule silent each reason is told once: most of them
+come back with every pass.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable
+
+from chalicelib.model.plan import Plan, RuleVerdict
+from chalicelib.model.reason import Code, Reason
+from chalicelib.reasons import text
+from infra.demo.console import Say, count, names
+from infra.demo.counters import Acted, Ledger
+from infra.demo.fixture import BUSY_RULE, THRESHOLDS
+
+_WRONG = frozenset({Code.RULE_INVALID, Code.RULE_NO_GROUP, Code.RULE_EXPIRED})
+
+
+def clock_time(at: float) -> str:
+    """`20:47`, of an instant, in UTC."""
+    return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%H:%M")
+
+
+class Rulings:
+    """tell() a plan's. short: the name of a group or pool by its id; named: a text with those names for the ids."""
+
+    def __init__(self, ledger: Ledger, say: Say, short: Callable[[str], str], named: Callable[[str], str]) -> None:
+        self._ledger, self._say, self._short, self._named = ledger, say, short, named
+        self._told: set[tuple[str, str]] = set()
+
+    def tell(self, plan: Plan) -> None:
+        """Put what rules did into the ledger, and say it."""
+        for note in plan.notes:
+            if note.code is Code.RULE_OBJECT_INVALID:
+                self._ledger.rules_wrong.append(text.sentence(note))
+        for verdict in plan.rules:
+            self._ledger.rules_seen.add(key_of(verdict))
+            if verdict.reason is not None and verdict.reason.code in _WRONG:
+                self._ledger.rules_wrong.append(text.sentence(verdict.reason))
+            if verdict.nodes:
+                self._tell_action(plan, verdict)
+            elif verdict.reason is not None:
+                self._tell_silence(verdict, verdict.reason)
+
+    def _tell_action(self, plan: Plan, verdict: RuleVerdict) -> None:
+        key = key_of(verdict)
+        groups = tuple(self._short(up.group) for up in plan.scale_ups if key in up.rules)
+        ready = sum(group.ready for group in plan.groups if group.group.startswith(f"{verdict.pool}/"))
+        made = Acted(verdict.rule, plan.at, groups, verdict.nodes, verdict.due, verdict.rate, ready)
+        again = any(each.due == made.due > 0 and each.rule == made.rule for each in self._ledger.acted)
+        self._ledger.acted.append(made)
+        if verdict.due:
+            self._ledger.beside.update({each.rule: each.rate for each in plan.rules
+                                        if not again and each.pool == verdict.pool and each.rate is not None})
+        words = _of_cron(made, again=again) if verdict.due else _of_metric(made, self._short(verdict.pool))
+        self._say("outscaler", f"rule {verdict.rule}: {words}")
+
+    def _tell_silence(self, verdict: RuleVerdict, reason: Reason) -> None:
+        if (said := (key_of(verdict), reason.code.value)) in self._told:
+            return
+        self._told.add(said)
+        waits = f"due at {clock_time(verdict.due)}, " if verdict.due else ""
+        rate = f"; cpu of {self._short(verdict.pool)} is at {verdict.rate:.1f} %" if verdict.rate is not None else ""
+        at = reason.params.get("until") if reason.code is Code.RULE_NOT_DUE else None
+        told = f"due at {clock_time(float(at))}" if at else text.sentence(reason)
+        source = f" of {verdict.source}" if verdict.source else ""
+        self._say("outscaler", f"rule {verdict.rule}{source}: {waits}{self._named(told)}{rate}")
+
+
+def key_of(verdict: RuleVerdict) -> str:
+    """As model/rules.Rule.key."""
+    return f"{verdict.source}/{verdict.rule}" if verdict.source else verdict.rule
+
+
+def _of_cron(made: Acted, *, again: bool) -> str:
+    if again:
+        return (f"of what was due at {clock_time(made.due)}, {count(made.nodes, 'node')} did not come: asks "
+                f"{names(made.groups)} for it")
+    return f"due at {clock_time(made.due)}, adds {count(made.nodes, 'node')}, of {names(made.groups)}"
+
+
+def _of_metric(made: Acted, pool: str) -> str:
+    rates = [made.rate_with(more) for more in (0, made.nodes, made.nodes - 1)]
+    now, after, less = (f"{rate:.1f} %" for rate in rates)
+    return (f"pods ask for {now} of the cpu of {count(made.ready, 'node')} of {pool}, more than "
+            f"{THRESHOLDS.get(made.rule, 0)} %: adds {count(made.nodes, 'node')}, which makes it {after}"
+            + (f"; one less would leave {less}" if made.rule == BUSY_RULE else ""))

@@ -1,0 +1,240 @@
+"""The chapters: what a person does, what is then waited for, and how long that may take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.demo import fixture
+from infra.demo.cloud_accounts import Clouds
+from infra.demo.cluster_observer import Watcher
+from infra.demo.console import Account, span
+from infra.demo.counters import Ledger
+from infra.demo.decision_narrator import Narrator
+from infra.demo.delayed_passes import Passes
+from infra.demo.rule_narrator import clock_time
+from infra.emulators.controllers import objects
+from infra.emulators.kube import crds
+from infra.emulators.live.emulation import Emulation
+
+ACT, ACT_BURST, ACT_SKS, ACT_METAL = "act_clusterapi", "act_alicloud", "act_exoscale", "act_cherryservers"
+ACT_CCE = "act_huaweicloud"
+LOOK_EVERY = 0.15       # seconds of the wall
+NARRATE_EVERY = 0.4     # …: asking the table costs more
+BEFORE, WAIT = 30.0, 120.0  # virtual seconds before the cron rule is due, and at most after it, without a pass
+# The first call to Alibaba Cloud is for what is out of stock; it is the second that buys. At Cherry Servers the first
+# call only announces; the second one orders.
+DEATHS = ((ACT, "grow:called"), (ACT_BURST, "2*grow:called"), (ACT_METAL, "2*grow:called"))
+# At Huawei Cloud, too, the first call only announces: so it goes for what is sold out, and for the second choice.
+LAST_DEATH = "4*grow:called"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Everything that a chapter plays with. elapsed: (virtual, wall) seconds; kills: how often an act function dies;
+    wall_limit: seconds after which the story is given up. clouds: those beside Cluster API; passes can be held."""
+
+    emulation: Emulation
+    account: Account
+    ledger: Ledger
+    watcher: Watcher
+    narrator: Narrator
+    elapsed: Callable[[], tuple[float, float]]
+    kills: int
+    wall_limit: float
+    clouds: Clouds
+    passes: Passes
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """begin: what a person does; over: whether it has come to its end; limit: virtual seconds it may take."""
+
+    title: str
+    words: str
+    begin: Callable[[Stage], None]
+    over: Callable[[Stage], bool]
+    limit: float
+
+
+def play(stage: Stage, chapters: Sequence[Chapter]) -> bool:
+    """All chapters in order; False, with the reason in the ledger, where one does not come to its end."""
+    for number, chapter in enumerate(chapters, 1):
+        stage.account.chapter(number, chapter.title, chapter.words)
+        stage.narrator.new_chapter()
+        began, _ = stage.elapsed()
+        chapter.begin(stage)
+        if not _play_on(stage, chapter, began):
+            passed = span(stage.elapsed()[0] - began)
+            stage.ledger.unfinished = f"chapter {number} had not ended after {passed} of virtual time"
+            return False
+    return True
+
+
+def _play_on(stage: Stage, chapter: Chapter, began: float) -> bool:
+    """Tell what happens until the chapter is over; False when that takes too long."""
+    told = float("-inf")
+    while True:
+        virtual, wall = stage.elapsed()
+        stage.watcher.look()
+        if wall - told >= NARRATE_EVERY or stage.narrator.has_heard:
+            told = wall
+            stage.narrator.look()
+            stage.account.status(_status(stage))
+            if chapter.over(stage):
+                return True
+        if virtual - began > chapter.limit or wall > stage.wall_limit:
+            return False
+        kube = stage.emulation.kube
+        kube.wait(kube.version, LOOK_EVERY)
+
+
+def _status(stage: Stage) -> list[tuple[str, str]]:
+    running, other, pending = stage.watcher.pods()
+    sizes = "   ".join(f"{name} {ready}/{size}" for name, (size, ready) in stage.watcher.sizes().items())
+    operations = ", ".join(f"{op.kind.value} {stage.narrator.short(op.group)} {op.state.value} {op.step}".strip()
+                           for op in stage.narrator.memory.operations)
+    timers = ", ".join(f"{name} {span(seconds)}" for name, seconds in stage.narrator.timers()[:4])
+    return [("nodes ready/asked", sizes), ("pods", f"{running} run, {other} start or end, {pending} without a node"),
+            ("operations", operations or "none"), ("unneeded for", timers or "—"),
+            ("cooldown", span(stage.narrator.cooldown()) if stage.narrator.cooldown() else "—")]
+
+
+def chapters(kills: int, broken: int) -> tuple[Chapter, ...]:
+    """The story. kills: how often functions die; broken: servers that never join."""
+    deaths = (" Functions that call the providers are killed right after they bought, before they can write down that "
+              "they did." if kills else "")
+    never = " One server of render-metal never joins the cluster." if broken else ""
+    return (
+        Chapter("A small cluster",
+                "Two node groups of Cluster API, system (1 to 2 nodes) and workers (1 to 8). Empty so far: for bursts "
+                "two scaling groups of Alibaba Cloud, burst-g7 and burst-c7 (0 to 3 each); for rendering a Nodepool of "
+                "Exoscale and a pool of Cherry Servers, render-sks and render-metal (0 to 3 each). And two pools of "
+                "Huawei Cloud: night (1 to 4 nodes, of either of two flavours) and day (2 to 6). Some pods.",
+                _start, _started, 400.0),
+        Chapter("Outscaler is told about it",
+                "A policy is put in force. From now on the functions look every 20 seconds, and when the webhook "
+                "rings. Beside it the example of a HorizontalNodeAutoscaler from the vendor's own page: one node for "
+                "night every day at 20:47, and two as soon as its pods ask for more than 40 % of its cpu.",
+                _apply, _looked, 900.0),
+        Chapter("It is time",
+                "A second batch pod starts on night's only node, and fits, just before the cron rule is due: now both "
+                "rules want nodes. Cron comes first, and the other one is not made up for. The flavour that is "
+                "preferred is sold out, which Huawei Cloud tells only after it has taken the order. The function that "
+                "orders the other one is killed before it can write down that it did.",
+                _at_night, _bought_at_night, 900.0),
+        Chapter("The office fills up",
+                "Ten office pods fit on the two nodes of day, and no pod waits for a node. But they ask for more than "
+                "60 % of what there is: the rule of the policy adds as many nodes as bring that below 60 %.",
+                _in_office, _judged_office, 600.0),
+        Chapter("The sale begins",
+                "shop-front, cart, reports and render are scaled up; forecast asks for 64 CPUs, which nobody has. "
+                "burst-g7 is the first choice for reports, and out of stock; render-sks is that for render, and the "
+                f"quota is used up.{never}{deaths}",
+                _sale, _all_run, 1500.0),
+        Chapter("The sale is over",
+                "Most pods go, and most nodes are unneeded. None is removed before it has been so for 2 minutes, nor "
+                "before 7 minutes have passed since the last growth; of Huawei Cloud's pools, which say so themselves, "
+                "none that is younger than 10 minutes.",
+                _over, _removing, 1200.0),
+        Chapter("Nodes go",
+                "Empty ones together, the others one at a time: taint, evict as cart's disruption budget allows, wait, "
+                "delete that very machine.",
+                _nothing, _small_again, 2400.0),
+    )
+
+
+def _scale(stage: Stage, wanted: Mapping[str, int]) -> None:
+    words = ", ".join(f"{name} {number}" for name, number in wanted.items())
+    stage.account.say("you", f"kubectl scale: {words}")
+    for name, number in wanted.items():
+        stage.emulation.scale(name, number)
+
+
+def _start(stage: Stage) -> None:
+    stage.account.say("you", "kubectl apply: node groups and workloads")
+    objects.apply(stage.emulation.kube, *fixture.node_groups(), *fixture.workloads())
+
+
+def _started(stage: Stage) -> bool:
+    _, other, pending = stage.watcher.pods()
+    return not other and not pending and all(size == ready for size, ready in stage.watcher.sizes().values())
+
+
+def _apply(stage: Stage) -> None:
+    emulation, at = stage.emulation, fixture.strike(stage.emulation.clock(), stage.emulation.setting.speed)
+    stage.ledger.strike = at
+    made = fixture.rules(at)
+    crds.load(emulation.kube, crds.OWN)
+    emulation.kube.create("horizontalnodeautoscalers", made, "autoscaling.cce.io")
+    stage.account.say("you", f"kubectl apply: HorizontalNodeAutoscaler {fixture.RULE_OBJECT}, cron rule at "
+                             f"{clock_time(at)}; it is {clock_time(emulation.clock())} UTC")
+    version = emulation.apply_policy(stage.clouds.policy())
+    stage.account.say("you", f"outscaler apply: policy of cluster {fixture.CLUSTER}, version {version}, mode active")
+    emulation.begin()
+
+
+def _looked(stage: Stage) -> bool:
+    """A pass has seen the rules while none was due. The next one waits until both are."""
+    if stage.passes.begun and stage.emulation.clock() >= stage.ledger.strike - BEFORE:
+        stage.passes.hold()
+    return stage.narrator.plans > 0 and stage.passes.still
+
+
+def _at_night(stage: Stage) -> None:
+    stage.watcher.counting = True
+    stage.emulation.functions.deaths.update({ACT_CCE: [LAST_DEATH]} if stage.kills > len(DEATHS) else {})
+    _scale(stage, {fixture.BATCH: 2})
+
+
+def _bought_at_night(stage: Stage) -> bool:
+    late = stage.emulation.clock() - stage.ledger.strike
+    _, other, pending = stage.watcher.pods()
+    if stage.passes.held and (late >= WAIT or (late > 0.0 and not other and not pending)):
+        stage.passes.release()
+    return stage.ledger.bought[fixture.NIGHT_SECOND] > 0
+
+
+def _in_office(stage: Stage) -> None:
+    _scale(stage, {fixture.OFFICE: 10})
+
+
+def _judged_office(stage: Stage) -> bool:
+    return any(each.rule == fixture.BUSY_RULE for each in stage.ledger.acted)
+
+
+def _sale(stage: Stage) -> None:
+    stage.ledger.pending_at = stage.ledger.answered_at = None
+    stage.emulation.functions.deaths.update({function: [place] for function, place in DEATHS[:stage.kills]})
+    _scale(stage, fixture.BUSY)
+
+
+def _all_run(stage: Stage) -> bool:
+    """All that can: forecast never fits. And what was interrupted has been finished."""
+    _, other, pending = stage.watcher.pods()
+    quiet = not stage.narrator.memory.operations and not other
+    return quiet and pending == fixture.BUSY[fixture.FORECAST] and len(stage.ledger.killed) >= stage.kills
+
+
+def _over(stage: Stage) -> None:
+    running, _, _ = stage.watcher.pods()
+    stage.account.say("cluster", f"{running} pods run on {len(stage.emulation.kube.list('nodes'))} nodes")
+    _scale(stage, fixture.LATE)
+
+
+def _removing(stage: Stage) -> bool:
+    return any(operation.kind.value == "remove" for operation in stage.narrator.memory.operations)
+
+
+def _nothing(stage: Stage) -> None:
+    stage.watcher.guarding = True
+
+
+def _small_again(stage: Stage) -> bool:
+    sizes = {name: size for name, (size, _) in stage.watcher.sizes().items()}
+    _, other, pending = stage.watcher.pods()
+    return sizes == SMALLEST and not (stage.narrator.memory.operations or other or pending)
+
+
+SMALLEST = {fixture.BURST: 0, fixture.SPARE: 0, fixture.SKS: 0, fixture.METAL: 0, fixture.SYSTEM: 1, fixture.WORKERS: 1,
+            fixture.NIGHT_FIRST: 0, fixture.NIGHT_SECOND: 1, fixture.DAY: 2}

@@ -1,0 +1,194 @@
+"""One emulated account: its scaling groups and what is in stock, on a clock that is given.
+
+No HTTP in here: a test sets the scene and looks at the outcome with this object, while the program under test comes in
+over the wire (server.py). Everything is counted, nothing drawn, so two runs are the same to the letter of their ids.
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import threading
+from collections.abc import Callable, Mapping
+
+from infra.emulators.alicloud import simulation
+from infra.emulators.alicloud.errors import Refused
+from infra.emulators.alicloud.models import (
+    RUNNING,
+    Configuration,
+    Fate,
+    Group,
+    Machine,
+    MachineType,
+    Released,
+    Template,
+    Times,
+)
+
+REGION, ACCOUNT = "cn-hangzhou", "1000000000000001"
+TYPES = (
+    MachineType("ecs.g6.large", 2, 8.0), MachineType("ecs.g7.xlarge", 4, 16.0), MachineType("ecs.g6.xlarge", 4, 16.0),
+    MachineType("ecs.c7.xlarge", 4, 8.0), MachineType("ecs.g7.2xlarge", 8, 32.0),
+    MachineType("ecs.g8y.xlarge", 4, 16.0, "ARM"), MachineType("ecs.c8y.large", 2, 4.0, "ARM"),
+    MachineType("ecs.gn6i-c4g1.xlarge", 4, 15.0, gpus=1, gpu="NVIDIA T4"),
+    MachineType("ecs.gn5-c8g1.2xlarge", 8, 60.0, gpus=1, gpu="NVIDIA P100"),
+)
+
+
+class Cloud:
+    """The account, in one region. lock: hold it to change anything while a server is running.
+
+    stock: (instance type, zone) -> how many are left; what is not named is plentiful. quota: machines in the account,
+    None for no limit. hides_inactive: groups that are not Active are missing from queries by id, as they may be.
+    takes_empty_removals: a removal of nothing but invalid instances is accepted, instead of refused, where they may be
+    ignored (the vendor does not say which). lag: queries for groups and instances answer with what was that many
+    seconds ago, and up to half as much more; activities are up to date.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, region: str = REGION, account: str = ACCOUNT,
+                 times: Times | None = None) -> None:
+        self.clock, self.region, self.account, self.times = clock, region, account, times or Times()
+        self.lock = threading.RLock()
+        self.groups: dict[str, Group] = {}
+        self.configurations: dict[str, Configuration] = {}
+        self.templates: dict[tuple[str, int], Template] = {}
+        self.types = {each.id: each for each in TYPES}
+        self.stock: dict[tuple[str, str], int] = {}
+        self.quota: int | None = None
+        self.hides_inactive = self.takes_empty_removals = False
+        self.lag = 0.0
+        self._past: list[tuple[float, dict[str, Group]]] = []
+        self.released: list[Released] = []
+        self._numbers = {kind: itertools.count(1) for kind in ("asg", "asc", "asa", "i", "lt")}
+
+    # -- the scene
+
+    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, desired: bool = True,
+                  types: tuple[str, ...] = ("ecs.g7.xlarge",), zones: tuple[str, ...] = ("cn-hangzhou-i",),
+                  tags: Mapping[str, str] | None = None, machine_tags: Mapping[str, str] | None = None,
+                  template: bool = False, disk: int = 40, spot: str = "NoSpot") -> Group:
+        """A group with `size` machines in service. template: made from a launch template instead of a configuration.
+        tags: of the group; machine_tags: of what it is made from."""
+        with self.lock:
+            made = Group(self.number("asg"), name, self.region, least, most, size if desired else None, zones,
+                         tags=dict(tags or {}))
+            if template:
+                first = Template(self.number("lt"), 1, types[0], disk, spot, dict(machine_tags or {}))
+                self.templates[first.id, 1] = first
+                made.template, made.template_version = first.id, "Default"
+                made.overrides = types if len(types) > 1 else ()
+            else:
+                first_ = Configuration(self.number("asc"), made.id, types, disk, spot, dict(machine_tags or {}))
+                self.configurations[first_.id] = first_
+                made.configuration = first_.id
+            self.groups[made.id] = made
+            self.add_machines(made.id, size)
+            return made
+
+    def add_machines(self, group: str, count: int, *, state: str = "InService", creation: str = "AutoCreated",
+                     zone: str = "") -> list[str]:
+        """Machines that are there already, as if from long ago; the desired number is left as it is. Their ids."""
+        with self.lock:
+            held = self.groups[group]
+            kind, made = self.candidates(held)[0], []
+            served = float("inf") if state.startswith("Pending") else float("-inf")
+            for _ in range(count):
+                machine = Machine(self.number("i"), group, zone or held.zones[0], kind, state, self.clock(),
+                                  creation=creation, configuration=held.configuration, served=served)
+                held.machines[machine.id] = machine
+                made.append(machine.id)
+            return made
+
+    def set_state(self, machine: str, state: str) -> None:
+        """Protect a machine, put it on standby, stop it, or put it back in service."""
+        with self.lock:
+            self.machine(machine).state = state
+
+    def spoil(self, group: str, fate: Fate, times: int = 1) -> None:
+        """The next `times` machines that the group asks for meet this fate."""
+        with self.lock:
+            self.groups[group].fates += [fate] * times
+
+    def delete_group(self, group: str) -> None:
+        """Somebody deletes the group with all that is in it: Deleting at once, gone a while later."""
+        with self.lock:
+            held = self.groups[group]
+            held.state, held.gone_at = "Deleting", self.clock() + self.times.delete_group
+            for machine in held.machines.values():
+                machine.state = "Removing"
+
+    def vanish(self, machine: str) -> None:
+        """A machine is gone from one moment to the next (a spot machine is reclaimed)."""
+        with self.lock:
+            found = self.machine(machine)
+            del self.groups[found.group].machines[machine]
+            self.released.append(Released(found, self.clock(), kept=False))
+
+    def finish_hooks(self, group: str) -> None:
+        """Whoever the lifecycle hooks wait for is done."""
+        with self.lock:
+            activity = self.groups[group].running
+            if activity is not None and activity.waiting:
+                activity.due = self.clock()
+            self.step()
+
+    # -- what is in it
+
+    def number(self, kind: str) -> str:
+        """A fresh id of that kind."""
+        return f"{kind}-bp1local{next(self._numbers[kind]):08d}"
+
+    def machine(self, id_: str) -> Machine:
+        """A machine that is in some group. KeyError if it is in none."""
+        for group in self.groups.values():
+            if id_ in group.machines:
+                return group.machines[id_]
+        raise KeyError(id_)
+
+    def machines(self) -> list[Machine]:
+        """All machines of all groups."""
+        with self.lock:
+            return [machine for group in self.groups.values() for machine in group.machines.values()]
+
+    def in_service(self) -> list[Machine]:
+        """Those that run."""
+        return [machine for machine in self.machines() if machine.state in RUNNING]
+
+    def template(self, id_: str, version: str) -> Template:
+        """A launch template's version by number, `Default` or `Latest` ("" is Default). Refused if there is none."""
+        held = [each for (name, _), each in self.templates.items() if name == id_]
+        by_name = {"Latest": held[-1:], "Default": [each for each in held if each.default]}
+        found = by_name.get(version or "Default", [each for each in held if str(each.version) == version])
+        if not found:
+            raise Refused("InvalidLaunchTemplateId.NotFound", f"launch template {id_} version {version} does not exist")
+        return found[0]
+
+    def candidates(self, group: Group) -> tuple[str, ...]:
+        """The instance types that the group may make, first choice first."""
+        if group.template:
+            return group.overrides or (self.template(group.template, group.template_version).type,)
+        return self.configurations[group.configuration].types
+
+    # -- time
+
+    def step(self) -> None:
+        """All that is due by now."""
+        with self.lock:
+            now = self.clock()
+            while self.lag and self._past and self._past[-1][0] + self.lag / 2.0 < now:
+                self._remember(self._past[-1][0] + self.lag / 2.0)
+            simulation.advance(self, now)
+            if self.lag:
+                self._remember(now)
+
+    def _remember(self, at: float) -> None:
+        simulation.advance(self, at)
+        self._past = [each for each in self._past if each[0] > at - 4.0 * self.lag]
+        self._past.append((at, copy.deepcopy(self.groups)))
+
+    def shown(self) -> dict[str, Group]:
+        """The groups as queries see them."""
+        if not self.lag:
+            return self.groups
+        old = [groups for at, groups in self._past if at <= self.clock() - self.lag]
+        return old[-1] if old else self._past[0][1]

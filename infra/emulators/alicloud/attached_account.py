@@ -1,0 +1,79 @@
+"""An emulated Alibaba Cloud account beside a simulated cluster: what LocalWorld and a bench plug in.
+
+    account = AlicloudAccount()
+    with LocalWorld(clouds=(account,)) as world:
+        burst = account.cloud.add_group("burst", most=5)
+        world.apply_policy(… providers: alicloud: <account.settings()> … nodeGroups: {provider: alicloud, id: burst.id})
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from infra.emulators.alicloud.account import REGION, Cloud
+from infra.emulators.alicloud.iam import Policy
+from infra.emulators.alicloud.models import Times
+from infra.emulators.alicloud.node_registration import Joining, Ways
+from infra.emulators.alicloud.server import AlicloudServer
+from infra.emulators.certificates import Pair
+from infra.emulators.controllers.manager import Controller
+from infra.emulators.kube.store import ObjectStore
+
+SECRET_NAME = "outscaler/shared/alicloud"
+KEY_ID, KEY_SECRET = "LTAI-LOCAL-KEY-000000001", "local-secret-of-the-emulated-account-1"
+
+
+class AlicloudAccount:
+    """One account with one key, served on loopback. policy: what the key may do, None for everything.
+
+    cloud and server are there as soon as the account is attached to a clock.
+    """
+
+    def __init__(self, *, times: Times | None = None, ways: Ways | None = None, tls: Pair | None = None,
+                 policy: Policy | None = None) -> None:
+        self._times, self._ways, self._tls, self._policy = times, ways, tls, policy
+        self._cloud: Cloud | None = None
+        self._server: AlicloudServer | None = None
+
+    def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
+        """The account on that clock; what makes its instances Nodes of that cluster."""
+        self._cloud = Cloud(clock, times=self._times)
+        self._server = AlicloudServer(self._cloud, tls=self._tls)
+        self._server.ring.add(KEY_ID, KEY_SECRET, self._policy)
+        return Joining(self._cloud, cluster, clock, self._ways)
+
+    @property
+    def cloud(self) -> Cloud:
+        """The account. AssertionError before it is attached."""
+        assert self._cloud is not None, "attach the account first"
+        return self._cloud
+
+    @property
+    def server(self) -> AlicloudServer:
+        """Its API."""
+        assert self._server is not None, "attach the account first"
+        return self._server
+
+    def start(self) -> None:
+        """Serve."""
+        self.server.start()
+
+    def stop(self) -> None:
+        """Stop serving; harmless if it never began."""
+        if self._server is not None:
+            self._server.stop()
+
+    def secret(self, key: str = KEY_ID) -> str:
+        """The text of the secret that `settings` names."""
+        return json.dumps({"accessKeyId": key, "accessKeySecret": self.server.ring.keys[key].secret})
+
+    def secrets(self) -> dict[str, str]:
+        """That secret by its name."""
+        return {SECRET_NAME: self.secret()}
+
+    def settings(self) -> dict[str, str]:
+        """The policy's section `providers.alicloud` for this account."""
+        url = self.server.url
+        return {"region": REGION, "credentialsSecret": SECRET_NAME, "essEndpoint": url, "ecsEndpoint": url,
+                "stsEndpoint": url}

@@ -1,0 +1,160 @@
+"""Every call's way through the emulated API: gate, throttle, permission, action, and a line in the log.
+
+One host serves all products, told apart by the version that a call names; the metadata service by its paths.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from infra.emulators.alicloud.account import Cloud
+from infra.emulators.alicloud.authentication import Gate
+from infra.emulators.alicloud.errors import Refused
+from infra.emulators.alicloud.fault_injection import WRITES, Throttle, refusal
+from infra.emulators.alicloud.handlers import OLD, STS, Actions, Sent
+from infra.emulators.alicloud.iam import Key, Ring
+from infra.emulators.alicloud.metadata import Metadata
+from infra.emulators.alicloud.serializers import as_text, older
+from infra.emulators.alicloud.signing import claim
+from infra.emulators.alicloud.sts import Sts
+from infra.emulators.vendor_common.fault_injection import Fault, Faults
+from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
+
+Json = dict[str, Any]
+_PRODUCTS = {"2014-08-28": "ess", "2022-02-22": "ess", "2014-05-26": "ecs", STS: "sts"}
+
+
+class Logged(msgspec.Struct, frozen=True):
+    """One call. code: of the refusal, "" for one that was granted."""
+
+    method: str
+    action: str
+    version: str
+    parameters: Mapping[str, str]
+    key: str
+    host: str
+    at: float
+    code: str = ""
+
+    @property
+    def permission(self) -> str:
+        """What RAM calls it: `ess:RemoveInstances`."""
+        return f"{_PRODUCTS.get(self.version, '')}:{self.action}"
+
+    @property
+    def writes(self) -> bool:
+        """It asks for a change."""
+        return self.action in WRITES
+
+    @property
+    def line(self) -> str:
+        """It as a line, without signature or token."""
+        parts = [f"{name}={value}" for name, value in sorted(self.parameters.items()) if name not in _SIGNING]
+        return " ".join((self.method, self.permission, *parts))
+
+
+_SIGNING = frozenset({"Signature", "SecurityToken", "SignatureNonce", "AccessKeyId", "OIDCToken", "Timestamp",
+                      "SignatureMethod", "SignatureVersion", "SignatureType"})
+
+
+class Front:
+    """An account's API. log: every call so far; seen: texts of the wire that must not be shown anywhere (signatures,
+    tokens); text_values: numbers and booleans of answers come as text."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud, self.ring = cloud, Ring()
+        self.faults, self.throttle = Faults(WRITES), Throttle(cloud.clock)
+        self.metadata = Metadata(self.ring, cloud.clock, cloud.region)
+        self.log: list[Logged] = []
+        self.seen: set[str] = set()
+        self.text_values = False
+        self._gate, self._sts = Gate(self.ring, cloud.clock), Sts(self.ring, cloud.clock)
+        self._actions = Actions(cloud)
+        self._served = 0
+        self.crashes: list[str] = []
+
+    def served(self, incoming: Incoming) -> Answer:
+        """One request off the wire. A mistake in here is kept in `crashes`, and the client gets a 500."""
+        try:
+            return self.handle(incoming)
+        except Exception:
+            self.crashes.append(traceback.format_exc())
+            return self._refusal(Refused("InternalError", "the emulation has crashed"), "LOCAL", "")
+
+    def handle(self, incoming: Incoming) -> Answer:
+        """One request."""
+        with self.cloud.lock:
+            self.cloud.step()
+            return self._metadata(incoming) if self.metadata.knows(incoming.path) else self._call(incoming)
+
+    def _metadata(self, incoming: Incoming) -> Answer:
+        status, text = self.metadata.answer(incoming)
+        self._note(incoming, f"metadata {incoming.path}", "", {}, "" if status == 200 else str(status))
+        return Answer(status, text.encode(), {"Content-Type": "text/plain"})
+
+    def _call(self, incoming: Incoming) -> Answer:
+        sent = incoming.parameters()
+        action = incoming.headers.get("x-acs-action") or sent.get("Action", "")
+        version = incoming.headers.get("x-acs-version") or sent.get("Version", "")
+        self._served += 1
+        request_id = f"LOCAL{self._served:03d}-0000-4000-8000-{self._served:012d}"
+        fault, code = self.faults.take(action), ""
+        try:
+            refused = refusal(fault) if fault is not None else None
+            if refused is not None:
+                raise refused
+            lost = fault in (Fault.HANGS_UP, Fault.WEB_PAGE)
+            made = {} if lost else self._do(incoming, action, version, sent)
+            answer = Answer(200, _bytes({"RequestId": request_id, **self._shaped(made, version)}))
+        except Refused as problem:
+            code, answer = problem.code, self._refusal(problem, request_id, incoming.headers.get("host", ""))
+        self._note(incoming, action, version, sent, code)
+        return spoilt(answer, fault)
+
+    def _do(self, incoming: Incoming, action: str, version: str, sent: Mapping[str, str]) -> Json:
+        if version == STS and action == "AssumeRoleWithOIDC":
+            return self._sts.assume_role_with_oidc(sent)
+        key = self._gate.admit(incoming)
+        self.throttle.count(action)
+        self._allow(key, action, version, sent)
+        if version == STS and action == "AssumeRole":
+            return self._sts.assume_role(sent, key)
+        made = self._actions.find(version, action)(Sent(version, sent))
+        return older(made) if version == OLD else made
+
+    def _allow(self, key: Key, action: str, version: str, sent: Mapping[str, str]) -> None:
+        name, resource = f"{_PRODUCTS.get(version, '')}:{action}", "*"
+        if action in WRITES:
+            group = sent.get("ScalingGroupId", "")
+            resource = f"acs:ess:{self.cloud.region}:{self.cloud.account}:scalinggroup/{group}"
+        elif version == STS:
+            resource = sent.get("RoleArn", "")
+        if key.policy is not None and not key.policy.allows(name, resource):
+            raise Refused("Forbidden.RAM", f"User not authorized to operate on the specified resource: {name}")
+
+    def _shaped(self, made: Json, version: str) -> Json:
+        return as_text(made) if self.text_values and version != STS else made
+
+    def _refusal(self, problem: Refused, request_id: str, host: str) -> Answer:
+        body: Json = {"RequestId": request_id, "HostId": host, "Code": problem.code, "Message": problem.message,
+                "Recommend": f"https://api.example.invalid/troubleshoot?q={problem.code}"}
+        if problem.status == 403:
+            body["AccessDeniedDetail"] = {"NoPermissionType": "ImplicitDeny"}
+        after = {} if problem.retry_after is None else {"x-acs-retry-after": str(problem.retry_after)}
+        return Answer(problem.status, _bytes(body), after)
+
+    def _note(self, incoming: Incoming, action: str, version: str, sent: Mapping[str, str], code: str) -> None:
+        claimed = claim(incoming)
+        if claimed is not None:
+            self.seen |= {text for text in (claimed.signature, claimed.token) if text}
+        self.log.append(Logged(incoming.method, action, version, dict(sent), claimed.key if claimed else "",
+                               incoming.headers.get("host", ""), self.cloud.clock(), code))
+
+
+def _bytes(body: Json) -> bytes:
+    return json.dumps(body).encode()

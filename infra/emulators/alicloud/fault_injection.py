@@ -1,0 +1,56 @@
+"""How the emulated Alibaba Cloud says that something went wrong: on request (vendor/faults.py), or by a rate limit.
+
+The vendor's throttling is an HTTP 400 with a code and, for newer products, a header in milliseconds (alicloud.md §3.9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from infra.emulators.alicloud.errors import Refused
+from infra.emulators.vendor_common.fault_injection import Fault
+
+WRITES = frozenset({"ScaleWithAdjustment", "RemoveInstances"})
+RETRY_MILLISECONDS = 7000
+
+
+_REFUSALS = {
+    Fault.UNAUTHORIZED: ("InvalidAccessKeyId.NotFound", 404, None),
+    Fault.FORBIDDEN: ("Forbidden.RAM", 403, None),
+    Fault.NOT_FOUND: ("InvalidScalingGroupId.NotFound", 404, None),
+    Fault.CONFLICT: ("ScalingActivityInProgress", 400, None),
+    Fault.THROTTLED: ("Throttling.User", 400, None),
+    Fault.THROTTLED_FOR: ("Throttling.User", 400, RETRY_MILLISECONDS),
+    Fault.SERVER_ERROR: ("InternalError", 500, None),
+    Fault.EXPIRED_TOKEN: ("InvalidSecurityToken.Expired", 400, None),
+    Fault.OLD_TIME: ("InvalidTimeStamp.Expired", 400, None),
+}
+
+
+def refusal(fault: Fault) -> Refused | None:
+    """The error reply that a fault is, None for one of the wire."""
+    found = _REFUSALS.get(fault)
+    return Refused(found[0], f"{fault.value} (by order of the test)", found[1], retry_after=found[2]) if found else None
+
+
+class Throttle:
+    """Calls per window and action, for the account. limits: action -> (calls, seconds), "" for all others; tells:
+    whether the answer says when to come back."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self.limits, self.tells = clock, dict[str, tuple[int, float]](), True
+        self._calls: dict[str, list[float]] = {}
+
+    def count(self, action: str) -> None:
+        """One call more. Refused if that is too many."""
+        limit = self.limits.get(action, self.limits.get(""))
+        if limit is None:
+            return
+        most, window = limit
+        now = self._clock()
+        recent = [at for at in self._calls.get(action, []) if now - at < window]
+        if len(recent) >= most:
+            wait = max(1, int((recent[-most] + window - now) * 1000))
+            raise Refused("Throttling.User", "Request was denied due to user flow control.",
+                          retry_after=wait if self.tells else None)
+        self._calls[action] = [*recent, now]

@@ -1,0 +1,176 @@
+"""The API's actions: parameters in, answer out, in the shape of the newest version (shapes.older makes the other one).
+
+Each checks what the vendor checks of its parameters: page sizes, how many ids at once, which filters exclude another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import msgspec
+
+from infra.emulators.alicloud.account import Cloud
+from infra.emulators.alicloud.errors import Refused
+from infra.emulators.alicloud.models import Group
+from infra.emulators.alicloud.mutations import Adjustment, Orders, Removal
+from infra.emulators.alicloud.serializers import (
+    activity_json,
+    configuration_json,
+    group_json,
+    machine_json,
+    template_json,
+    type_json,
+)
+
+Json = dict[str, Any]
+T = TypeVar("T")
+OLD, NEW = "2014-08-28", "2022-02-22"
+ECS, STS = "2014-05-26", "2015-04-01"
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A call's version and parameters."""
+
+    version: str
+    values: Mapping[str, str]
+
+    def text(self, name: str) -> str:
+        """A parameter, "" if absent."""
+        return self.values.get(name, "")
+
+    def must(self, name: str) -> str:
+        """A mandatory one. Refused if absent."""
+        if not self.values.get(name):
+            raise Refused(f"Missing{name}", f"{name} is mandatory for this action.")
+        return self.values[name]
+
+    def number(self, name: str, default: int) -> int:
+        """An integer."""
+        text = self.values.get(name, str(default))
+        try:
+            return int(text)
+        except ValueError:
+            raise Refused("InvalidParameter", f"{name}={text!r} is no integer") from None
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """A boolean in any case of letters."""
+        text = self.values.get(name, str(default)).lower()
+        if text not in {"true", "false"}:
+            raise Refused("InvalidParameter", f"{name}={text!r} is neither true nor false")
+        return text == "true"
+
+    def many(self, name: str, most: int) -> tuple[str, ...]:
+        """A list `Name.1`, `Name.2`; in the old version of ESS the name is singular. Refused if there are too many."""
+        singular = name.removesuffix("s") if self.version == OLD else name
+        found = sorted((int(key.removeprefix(f"{singular}.")), value) for key, value in self.values.items()
+                       if key.startswith(f"{singular}.") and key.removeprefix(f"{singular}.").isdigit())
+        if len(found) > most:
+            raise Refused("InvalidParameter", f"{singular}: at most {most} at once")
+        return tuple(value for _, value in found)
+
+
+def _page(sent: Sent, name: str, found: Sequence[T], shape: Callable[[T], Json], most: int = 50) -> Json:
+    number, size = sent.number("PageNumber", 1), sent.number("PageSize", 10)
+    if number < 1 or not 1 <= size <= most:
+        raise Refused("InvalidParameter", f"PageNumber={number} PageSize={size}: at least 1, at most {most} on a page")
+    part = found[(number - 1) * size: number * size]
+    return {"TotalCount": len(found), "PageNumber": number, "PageSize": size, name: [shape(each) for each in part]}
+
+
+class Actions:
+    """What one account answers."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud, self._orders = cloud, Orders(cloud)
+        ess: dict[str, Callable[[Sent], Json]] = {
+            "DescribeScalingGroups": self._groups, "DescribeScalingInstances": self._instances,
+            "DescribeScalingConfigurations": self._configurations, "DescribeScalingActivities": self._activities,
+            "ScaleWithAdjustment": self._adjust, "RemoveInstances": self._remove}
+        self._table: Mapping[str, Mapping[str, Callable[[Sent], Json]]] = MappingProxyType({
+            OLD: ess, NEW: ess,
+            ECS: {"DescribeInstanceTypes": self._types, "DescribeLaunchTemplateVersions": self._templates}})
+
+    def find(self, version: str, action: str) -> Callable[[Sent], Json]:
+        """Refused for what the product does not have in that version."""
+        found = self._table.get(version, {}).get(action)
+        if found is None:
+            raise Refused("InvalidAction.NotFound", f"Specified api is not found: {action} of {version}")
+        return found
+
+    def _here(self, sent: Sent) -> list[Group]:
+        """Groups of the region that is asked for: another region has none, and says nothing of it."""
+        return list(self._cloud.shown().values()) if sent.must("RegionId") == self._cloud.region else []
+
+    def _groups(self, sent: Sent) -> Json:
+        ids, found = sent.many("ScalingGroupIds", 20), self._here(sent)
+        if ids:
+            found = [each for each in found if each.id in ids and not self._hidden(each)]
+        return _page(sent, "ScalingGroups", found, group_json)
+
+    def _hidden(self, group: Group) -> bool:
+        return self._cloud.hides_inactive and group.state == "Inactive"
+
+    def _instances(self, sent: Sent) -> Json:
+        group, ids = sent.text("ScalingGroupId"), sent.many("InstanceIds", 20)
+        states, activity = sent.many("LifecycleStates", 20), sent.text("ScalingActivityId")
+        found = [machine for held in self._here(sent) if group in ("", held.id) for machine in held.machines.values()
+                 if (not ids or machine.id in ids) and (not states or machine.state in states)
+                 and (not activity or machine.activity == activity)]
+        return _page(sent, "ScalingInstances", found, machine_json, 50 if sent.version == OLD else 100)
+
+    def _configurations(self, sent: Sent) -> Json:
+        group, ids = sent.text("ScalingGroupId"), sent.many("ScalingConfigurationIds", 10)
+        here = self._cloud.groups if sent.must("RegionId") == self._cloud.region else {}
+        found = [each for each in self._cloud.configurations.values() if each.group in here
+                 and group in ("", each.group) and (not ids or each.id in ids)]
+        return _page(sent, "ScalingConfigurations", found, configuration_json)
+
+    def _activities(self, sent: Sent) -> Json:
+        group, ids, status = sent.text("ScalingGroupId"), sent.many("ScalingActivityIds", 20), sent.text("StatusCode")
+        if bool(group) == bool(ids):
+            raise Refused("InvalidParameter", "either ScalingGroupId or ScalingActivityIds must be given")
+        here = self._cloud.groups.values() if sent.must("RegionId") == self._cloud.region else ()
+        found = [each for held in here if group in ("", held.id) for each in held.activities
+                 if (not ids or each.id in ids) and status in ("", each.status)]
+        return _page(sent, "ScalingActivities", found[::-1], activity_json)
+
+    def _adjust(self, sent: Sent) -> Json:
+        mode = sent.text("ExecutionMode") or "None"
+        order = Adjustment(
+            sent.must("ScalingGroupId"), sent.must("AdjustmentType"),
+            (sent.must("AdjustmentValue"), sent.number("AdjustmentValue", 0))[1], sent.flag("SyncActivity"),
+            sent.text("ActivityMetadata"), mode == "PlanOnly")
+        return self._orders.once(sent.text("ClientToken"), order, lambda: self._orders.adjust(order))
+
+    def _remove(self, sent: Sent) -> Json:
+        order = Removal(
+            sent.must("ScalingGroupId"), sent.many("InstanceIds", 20),
+            sent.flag("DecreaseDesiredCapacity", default=True), sent.flag("IgnoreInvalidInstance"),
+            sent.text("RemovePolicy") == "recycle")
+        return self._orders.once(sent.text("ClientToken"), order, lambda: self._orders.remove(order))
+
+    def _types(self, sent: Sent) -> Json:
+        names = sent.many("InstanceTypes", 10)      # RegionId is not in the current model, though clients send it
+        known = [kind for kind in self._cloud.types.values() if not names or kind.id in names]
+        most, start = sent.number("MaxResults", 1600), sent.number("NextToken", 0) if sent.text("NextToken") else 0
+        if not 1 <= most <= 1600:
+            raise Refused("InvalidParameter", f"MaxResults={most}: 1 to 1600")
+        more = str(start + most) if start + most < len(known) else ""
+        return {"InstanceTypes": {"InstanceType": [type_json(each) for each in known[start: start + most]]},
+                "NextToken": more}
+
+    def _templates(self, sent: Sent) -> Json:
+        sent.must("RegionId")
+        id_, versions = sent.must("LaunchTemplateId"), sent.many("LaunchTemplateVersion", 30)
+        held = [each for (name, _), each in sorted(self._cloud.templates.items(), reverse=True) if name == id_]
+        if not held:
+            raise Refused("InvalidLaunchTemplateId.NotFound", f"the launch template {id_} does not exist")
+        if not all(each.isdigit() for each in versions):
+            raise Refused("InvalidParameter", "LaunchTemplateVersion: integers; DefaultVersion=true for the default")
+        default = sent.flag("DefaultVersion")
+        found = [each for each in held if (not versions or str(each.version) in versions)
+                 and (not default or each.default)]
+        made = _page(sent, "Sets", found, template_json)
+        return {**made, "LaunchTemplateVersionSets": {"LaunchTemplateVersionSet": made.pop("Sets")}}

@@ -1,0 +1,161 @@
+"""The two orders that change a scaling group, with everything ESS checks before it accepts (alicloud.md §3.4, §3.5).
+
+An order that is accepted may still come to nothing; that is the activity's to tell (engine.py). The same ClientToken
+with the same parameters gets the same answer again and does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from infra.emulators.alicloud import simulation
+from infra.emulators.alicloud.account import Cloud
+from infra.emulators.alicloud.errors import Refused
+from infra.emulators.alicloud.models import GONE_SOON, Group
+
+Json = dict[str, Any]
+MOST_REMOVED = 20
+_TOKEN_SECONDS = 24 * 3600.0
+_MOST_AT_ONCE = 1000
+_RANGES: Mapping[str, tuple[int, int]] = {
+    "QuantityChangeInCapacity": (-1000, 1000), "PercentChangeInCapacity": (-100, 10000), "TotalCapacity": (0, 2000)}
+
+
+class Adjustment(msgspec.Struct, frozen=True):
+    """ScaleWithAdjustment's parameters."""
+
+    group: str
+    kind: str
+    value: int
+    at_once: bool = False
+    metadata: str = ""
+    plan_only: bool = False
+
+
+class Removal(msgspec.Struct, frozen=True):
+    """RemoveInstances's parameters."""
+
+    group: str
+    instances: tuple[str, ...]
+    decrease: bool = True
+    ignore_invalid: bool = False
+    recycle: bool = False
+
+
+class Orders:
+    """Takes orders for one account and remembers their tokens."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._given: dict[str, tuple[float, object, Json]] = {}
+
+    def once(self, token: str, order: object, carry_out: Callable[[], Json]) -> Json:
+        """What the order came to, now or when it first came with this token. token "": always now."""
+        if not token:
+            return carry_out()
+        if len(token) > 64 or not token.isascii():
+            raise Refused("InvalidParameter", "ClientToken: at most 64 ASCII characters")
+        now = self._cloud.clock()
+        at, before, answer = self._given.get(token, (0.0, None, {}))
+        if before is not None and now - at < _TOKEN_SECONDS:
+            if before != order:
+                raise Refused("IdempotentParameterMismatch", "the token was used with other parameters")
+            return answer
+        answer = carry_out()
+        self._given[token] = (now, order, answer)
+        return answer
+
+    def adjust(self, order: Adjustment) -> Json:
+        """ScaleWithAdjustment."""
+        least, most = _RANGES.get(order.kind, (1, 0))
+        if not least <= order.value <= most:
+            raise Refused("InvalidParameter", f"AdjustmentType {order.kind} with AdjustmentValue {order.value}")
+        group = self._ready(order.group)
+        base = group.total if group.desired is None else group.desired
+        asked = {"TotalCapacity": order.value, "QuantityChangeInCapacity": base + order.value,
+                 "PercentChangeInCapacity": base + round(base * order.value / 100)}[order.kind]
+        wanted = min(max(asked, group.min), group.max)
+        if abs(wanted - base) > _MOST_AT_ONCE:
+            raise Refused("InvalidParameter", f"more than {_MOST_AT_ONCE} instances in one step")
+        if order.plan_only:
+            return {"PlanResult": {"ResourceAllocations": []}}
+        if group.desired is not None and not order.at_once:
+            return self._wish(group, wanted)
+        if wanted == group.total and wanted == base:
+            raise _no_change(asked, wanted, base)
+        return self._carry_out(group, wanted, order.metadata)
+
+    def _wish(self, group: Group, wanted: int) -> Json:
+        """Only the desired number changes; ESS sees to it when it looks next."""
+        if wanted == group.desired:
+            raise _no_change(wanted, wanted, wanted)
+        group.desired = wanted
+        group.check_at = self._cloud.clock() + self._cloud.times.check
+        return {"ActivityType": "CapacityChange"}
+
+    def _carry_out(self, group: Group, wanted: int, metadata: str) -> Json:
+        now, total = self._cloud.clock(), group.total
+        if group.desired is not None:
+            group.desired = wanted
+            if wanted == total:
+                return {"ActivityType": "CapacityChange"}
+        cause = f"A user changed the capacity from {total} to {wanted}."
+        if wanted > total:
+            made = simulation.grow(self._cloud, group, wanted - total, now, cause, metadata=metadata)
+        else:
+            chosen = simulation.victims(group, total - wanted)
+            made = simulation.shrink(self._cloud, group, chosen, now, cause, metadata=metadata)
+        return {"ScalingActivityId": made.id, "ActivityType": "ScalingActivity"}
+
+    def remove(self, order: Removal) -> Json:
+        """RemoveInstances."""
+        if not 1 <= len(order.instances) <= MOST_REMOVED:
+            raise Refused("InvalidParameter", f"InstanceIds: 1 to {MOST_REMOVED} of them")
+        group = self._ready(order.group)
+        invalid = [_problem(group, each) for each in order.instances]
+        bad = [each for each in invalid if each is not None]
+        good = list(dict.fromkeys(each for each, why in zip(order.instances, invalid, strict=True) if why is None))
+        if bad and not (order.ignore_invalid and (good or self._cloud.takes_empty_removals)):
+            raise Refused(bad[0]["Code"], bad[0]["Message"])
+        if group.total - len(good) < group.min:
+            raise Refused("IncorrectCapacity.MinSize", f"the group would have fewer than {group.min} instances")
+        if group.desired is not None and order.decrease:
+            group.desired = max(group.min, group.desired - len(good))
+        made = simulation.shrink(self._cloud, group, good, self._cloud.clock(), "A user removed instances.",
+                             ignored=len(bad), keeps=order.recycle)
+        return {"ScalingActivityId": made.id, **({"IgnoredInstances": bad} if bad else {})}
+
+    def _ready(self, id_: str) -> Group:
+        group = self._cloud.groups.get(id_)
+        if group is None:
+            raise Refused("InvalidScalingGroupId.NotFound", f"the scaling group {id_} does not exist")
+        if group.state != "Active" or group.system_suspended:
+            raise Refused("IncorrectScalingGroupStatus", f"the scaling group {id_} is not active")
+        if group.running is not None:
+            raise Refused("ScalingActivityInProgress", f"a scaling activity of {id_} is in progress")
+        return group
+
+
+def _no_change(asked: int, wanted: int, base: int) -> Refused:
+    if asked > wanted:
+        return Refused("IncorrectCapacity.MaxSize", "the group has its maximum of instances")
+    if asked < wanted:
+        return Refused("IncorrectCapacity.MinSize", "the group has its minimum of instances")
+    return Refused("IncorrectCapacity.NoChange", f"the capacity is {base} already")
+
+
+def _problem(group: Group, id_: str) -> Json | None:
+    """Why an instance cannot be removed, as IgnoredInstances tells it."""
+    machine = group.machines.get(id_)
+    if machine is None:
+        return {"InstanceId": id_, "Code": "InvalidInstanceId.NotFound",
+                "Message": f"the instance {id_} does not exist in the scaling group"}
+    if machine.state == "Protected" or machine.state in GONE_SOON:
+        return {"InstanceId": id_, "Code": "IncorrectInstanceStatus",
+                "Message": f"the instance {id_} is {machine.state}"}
+    return None
+
+

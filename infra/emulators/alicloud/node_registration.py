@@ -1,0 +1,108 @@
+"""How ECS instances become Nodes and stop being Nodes: the kubelet that registers, the cloud-controller-manager that
+tidies up. Here is what a Node of this vendor looks like and when it is there; the rest is the same for all
+(vendor/joining.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from infra.emulators.alicloud.account import Cloud
+from infra.emulators.alicloud.models import RUNNING, Group, Machine
+from infra.emulators.controllers.kubelet import NOT_READY
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.store import ObjectStore
+from infra.emulators.vendor_common.node_registration import Due, left
+from infra.emulators.vendor_common.node_registration import Joining as VendorJoining
+
+TAG = "k8s.io/cluster-autoscaler/node-template/"
+_ARCHITECTURES = {"X86": "amd64", "ARM": "arm64"}
+
+
+class Ways(msgspec.Struct, frozen=True):
+    """How instances join. prefix: of a providerID, "" or `alicloud://`; boot: seconds from in service until the Node is
+    there; reserve: what the kubelet keeps of the capacity; never: groups whose machines do not join this cluster."""
+
+    prefix: str = ""
+    boot: float = 30.0
+    reserve: Mapping[str, str] = {}
+    never: frozenset[str] = frozenset()
+
+
+class Joining(VendorJoining):
+    """Makes and removes the Nodes of one account in one cluster; step() does what is due now."""
+
+    def __init__(self, cloud: Cloud, store: ObjectStore, clock: Callable[[], float], ways: Ways | None = None) -> None:
+        self._cloud, self._clock, self._ways = cloud, clock, ways or Ways()
+        super().__init__(self._due_now, store)
+
+    def _due_now(self) -> Due:
+        with self._cloud.lock:
+            self._cloud.step()
+            found, kept = joined(self._cloud, self._clock(), self._ways), detached(self._cloud)
+        return Due({id_: partial(node_object, self._cloud, group, machine, self._ways)
+                    for id_, (group, machine) in found.items()}, kept)
+
+
+def joined(cloud: Cloud, now: float, ways: Ways) -> dict[str, tuple[Group, Machine]]:
+    """The machines of groups that are Nodes at this time, by id: those that run for long enough, also on their way
+    out."""
+    found: dict[str, tuple[Group, Machine]] = {}
+    for group in cloud.groups.values():
+        for machine in group.machines.values():
+            running = machine.state in RUNNING or machine.state.startswith("Removing")
+            if running and group.id not in ways.never and now - machine.served >= ways.boot:
+                found[machine.id] = (group, machine)
+    return found
+
+
+def detached(cloud: Cloud) -> set[str]:
+    """Machines that left their group and go on running: their Nodes stay."""
+    return {each.machine.id for each in cloud.released if each.kept}
+
+
+def node_object(cloud: Cloud, group: Group, machine: Machine, ways: Ways) -> KubeObject:
+    """The Node as its kubelet registers it. Tags of the group and of what it makes machines from become labels and
+    taints, as a node pool's do."""
+    kind, disk, tags = cloud.types[machine.type], *_made_from(cloud, group)
+    labels = {
+        "beta.kubernetes.io/arch": _ARCHITECTURES[kind.architecture], "beta.kubernetes.io/os": "linux",
+        "kubernetes.io/arch": _ARCHITECTURES[kind.architecture], "kubernetes.io/os": "linux",
+        "kubernetes.io/hostname": machine.id, "node.kubernetes.io/instance-type": kind.id,
+        "topology.kubernetes.io/region": cloud.region, "topology.kubernetes.io/zone": machine.zone,
+        **{key.removeprefix(f"{TAG}label/"): value for key, value in tags.items() if key.startswith(f"{TAG}label/")},
+    }
+    capacity = {"cpu": str(kind.cpu), "memory": f"{int(kind.memory * 2**20)}Ki", "ephemeral-storage": f"{disk}Gi",
+                "pods": "110"}
+    if kind.gpus:
+        labels["aliyun.accelerator/nvidia_name"] = kind.gpu.replace(" ", "-")
+        capacity["nvidia.com/gpu"] = str(kind.gpus)
+    return {
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": machine.id, "labels": labels},
+        "spec": {"providerID": f"{ways.prefix}{cloud.region}.{machine.id}",
+                 "taints": [dict(NOT_READY), *_taints(tags)]},
+        "status": {"capacity": capacity, "allocatable": left(capacity, ways.reserve),
+                   "nodeInfo": {"architecture": _ARCHITECTURES[kind.architecture], "operatingSystem": "linux"},
+                   "addresses": [{"type": "Hostname", "address": machine.id}]},
+    }
+
+
+def _made_from(cloud: Cloud, group: Group) -> tuple[int, dict[str, str]]:
+    """Disk and tags of its machines."""
+    made = cloud.template(group.template, group.template_version) if group.template \
+        else cloud.configurations[group.configuration]
+    return made.disk, {**group.tags, **made.tags}
+
+
+def _taints(tags: Mapping[str, str]) -> list[KubeObject]:
+    """`…/taint/dedicated: batch:NoSchedule`."""
+    found: list[KubeObject] = []
+    for key, text in tags.items():
+        value, colon, effect = text.rpartition(":")
+        if key.startswith(f"{TAG}taint/") and colon:
+            found.append({"key": key.removeprefix(f"{TAG}taint/"), "value": value, "effect": effect})
+    return found

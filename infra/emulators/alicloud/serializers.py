@@ -1,0 +1,138 @@
+"""How the account's objects look over the wire: ESS 2022-02-22 as written here, 2014-08-28 by wrapping its lists.
+
+ECS still wraps them. With `as_text` numbers and booleans come as text, which the API is known to do (alicloud.md §3.1).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from infra.emulators.alicloud.models import Activity, Configuration, Group, Machine, MachineType, Template
+
+Json = dict[str, Any]
+_WRAPPED: Mapping[str, str] = MappingProxyType({
+    "ScalingGroups": "ScalingGroup", "ScalingInstances": "ScalingInstance", "InstanceTypes": "InstanceType",
+    "ScalingConfigurations": "ScalingConfiguration", "ScalingActivities": "ScalingActivity", "Tags": "Tag",
+    "VSwitchIds": "VSwitchId", "SuspendedProcesses": "SuspendedProcess", "ErrorMessages": "ErrorMessage",
+    "LaunchTemplateOverrides": "LaunchTemplateOverride",
+})
+
+
+def stamp(at: float, *, seconds: bool = True) -> str:
+    """`2026-01-15T08:20:11Z`, or without the seconds as activities have it."""
+    return dt.datetime.fromtimestamp(at, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ" if seconds else "%Y-%m-%dT%H:%MZ")
+
+
+def group_json(group: Group) -> Json:
+    """One of DescribeScalingGroups."""
+    made: Json = {
+        "ScalingGroupId": group.id, "ScalingGroupName": group.name, "RegionId": group.region,
+        "LifecycleState": group.state, "GroupType": group.kind, "SystemSuspended": group.system_suspended,
+        "SuspendedProcesses": sorted(group.suspended), "MinSize": group.min, "MaxSize": group.max,
+        "EnableDesiredCapacity": group.desired is not None, "TotalCapacity": group.total,
+        "TotalInstanceCount": len(group.machines), "ActiveCapacity": group.count("InService"),
+        "PendingCapacity": group.count("Pending"), "PendingWaitCapacity": group.count("Pending:Wait"),
+        "InitCapacity": 0, "ProtectedCapacity": group.count("Protected"), "StandbyCapacity": group.count("Standby"),
+        "RemovingCapacity": group.count("Removing"), "RemovingWaitCapacity": group.count("Removing:Wait"),
+        "StoppedCapacity": group.count("Stopped"), "VSwitchIds": [f"vsw-{zone}" for zone in group.zones],
+        "MultiAZPolicy": group.multi_zone, "DefaultCooldown": 300, "ScalingPolicy": "recycle",
+        "Tags": [{"TagKey": key, "TagValue": value} for key, value in group.tags.items()],
+    }
+    if group.desired is not None:
+        made["DesiredCapacity"] = group.desired
+    if group.configuration:
+        made["ActiveScalingConfigurationId"] = group.configuration
+    if group.template:
+        made |= {"LaunchTemplateId": group.template, "LaunchTemplateVersion": group.template_version,
+                 "LaunchTemplateOverrides": [{"InstanceType": each} for each in group.overrides]}
+    return made
+
+
+def machine_json(machine: Machine) -> Json:
+    """One of DescribeScalingInstances."""
+    made = {"InstanceId": machine.id, "ScalingGroupId": machine.group, "LifecycleState": machine.state,
+            "HealthStatus": machine.health, "CreationType": machine.creation, "ZoneId": machine.zone,
+            "CreatedTime": stamp(machine.created), "CreationTime": stamp(machine.created, seconds=False),
+            "SpotStrategy": machine.spot, "ScalingConfigurationId": machine.configuration,
+            "ScalingActivityId": machine.activity}
+    return {key: value for key, value in made.items() if value}
+
+
+def activity_json(activity: Activity) -> Json:
+    """One of DescribeScalingActivities."""
+    made: Json = {
+        "ScalingActivityId": activity.id, "ScalingGroupId": activity.group, "StatusCode": activity.status,
+        "Cause": activity.cause, "TriggerSourceType": activity.trigger, "ScalingInstanceNumber": activity.wanted,
+        "Description": f"{'Add' if activity.grows else 'Remove'} {activity.wanted} ECS instance(s)",
+        "StartTime": stamp(activity.started, seconds=False), "Progress": 0 if activity.running else 100,
+    }
+    if activity.metadata:
+        made["ActivityMetadata"] = activity.metadata
+    if activity.ended is not None:
+        done = [] if activity.status in {"Failed", "Rejected"} else activity.machines
+        made |= {"EndTime": stamp(activity.ended, seconds=False), "TotalCapacity": str(activity.total_after),
+                 "StatusMessage": _told(activity)}
+        kind = "Created" if activity.grows else "Stopped" if activity.keeps else "Destroyed"
+        made |= {f"{kind}Capacity": len(done), f"{kind}Instances": list(done)}
+        if activity.problems:
+            first, codes = activity.problems[0], {each.code: each for each in activity.problems}
+            made |= {"ErrorCode": first.code, "ErrorMessage": first.message,
+                     "ErrorMessages": [{"Code": each.code, "Message": each.message} for each in codes.values()]}
+    return made
+
+
+def _told(activity: Activity) -> str:
+    verb = "add" if activity.grows else "remove"
+    if activity.problems:
+        return f"Fail to {verb} ECS instances: {activity.problems[0].message}"
+    return f'"{len(activity.machines)}" ECS instances are {verb}ed'
+
+
+def configuration_json(configuration: Configuration) -> Json:
+    """One of DescribeScalingConfigurations."""
+    return {"ScalingConfigurationId": configuration.id, "ScalingGroupId": configuration.group,
+            "LifecycleState": "Active", "InstanceType": configuration.types[0],
+            "InstanceTypes": list(configuration.types), "SystemDiskSize": configuration.disk,
+            "SystemDiskCategory": "cloud_essd", "SpotStrategy": configuration.spot,
+            "Tags": [{"Key": key, "Value": value} for key, value in configuration.tags.items()]}
+
+
+def type_json(kind: MachineType) -> Json:
+    """One of DescribeInstanceTypes."""
+    return {"InstanceTypeId": kind.id, "InstanceTypeFamily": kind.family, "CpuCoreCount": kind.cpu,
+            "MemorySize": kind.memory, "CpuArchitecture": kind.architecture, "GPUAmount": kind.gpus,
+            "GPUSpec": kind.gpu, "GPUMemorySize": 16.0 if kind.gpus else 0.0, "LocalStorageAmount": 0,
+            "EniQuantity": 4, "EniPrivateIpAddressQuantity": 15}
+
+
+def template_json(template: Template) -> Json:
+    """One of DescribeLaunchTemplateVersions."""
+    tags = [{"Key": key, "Value": value} for key, value in template.tags.items()]
+    data: Json = {"InstanceType": template.type, "SpotStrategy": template.spot, "Tags": {"InstanceTag": tags},
+                  "SystemDisk": {"Size": template.disk, "Category": "cloud_essd"}}
+    return {"LaunchTemplateId": template.id, "VersionNumber": template.version, "DefaultVersion": template.default,
+            "LaunchTemplateName": template.id, "LaunchTemplateData": data}
+
+
+def older(value: Any) -> Any:
+    """The same in the shape of 2014-08-28: every list in a wrapper that names its elements."""
+    if isinstance(value, list):
+        return [older(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: {_WRAPPED[key]: older(each)} if key in _WRAPPED and isinstance(each, list) else older(each)
+            for key, each in value.items()}
+
+
+def as_text(value: Any) -> Any:
+    """The same with every number and boolean as text."""
+    if isinstance(value, list):
+        return [as_text(each) for each in value]
+    if isinstance(value, dict):
+        return {key: as_text(each) for key, each in value.items()}
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value

@@ -1,0 +1,46 @@
+"""The emulated Alibaba Cloud on a loopback port: ESS, ECS, STS and the metadata service, over HTTP or TLS.
+
+    with AlicloudServer(Cloud(clock)) as server:
+        server.ring.add("LTAI-LOCAL", "secret")
+        group = server.cloud.add_group("workers", size=3)
+        ...                                             # a client with endpoint server.url
+        assert [call.action for call in server.log] == ["DescribeScalingGroups", …]
+"""
+
+from __future__ import annotations
+
+from infra.emulators.alicloud.account import Cloud
+from infra.emulators.alicloud.dispatcher import Front, Logged
+from infra.emulators.alicloud.fault_injection import Throttle
+from infra.emulators.alicloud.iam import Ring
+from infra.emulators.certificates import Pair
+from infra.emulators.vendor_common.fault_injection import Faults
+from infra.emulators.vendor_common.server import VendorServer
+
+
+class AlicloudServer(VendorServer):
+    """Serves an account. A context manager: started on entry, stopped on exit; the account stays."""
+
+    def __init__(self, cloud: Cloud, *, tls: Pair | None = None) -> None:
+        self.cloud, self.front = cloud, Front(cloud)
+        super().__init__(self.front, tls=tls)
+
+    @property
+    def ring(self) -> Ring:
+        """The account's keys, roles and identity tokens."""
+        return self.front.ring
+
+    @property
+    def faults(self) -> Faults:
+        """Faults for the calls to come."""
+        return self.front.faults
+
+    @property
+    def throttle(self) -> Throttle:
+        """The account's rate limits."""
+        return self.front.throttle
+
+    @property
+    def log(self) -> list[Logged]:
+        """The calls so far, oldest first."""
+        return list(self.front.log)

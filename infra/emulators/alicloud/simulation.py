@@ -1,0 +1,186 @@
+"""How a scaling group moves: one activity at a time, machines that take time, failures that come out later.
+
+The rules are the vendor's as far as documented (alicloud.md §3.3 to §3.5, §3.7): what an activity made of a request is
+only seen in the activity, a failed one leaves the desired number as it is, and ESS tries again by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, QUOTA, Activity, Fate, Group, Machine, Released
+
+if TYPE_CHECKING:
+    from infra.emulators.alicloud.account import Cloud
+
+_MOST_EVENTS = 100_000
+_REJECTED = Fate("ProcessSuspended", "the process is suspended for the scaling group")
+
+
+def advance(cloud: Cloud, now: float) -> None:
+    """Play what is due in every group, each thing at its own time."""
+    for group in list(cloud.groups.values()):
+        for _ in range(_MOST_EVENTS):
+            at = _next(group)
+            if at is None or at > now:
+                break
+            _play(cloud, group, at)
+
+
+def _next(group: Group) -> float | None:
+    if group.gone_at is not None:
+        return group.gone_at
+    activity = group.running
+    return activity.due if activity is not None else group.check_at
+
+
+def _play(cloud: Cloud, group: Group, at: float) -> None:
+    if group.gone_at is not None:
+        _drop(cloud, group, at)
+    elif group.running is not None:
+        _proceed(cloud, group, group.running, at)
+    else:
+        group.check_at = None
+        balance(cloud, group, at)
+
+
+def _drop(cloud: Cloud, group: Group, at: float) -> None:
+    group.gone_at = None
+    cloud.groups.pop(group.id, None)
+    for machine in group.machines.values():
+        _release(cloud, machine, at)
+
+
+def balance(cloud: Cloud, group: Group, at: float) -> None:
+    """ESS's own look: as many machines as desired, if that mode is on and the group is active."""
+    if group.desired is None or group.state != "Active" or group.system_suspended:
+        return
+    total = group.total
+    if total == group.desired:
+        return
+    cause = f"The capacity {total} differs from the desired capacity {group.desired}."
+    if total < group.desired:
+        grow(cloud, group, group.desired - total, at, cause, trigger="Ess")
+    else:
+        shrink(cloud, group, victims(group, total - group.desired), at, cause, trigger="Ess")
+
+
+def _new(cloud: Cloud, group: Group, at: float, *, grows: bool, wanted: int, cause: str, trigger: str,
+         metadata: str) -> Activity:
+    activity = Activity(cloud.number("asa"), group.id, grows, wanted, at, at, trigger, cause, metadata)
+    group.activities.append(activity)
+    if ("ScaleOut" if grows else "ScaleIn") in group.suspended:
+        activity.problems.append(_REJECTED)
+        _close(cloud, group, activity, at, "Rejected")
+    return activity
+
+
+def grow(cloud: Cloud, group: Group, count: int, at: float, cause: str, *, trigger: str = "APIs",
+         metadata: str = "") -> Activity:
+    """Begin to add machines. Those that can be had are Pending at once; why others cannot comes out in the end."""
+    activity = _new(cloud, group, at, grows=True, wanted=count, cause=cause, trigger=trigger, metadata=metadata)
+    if not activity.running:
+        return activity
+    for _ in range(count):
+        fate = group.fates.pop(0) if group.fates else None
+        place = None if fate is not None and not fate.late else _place(cloud, group)
+        if place is None or isinstance(place, Fate):
+            activity.problems.append(fate or place or NO_STOCK)
+            continue
+        machine = Machine(cloud.number("i"), group.id, place[1], place[0], "Pending", at, activity.id,
+                          configuration=group.configuration, fate=fate)
+        group.machines[machine.id] = machine
+        activity.machines.append(machine.id)
+    activity.due = at + (cloud.times.create if activity.machines else cloud.times.fail)
+    return activity
+
+
+def _place(cloud: Cloud, group: Group) -> tuple[str, str] | Fate:
+    """The first instance type and zone that is in stock, and it is taken; or why there is none."""
+    if cloud.quota is not None and sum(len(each.machines) for each in cloud.groups.values()) >= cloud.quota:
+        return QUOTA
+    for kind in cloud.candidates(group):
+        for zone in group.zones:
+            left = cloud.stock.get((kind, zone))
+            if left is None or left > 0:
+                if left is not None:
+                    cloud.stock[kind, zone] = left - 1
+                return (kind, zone)
+    return NO_STOCK
+
+
+def victims(group: Group, count: int) -> list[str]:
+    """Whom ESS itself takes away: the oldest that are neither protected nor on standby."""
+    return [each.id for each in group.machines.values()
+            if each.state in {"InService", "Pending", "Pending:Wait"}][:count]
+
+
+def shrink(cloud: Cloud, group: Group, ids: Sequence[str], at: float, cause: str, *, trigger: str = "APIs",
+           metadata: str = "", ignored: int = 0, keeps: bool = False) -> Activity:
+    """Begin to remove these machines."""
+    activity = _new(cloud, group, at, grows=False, wanted=len(ids), cause=cause, trigger=trigger, metadata=metadata)
+    if not activity.running:
+        return activity
+    activity.machines, activity.ignored, activity.keeps = list(ids), ignored, keeps
+    activity.waiting = group.hook_out > 0.0
+    for each in ids:
+        group.machines[each].state = "Removing:Wait" if activity.waiting else "Removing"
+    activity.due = at + (group.hook_out if activity.waiting else cloud.times.remove)
+    return activity
+
+
+def _proceed(cloud: Cloud, group: Group, activity: Activity, at: float) -> None:
+    """An activity's time is up: the next part of it, or its end."""
+    present = [group.machines[each] for each in activity.machines if each in group.machines]
+    if activity.grows and group.hook_in > 0.0 and present and not activity.waiting:
+        activity.waiting, activity.due = True, at + group.hook_in
+        _into(present, "Pending:Wait")
+    elif not activity.grows and activity.waiting:
+        activity.waiting, activity.due = False, at + cloud.times.remove
+        _into(present, "Removing")
+    elif activity.grows:
+        _grown(cloud, group, activity, present, at)
+    else:
+        _shrunk(cloud, group, activity, present, at)
+
+
+def _into(machines: Sequence[Machine], state: str) -> None:
+    for machine in machines:
+        machine.state = state
+
+
+def _grown(cloud: Cloud, group: Group, activity: Activity, present: Sequence[Machine], at: float) -> None:
+    for machine in present:
+        if machine.fate is not None:
+            activity.problems.append(machine.fate)
+            activity.machines.remove(machine.id)
+            del group.machines[machine.id]
+            _release(cloud, machine, at)
+        elif machine.state in {"Pending", "Pending:Wait"}:
+            machine.state, machine.served = "InService", at
+    whole = "Successful" if not activity.problems else "Warning" if activity.machines else "Failed"
+    _close(cloud, group, activity, at, whole)
+
+
+def _shrunk(cloud: Cloud, group: Group, activity: Activity, present: Sequence[Machine], at: float) -> None:
+    for machine in present:
+        if activity.keeps:
+            machine.state = "Stopped"
+        else:
+            del group.machines[machine.id]
+            _release(cloud, machine, at)
+    _close(cloud, group, activity, at, "Warning" if activity.ignored else "Successful")
+
+
+def _close(cloud: Cloud, group: Group, activity: Activity, at: float, status: str) -> None:
+    activity.status, activity.ended, activity.total_after = status, at, group.total
+    if group.desired is not None and group.total != group.desired:
+        group.check_at = at + cloud.times.check
+
+
+def _release(cloud: Cloud, machine: Machine, at: float) -> None:
+    cloud.released.append(Released(machine, at, kept=machine.creation == "Attached"))
+    left = cloud.stock.get((machine.type, machine.zone))
+    if left is not None and machine.fate is None and machine.state in GONE_SOON:
+        cloud.stock[machine.type, machine.zone] = left + 1

@@ -1,0 +1,176 @@
+"""AWS on this machine: DynamoDB, SQS and Secrets Manager, for `make run` and for tests, without Docker or an account.
+
+`python -m infra.emulators.aws --port 4566` serves an empty account until Ctrl-C and prints the environment to export: what
+deploys into an account can then be tried without one.
+
+Nothing is set globally. `LocalAws.env` is what a process needs in its environment to find it; botocore, and with it
+PynamoDB, follows AWS_ENDPOINT_URL without a change in the code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.request import Request, urlopen
+
+from botocore.session import Session, get_session
+
+from chalicelib.model.secret import PARAMETER, parameter_name
+from chalicelib.store.tables import definition, policy_table_of, time_to_live
+
+if TYPE_CHECKING:
+    from infra.emulators.aws_server import Server
+
+REGION = "us-east-1"
+
+
+class Queue(NamedTuple):
+    """A standard queue with a dead-letter queue beside it. visibility: seconds; max_receives: before it is given up."""
+
+    visibility: int = 30
+    max_receives: int = 5
+
+
+def environment(endpoint: str, region: str = REGION) -> dict[str, str]:
+    """What makes any AWS client of a process talk to that endpoint and to nothing else."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_REGION": region,
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def client(service: str, endpoint: str, region: str = REGION) -> Any:
+    """A botocore client for that endpoint, whatever the environment says."""
+    session, lock = _session()
+    with lock:
+        return session.create_client(
+            service, region_name=region, endpoint_url=endpoint, aws_access_key_id="local", aws_secret_access_key="local"
+        )
+
+
+@cache
+def _session() -> tuple[Session, threading.Lock]:
+    """One for all clients: it reads the services' descriptions, which takes longer than most tests. It makes one client
+    at a time."""
+    return get_session(), threading.Lock()
+
+
+def create_table(dynamodb: Any, name: str) -> None:
+    """The two tables of store/tables.py, as the deployment template has them: the state table of this name, and its
+    policy table."""
+    for table in (name, policy_table_of(name)):
+        dynamodb.create_table(**definition(table))
+        dynamodb.get_waiter("table_exists").wait(TableName=table, WaiterConfig={"Delay": 1})
+    dynamodb.update_time_to_live(TableName=name, TimeToLiveSpecification=time_to_live())
+
+
+def drop_table(dynamodb: Any, name: str) -> None:
+    """Delete both."""
+    for table in (name, policy_table_of(name)):
+        dynamodb.delete_table(TableName=table)
+
+
+class LocalAws:
+    """One emulated account. Use as a context manager, or start and stop."""
+
+    def __init__(self, port: int = 0) -> None:
+        # Here, because moto is a third of a second that a mere client need not wait.
+        from infra.emulators.aws_server import Server
+
+        self._server: Server = Server(port=port)
+        self.endpoint = ""
+
+    def start(self) -> str:
+        """Serve; the endpoint URL."""
+        self.endpoint = self._server.start()
+        return self.endpoint
+
+    def stop(self) -> None:
+        """Stop serving. The state stays in this process until `reset`."""
+        self._server.stop()
+
+    def __enter__(self) -> LocalAws:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    @property
+    def env(self) -> dict[str, str]:
+        """Environment variables for a process that is to use it."""
+        return environment(self.endpoint)
+
+    def client(self, service: str) -> Any:
+        """A botocore client for it."""
+        return client(service, self.endpoint)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        with urlopen(Request(f"{self.endpoint}/moto-api/reset", method="POST"), timeout=10) as answer:
+            answer.read()
+
+    def create_table(self, name: str) -> None:
+        """The store's tables."""
+        create_table(self.client("dynamodb"), name)
+
+    def create_queues(self, queues: Mapping[str, Queue]) -> dict[str, str]:
+        """Each queue with `<name>-dead` behind it; URLs by name, without those."""
+        sqs = self.client("sqs")
+        urls: dict[str, str] = {}
+        for name, queue in queues.items():
+            dead = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
+            arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+            redrive = f'{{"deadLetterTargetArn": "{arn}", "maxReceiveCount": {queue.max_receives}}}'
+            urls[name] = sqs.create_queue(QueueName=name, Attributes={
+                "VisibilityTimeout": str(queue.visibility), "RedrivePolicy": redrive,
+            })["QueueUrl"]
+        return urls
+
+    def put_secret(self, name: str, text: str) -> None:
+        """Create the secret, or give it a new value; a parameter of SSM where the name begins with `ssm:/`."""
+        if name.startswith(PARAMETER):
+            self.client("ssm").put_parameter(Name=parameter_name(name), Value=text, Type="SecureString", Overwrite=True)
+            return
+        secrets = self.client("secretsmanager")
+        try:
+            secrets.create_secret(Name=name, SecretString=text)
+        except secrets.exceptions.ResourceExistsException:
+            secrets.put_secret_value(SecretId=name, SecretString=text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command: an account for people, until Ctrl-C."""
+    parser = argparse.ArgumentParser(prog="python -m infra.emulators.aws", description="serve an empty emulated account")
+    parser.add_argument("--port", type=int, default=4566, help="on 127.0.0.1; 0 is any free one (4566)")
+    given = parser.parse_args(arguments)
+    if not 0 <= given.port <= 65535:
+        sys.stderr.write(f"--port {given.port}: is no port; use 0 to 65535\n")
+        return 2
+    account = LocalAws(given.port)
+    try:
+        account.start()
+    except (OSError, SystemExit):       # werkzeug says why, and exits
+        sys.stderr.write(f"--port {given.port}: cannot be served; choose another one\n")
+        return 2
+    try:
+        sys.stdout.write("".join(f"export {name}={value}\n" for name, value in account.env.items()))
+        sys.stdout.flush()
+        threading.Event().wait()
+    except KeyboardInterrupt:
+        sys.stdout.write("\n")
+    finally:
+        account.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""One world's part of the emulated AWS: a table and secrets of its own, and runtimes that use them.
+
+Neither the table's name nor what stands behind it is seen by what is decided, so two worlds of the same name may be
+compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from chalicelib.aws.secrets_manager import SecretReader
+from chalicelib.dispatch.async_invoke import RECONCILE_LARGE, LargeFunction
+from chalicelib.dispatch.sqs import Sender
+from chalicelib.kube.client import Cluster
+from chalicelib.kube.connect import connect
+from chalicelib.kube.transport import Dial, open_line
+from chalicelib.model.policy import KubernetesAccess
+from chalicelib.model.policy_permissions import Deployment
+from chalicelib.runtime.runtime import NoGauge, PassGauge, ReadSecret, Runtime, Secrets, build
+from chalicelib.store import Store
+from infra.emulators.async_invocations import AsyncLambda, of_lambda
+from infra.emulators.aws import REGION
+from infra.emulators.aws_faults import Faults
+from infra.emulators.aws_services import Services
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.crash_injection import Life, Mortal
+from infra.emulators.iam import Judge, Judged, JudgedSender, of_dynamodb, of_secrets
+from infra.emulators.policy_permissions import LOOPBACK
+
+
+class Account:
+    """dial: how the functions' lines to a cluster are opened. judge: who refuses what a function's policy does not
+    allow. faults: what goes wrong between them and the table. deployment: what policies may name.
+    gauge: measures passes. large: names of functions that passes can be handed over to; open to tests.
+    Waiting anywhere in here lets the clock pass instead."""
+
+    def __init__(self, services: Services, clock: ManualClock, dial: Dial = open_line,
+                 deployment: Deployment = LOOPBACK, judge: Judge | None = None,
+                 gauge: PassGauge | None = None) -> None:
+        self.deployment = deployment
+        self._services, self._clock, self._dial, self.faults = services, clock, dial, Faults()
+        self._judge, self._gauge = judge, gauge or NoGauge()
+        self.large = frozenset({RECONCILE_LARGE})
+
+    def create(self) -> None:
+        """Make the table."""
+        self._services.create()
+
+    def drop(self) -> None:
+        """Forget the table."""
+        self._services.drop()
+
+    def put_secret(self, name: str, text: str) -> None:
+        """A secret that only this account sees."""
+        self._services.put_secret(name, text)
+
+    def store(self) -> Store:
+        """The table, for an observer, who does not die with a function."""
+        return self._store(self._services.dynamodb)
+
+    def runtime(self, sender: Sender, life: Life, owner: Callable[[], str], emit: Callable[[str], None]) -> Runtime:
+        """As a new process builds it; what it reaches the world through ends with its life."""
+        services, queues = self._services, sender
+        invoke: Any = AsyncLambda(self.large, lambda function, event: queues.send(function, event, 0))
+        read, parameters = services.secrets, services.parameters
+        rows = self.faults.wrap(services.dynamodb)
+        if self._judge is not None:
+            read, rows = Judged(read, self._judge, of_secrets), Judged(rows, self._judge, of_dynamodb)
+            parameters = Judged(parameters, self._judge, of_secrets)
+            invoke = Judged(invoke, self._judge, of_lambda)
+            sender = JudgedSender(sender, self._judge)
+        secrets = Secrets(SecretReader(Mortal(read, life), Mortal(parameters, life)), self._clock)
+
+        def reached(access: KubernetesAccess, secret: ReadSecret) -> Cluster:
+            life.check()
+            return connect(access, secret, clock=self._clock, sleep=self._clock.advance, jitter=_even, dial=self._dial)
+
+        store = self._store(Mortal(rows, life))
+        made = build(clock=self._clock, store=store, sender=Mortal(sender, life), read_secret=secrets,
+                     reach=reached, deployment=self.deployment, owner=owner, sleep=self._clock.advance, chance=_even)
+        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=emit, batch_failures_reported=True,
+                                   gauge=self._gauge, hand_over=LargeFunction(RECONCILE_LARGE, Mortal(invoke, life)))
+
+    def _store(self, client: Any) -> Store:
+        return Store(self._services.table, clock=self._clock, client=client, region=REGION,
+                     endpoint=self._services.endpoint, sleep=self._clock.advance, chance=_even)
+
+
+def _even() -> float:
+    """Chance as it is here: the same every time."""
+    return 0.5

@@ -1,0 +1,123 @@
+"""moto's emulation of AWS as one threaded server, made safe for concurrent DynamoDB transactions.
+
+moto does not lock its tables: concurrent transactions lose updates, and a cancelled one restores a copy of the table
+that drops what other threads wrote meanwhile (ecosystem.md §5, measured). One lock around DynamoDB's requests cures
+both. Other services stay concurrent, because a long poll of a queue must not hold everything up.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from http import HTTPStatus
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from werkzeug.exceptions import ClientDisconnected
+from werkzeug.serving import BaseWSGIServer, make_server
+from werkzeug.wsgi import get_input_stream
+
+from infra.emulators.moto_fast_path import TARGET, Answer, Rows, WireRequest
+from infra.emulators.moto_gaps import close
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
+
+
+class Dispatcher(DomainDispatcherApplication):
+    """moto's, which reads a directory and tries hundreds of patterns for every request; the answers stay the same."""
+
+    def __init__(self) -> None:
+        super().__init__(create_backend_app)
+        self._backends: dict[str | None, Any] = {}
+
+    def get_backend_for_host(self, host: str | None) -> Any:
+        """See DomainDispatcherApplication."""
+        if host not in self._backends:
+            self._backends[host] = super().get_backend_for_host(host)
+        return self._backends[host]
+
+
+class QuietHandler(MotoRequestHandler):
+    """No line per request, and connections that stay open, as AWS's do."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
+        """Say nothing."""
+
+
+def only_whole_requests(app: WSGIApplication) -> WSGIApplication:
+    """The app, asked only what arrived whole: who hangs up in the middle (a function that is killed) asked nothing.
+
+    The body is read before any lock is taken, so that a slow sender holds nobody up.
+    """
+    def whole(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            body = get_input_stream(environ).read()
+        except ClientDisconnected:
+            start_response("400 Bad Request", [("Content-Length", "0")])
+            return []
+        environ["wsgi.input"] = BytesIO(body)
+        return app(environ, start_response)
+
+    return whole
+
+
+def one_at_a_time(app: WSGIApplication) -> WSGIApplication:
+    """The app with one lock around everything that is DynamoDB's."""
+    lock = threading.RLock()
+
+    def locked(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if not environ.get("HTTP_X_AMZ_TARGET", "").startswith("DynamoDB"):
+            return app(environ, start_response)
+        with lock:
+            return list(app(environ, start_response))
+
+    return locked
+
+
+def _with_rows(app: WSGIApplication) -> WSGIApplication:
+    """The app, but for DynamoDB, which needs little of it (aws_rows.py)."""
+    def chosen(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if not environ.get("HTTP_X_AMZ_TARGET", "").startswith(f"{TARGET}."):
+            return app(environ, start_response)
+        return _answered(Rows.dispatch(WireRequest(environ)), start_response)
+
+    return chosen
+
+
+def _answered(made: Answer, start_response: StartResponse) -> Iterable[bytes]:
+    status, headers, body = made
+    data = body if isinstance(body, bytes) else body.encode()
+    fields = {"Content-Type": "application/x-amz-json-1.0", **headers, "Content-Length": str(len(data))}
+    start_response(f"{status} {HTTPStatus(status).phrase}", [(name, str(value)) for name, value in fields.items()])
+    return [data]
+
+
+class Server:
+    """The emulation on a port of its own. Its state is moto's and is shared by all servers of one process."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._host, self._port = host, port
+        self._server: BaseWSGIServer | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> str:
+        """Serve from a thread; the URL."""
+        close()
+        app = only_whole_requests(one_at_a_time(_with_rows(Dispatcher())))
+        self._server = make_server(self._host, self._port, app, threaded=True, request_handler=QuietHandler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="local-aws", daemon=True)
+        self._thread.start()
+        return f"http://{self._host}:{self._server.server_port}"
+
+    def stop(self) -> None:
+        """Stop serving; without a start, nothing."""
+        if self._server is None or self._thread is None:
+            return
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+        self._server = self._thread = None

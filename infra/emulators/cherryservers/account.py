@@ -1,0 +1,193 @@
+"""One emulated Cherry Servers account: its servers and what is in stock, on a clock that is given.
+
+No HTTP in here: a test sets the scene and looks at the outcome with this object, while the program under test comes in
+over the wire (server.py). Everything is counted, nothing drawn, so two runs are the same to the last digit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Mapping
+
+from infra.emulators.cherryservers.catalogue import IMAGES, KEYS, PLANS, REGIONS, STOCK
+from infra.emulators.cherryservers.errors import Refused, bad, missing
+from infra.emulators.cherryservers.models import (
+    ACTIVE,
+    DEPLOYED,
+    FAILED,
+    NEVER,
+    PROVISIONING,
+    TERMINATING,
+    Fate,
+    Order,
+    Plan,
+    Region,
+    Server,
+    Times,
+)
+
+TEAM, PROJECT, FOREIGN = 501, 10001, 20002
+CLUSTER, POOL = "k8s-cluster", "k8s-nodepool"
+
+
+class Cloud:
+    """The account. lock: hold it to change anything while a server is running.
+
+    stock: (plan, region) -> how many are left, spot_stock likewise of spot machines. credit: servers that can still be
+    paid for; quota: servers in a project; None for no limit. unique_hostnames: an order with a hostname that is taken
+    is refused. lag: seconds until a new server shows up in lists; delete_lag: for which lists show a deleted one as it
+    was before. dropped: servers that are no more, oldest first. Reads of one server are never late.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, times: Times | None = None) -> None:
+        self.clock, self.times = clock, times or Times()
+        self.lock = threading.RLock()
+        self.plans = {plan.slug: plan for plan in PLANS}
+        self.regions = {region.slug: region for region in REGIONS}
+        self.keys = {key.id: key for key in KEYS}
+        self.stock = {(plan.slug, region): STOCK for plan in PLANS for region in plan.regions}
+        self.spot_stock = {(plan.slug, region): STOCK if plan.spot else 0 for plan in PLANS for region in plan.regions}
+        self.servers: dict[int, Server] = {}
+        self.dropped: list[Server] = []
+        self.projects = {PROJECT: "example", FOREIGN: "somebody else's"}
+        self.credit: int | None = None
+        self.quota: int | None = None
+        self.unique_hostnames = False
+        self.lag = self.delete_lag = 0.0
+        self._fates: dict[str, list[Fate]] = {}
+        self._numbers = itertools.count(1000)
+
+    # -- the scene
+
+    def add_server(self, pool: str = "", *, cluster: str = "ours", plan: str = "e5_1620v4", region: str = "eu_nord_1",
+                   hostname: str = "", tags: Mapping[str, str] | None = None, project: int = PROJECT,
+                   user_data: str = "") -> Server:
+        """A server that has been running for long. pool, cluster: its two tags, unless `tags` says otherwise; a server
+        without a pool has none."""
+        with self.lock:
+            number = next(self._numbers)
+            held = {CLUSTER: cluster, POOL: pool} if pool else {}
+            order = Order(plan, region, hostname, "ubuntu_18_04", user_data=user_data)
+            made = Server(number, project, order, f"server-{number}", hostname or f"{pool or 'server'}-{number}",
+                          dict(held if tags is None else tags), self.clock(), ACTIVE, DEPLOYED, float("-inf"))
+            self.servers[number] = made
+            return made
+
+    def spoil(self, pool: str, fate: Fate, times: int = 1) -> None:
+        """The next `times` servers ordered with that pool's tag ("" for any) meet this fate."""
+        with self.lock:
+            self._fates.setdefault(pool, []).extend([fate] * times)
+
+    def relent(self) -> None:
+        """No more fates."""
+        with self.lock:
+            self._fates.clear()
+
+    def vanish(self, server: int) -> None:
+        """A server is gone from one moment to the next (a spot machine is reclaimed)."""
+        with self.lock:
+            self._drop(self.servers[server])
+
+    def members(self, pool: str, cluster: str = "ours") -> list[Server]:
+        """Those with both tags, oldest first, whatever lists show."""
+        with self.lock:
+            return [each for each in self.servers.values()
+                    if (each.tags.get(CLUSTER), each.tags.get(POOL)) == (cluster, pool)]
+
+    # -- what clients ask for
+
+    def plan(self, name: str) -> Plan | None:
+        """By slug or number."""
+        return self.plans.get(name) or next((plan for plan in self.plans.values() if str(plan.id) == name), None)
+
+    def region(self, name: str) -> Region | None:
+        """By slug or number."""
+        return self.regions.get(name) or next((each for each in self.regions.values() if str(each.id) == name), None)
+
+    def listed(self, project: int) -> list[tuple[Server, str, str]]:
+        """A project's servers as a list shows them, with state and status."""
+        now = self.clock()
+        return [(each, *(each.before if now < each.hidden else (each.state, each.status)))
+                for each in (*self.servers.values(), *self.dropped)
+                if each.project == project and each.listed <= now
+                and (now < each.hidden or each.id in self.servers)]
+
+    def order(self, project: int, order: Order) -> Server:
+        """A new server. Refused where it cannot be had."""
+        plan, region = self._sold(order)
+        fate = self._fate(order.tags.get(POOL, ""))
+        if fate.refusal is not None:
+            raise Refused(*fate.refusal)
+        stock, key = self.spot_stock if order.spot else self.stock, (plan.slug, region.slug)
+        held = [each for each in self.servers.values() if each.project == project]
+        if stock.get(key, 0) < 1:
+            raise bad(f"Not enough stock: plan {plan.slug} is sold out in region {region.slug}.")
+        if self.credit is not None and self.credit < 1:
+            raise Refused(402, "Your team has not enough credit to order this server.")
+        if self.quota is not None and len(held) >= self.quota:
+            raise bad(f"The limit of {self.quota} servers for this project is reached.")
+        if self.unique_hostnames and order.hostname in {each.hostname for each in held}:
+            raise bad(f"Hostname {order.hostname} is in use.")
+        stock[key] -= 1
+        self.credit = None if self.credit is None else self.credit - 1
+        number, now = next(self._numbers), self.clock()
+        takes = self.times.fail if fate.fails else self.times.virtual if plan.virtual else self.times.deploy
+        made = Server(number, project, order, plan.name, order.hostname or f"server-{number}", dict(order.tags), now,
+                      deployed=now + takes, listed=now + self.lag, fate=fate)
+        self.servers[number] = made
+        return made
+
+    def terminate(self, server: Server) -> None:
+        """Its deletion begins; one that is leaving already goes on leaving."""
+        if server.leaving:
+            return
+        now = self.clock()
+        server.before, server.hidden = (server.state, server.status), now + self.delete_lag
+        server.state, server.gone = TERMINATING, now + self.times.terminate
+
+    def _sold(self, order: Order) -> tuple[Plan, Region]:
+        plan, region = self.plan(order.plan), self.region(order.region)
+        if plan is None:
+            raise bad(f"Plan {order.plan} does not exist.")
+        if region is None:
+            raise bad(f"Region {order.region} does not exist.")
+        if region.slug not in plan.regions:
+            raise bad(f"Plan {plan.slug} is not available in region {region.slug}.")
+        if order.image and order.image not in IMAGES:
+            raise bad(f"Image {order.image} is not available for plan {plan.slug}.")
+        unknown = [key for key in order.ssh_keys if key not in self.keys]
+        if unknown:
+            raise missing(f"SSH key {unknown[0]}")
+        return plan, region
+
+    def _fate(self, pool: str) -> Fate:
+        for name in (pool, ""):
+            if self._fates.get(name):
+                return self._fates[name].pop(0)
+        return Fate()
+
+    # -- time
+
+    def step(self) -> None:
+        """All that is due by now."""
+        with self.lock:
+            now = self.clock()
+            for server in list(self.servers.values()):
+                if server.gone <= now:
+                    self._drop(server)
+                elif server.deployed <= now and server.status == "deploying" and not server.leaving:
+                    server.state, server.status = (server.fate.state, FAILED) if server.fate.fails else (
+                        ACTIVE, DEPLOYED)
+                elif server.state == "pending" and server.status == "deploying" \
+                        and now - server.created >= self.times.accept:
+                    server.state = PROVISIONING
+
+    def _drop(self, server: Server) -> None:
+        del self.servers[server.id]
+        self.dropped.append(server)
+        plan, region = self.plan(server.order.plan), self.region(server.order.region)
+        if plan is not None and region is not None:
+            stock, key = self.spot_stock if server.order.spot else self.stock, (plan.slug, region.slug)
+            stock[key] = stock.get(key, 0) + 1
+        server.gone = min(server.gone, self.clock()) if server.gone == NEVER else server.gone

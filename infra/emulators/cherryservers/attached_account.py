@@ -1,0 +1,101 @@
+"""An emulated Cherry Servers account beside a simulated cluster: what LocalWorld and a bench plug in.
+
+    account = CherryAccount()
+    with LocalWorld(clouds=(account,)) as world:
+        world.apply_policy(… providers: cherryservers: <account.settings()> …
+                           nodeGroups: {provider: cherryservers, id: workers, min: 0, max: 5})
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+
+from infra.emulators.certificates import Pair
+from infra.emulators.cherryservers.account import PROJECT, Cloud
+from infra.emulators.cherryservers.models import Times
+from infra.emulators.cherryservers.node_registration import Joining, Ways
+from infra.emulators.cherryservers.server import CherryServer
+from infra.emulators.controllers.manager import Controller
+from infra.emulators.kube.store import ObjectStore
+
+SECRET_NAME, BOOTSTRAP_NAME = "outscaler/shared/cherryservers", "outscaler/shared/cherryservers-bootstrap"
+TOKEN = "CHERRY-EXAMPLE-TOKEN-0000-0000"
+TOKEN_ID, TOKEN_SECRET = "nf8atf", "kwfs1t15pjmhk7n4"
+CLOUD_INIT = """#!/bin/bash
+kubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}}
+# --node-labels=pool={{.NodeGroup}}
+"""
+DEFINITION: Mapping[str, object] = {
+    "project-id": PROJECT, "api-server-endpoint": "203.0.113.10:6443", "region": "eu_nord_1", "plan": "e5_1620v4",
+    "os": "ubuntu_18_04",
+}
+
+
+class CherryAccount:
+    """One account with one token, served on loopback. cloud_init: of all pools, a Go template; create_tokens: the
+    provider makes bootstrap tokens itself, instead of reading one that the account's secrets hold.
+
+    cloud and server are there as soon as the account is attached to a clock.
+    """
+
+    def __init__(self, *, times: Times | None = None, ways: Ways | None = None, tls: Pair | None = None,
+                 cloud_init: str = CLOUD_INIT, create_tokens: bool = False) -> None:
+        self._times, self._ways, self._tls = times, ways or Ways(), tls
+        self._cloud_init, self._create = cloud_init, create_tokens
+        self._cloud: Cloud | None = None
+        self._server: CherryServer | None = None
+
+    def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
+        """The account on that clock; what makes its servers Nodes of that cluster."""
+        self._cloud = Cloud(clock, times=self._times)
+        self._server = CherryServer(self._cloud, tls=self._tls)
+        self._server.add_token(TOKEN)
+        return Joining(self._cloud, cluster, clock, self._ways)
+
+    @property
+    def cloud(self) -> Cloud:
+        """The account. AssertionError before it is attached."""
+        assert self._cloud is not None, "attach the account first"
+        return self._cloud
+
+    @property
+    def server(self) -> CherryServer:
+        """Its API."""
+        assert self._server is not None, "attach the account first"
+        return self._server
+
+    def start(self) -> None:
+        """Serve."""
+        self.server.start()
+
+    def stop(self) -> None:
+        """Stop serving; harmless if it never began."""
+        if self._server is not None:
+            self._server.stop()
+
+    def secrets(self) -> dict[str, str]:
+        """The texts of the secrets that `settings` names."""
+        return {SECRET_NAME: TOKEN, BOOTSTRAP_NAME: json.dumps({"tokenId": TOKEN_ID, "tokenSecret": TOKEN_SECRET})}
+
+    def definitions(self, pools: Mapping[str, Mapping[str, object]] | None = None) -> str:
+        """A gcfg file: what all pools are made of, and what single ones are made of besides."""
+        text = base64.b64encode(self._cloud_init.encode()).decode()
+        return gcfg({"default": {**DEFINITION, "cloudinit": text}, **(pools or {})})
+
+    def settings(self, pools: Mapping[str, Mapping[str, object]] | None = None) -> dict[str, str]:
+        """The policy's section `providers.cherryservers` for this account."""
+        bootstrap = {"createBootstrapTokens": "true"} if self._create else {"bootstrapTokenSecret": BOOTSTRAP_NAME}
+        return {"credentialsSecret": SECRET_NAME, "clusterName": self._ways.cluster, "endpoint": self.server.root,
+                "cloudConfig": self.definitions(pools), **bootstrap}
+
+
+def gcfg(pools: Mapping[str, Mapping[str, object]]) -> str:
+    """Definitions as upstream's file has them."""
+    lines: list[str] = []
+    for name, values in pools.items():
+        lines.append(f'[nodegroupdef "{name}"]')
+        for key, value in values.items():
+            lines += [f"{key}={each}" for each in (value if isinstance(value, list | tuple) else (value,))]
+    return "\n".join(lines) + "\n"

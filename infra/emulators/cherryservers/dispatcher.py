@@ -1,0 +1,144 @@
+"""Every call's way through the emulated API: token, rate limit, permission, action, and a line in the log."""
+
+from __future__ import annotations
+
+import json
+import threading
+import traceback
+from collections.abc import Callable
+
+import msgspec
+
+from infra.emulators.cherryservers.account import Cloud
+from infra.emulators.cherryservers.errors import Refused, missing
+from infra.emulators.cherryservers.fault_injection import RETRY_AFTER, WRITES, Throttle, refusal
+from infra.emulators.cherryservers.handlers import Actions, Asked, Told
+from infra.emulators.vendor_common.fault_injection import Fault, Faults
+from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
+
+VERSION = "/v1"
+
+
+class Token(msgspec.Struct):
+    """An API token of the account. writes: it may change something; active: it is accepted."""
+
+    writes: bool = True
+    active: bool = True
+
+
+class Logged(msgspec.Struct, frozen=True):
+    """One call. path: without version and query; about: what a change was about; at: epoch seconds. Nothing of the
+    credential."""
+
+    method: str
+    path: str
+    query: str
+    action: str
+    status: int
+    at: float
+    agent: str = ""
+    about: str = ""
+
+    @property
+    def writes(self) -> bool:
+        """It asks for a change."""
+        return self.action in WRITES
+
+    @property
+    def line(self) -> str:
+        """It as a line."""
+        return " ".join(part for part in (self.method, self.path + (f"?{self.query}" if self.query else ""), self.about)
+                        if part)
+
+
+class Front:
+    """An account's API.
+
+    tokens: text -> what it may. log: every call so far; arrived: notified of each; bodies: of the creations, as they
+    came. redirect: where every read is sent instead, "" for nowhere; retry_after: what a throttled call by order is
+    told, in seconds; counts: lists tell their whole length; wordy: errors have the form `errors`/`error` that upstream
+    decodes; typed: what has no body has a content type all the same; hidden: rows that lists count and do not show;
+    shaped: what becomes of an answer that is granted.
+    """
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud, self.actions = cloud, Actions(cloud)
+        self.faults, self.throttle = Faults(WRITES), Throttle(cloud.clock)
+        self.tokens: dict[str, Token] = {}
+        self.log: list[Logged] = []
+        self.arrived = threading.Condition()
+        self.bodies: list[bytes] = []
+        self.redirect, self.retry_after = "", RETRY_AFTER
+        self.counts, self.wordy, self.typed, self.hidden = True, False, False, 0
+        self.shaped: Callable[[object], object] = lambda body: body
+        self.crashes: list[str] = []
+
+    def served(self, incoming: Incoming) -> Answer:
+        """One request off the wire. A mistake in here is kept in `crashes`, and the client gets a 500."""
+        try:
+            with self.cloud.lock:
+                self.cloud.step()
+                return self._call(incoming)
+        except Exception:
+            self.crashes.append(traceback.format_exc())
+            return self._refusal(Refused(500, "the emulation has crashed"))
+
+    def _call(self, incoming: Incoming) -> Answer:
+        path = incoming.path.removeprefix(VERSION)
+        found = self.actions.find(incoming.method, path) if incoming.path.startswith(f"{VERSION}/") else None
+        action, names, does = found or ("", (), _nothing)
+        asked, fault = Asked(names, incoming.query(), incoming.body), self.faults.take(action)
+        about = self.actions.about(action, asked) if action in WRITES else ""
+        if action == "create_server":
+            self.bodies.append(incoming.body)
+        try:
+            answer = self._answer(incoming, action, fault, lambda: does(asked))
+        except Refused as problem:
+            answer = self._refusal(problem)
+        self.log.append(Logged(incoming.method, path, incoming.target.partition("?")[2], action, answer.status,
+                               self.cloud.clock(), incoming.headers.get("user-agent", ""), about))
+        with self.arrived:
+            self.arrived.notify_all()
+        # There is nothing to cut off from an answer without a body: it does not come at all.
+        return spoilt(answer, Fault.LOST_ANSWER if fault is Fault.CUT_OFF and not answer.body else fault)
+
+    def _answer(self, incoming: Incoming, action: str, fault: Fault | None, does: Callable[[], Told]) -> Answer:
+        refused = refusal(fault, self.retry_after) if fault is not None else None
+        if refused is not None:
+            raise refused
+        if fault in (Fault.HANGS_UP, Fault.WEB_PAGE):
+            return Answer(200, b"")
+        if self.redirect and incoming.method == "GET":
+            return Answer(301, b"", {"Location": self.redirect, "Content-Type": ""})
+        self._admit(incoming.headers.get("authorization", ""), action)
+        return self._told(does())
+
+    def _admit(self, authorization: str, action: str) -> None:
+        """Let the call in. Refused where the token is none, is too eager, or may not do this."""
+        kind, _, text = authorization.partition(" ")
+        token = self.tokens.get(text) if kind == "Bearer" else None
+        if token is None or not token.active:
+            raise Refused(401, "Invalid credentials")
+        self.throttle.count(text)
+        if action in WRITES and not token.writes:
+            raise Refused(403, "You are not allowed to perform this action.")
+
+    def _told(self, told: Told) -> Answer:
+        total = None if told.total is None or not self.counts else told.total + self.hidden
+        headers = {} if total is None else {"X-Total-Count": str(total)}
+        if told.body is None:
+            return Answer(told.status, b"", headers if self.typed else {**headers, "Content-Type": ""})
+        return Answer(told.status, json.dumps(self.shaped(told.body)).encode(), headers)
+
+    def _refusal(self, problem: Refused) -> Answer:
+        body: dict[str, object] = {"code": problem.status, "message": problem.message}
+        if self.wordy:
+            body = {"errors": [problem.message], "error": problem.message}
+        after = {} if problem.retry_after is None else {"Retry-After": str(problem.retry_after)}
+        return Answer(problem.status, json.dumps(body).encode(), after)
+
+
+def _nothing(asked: Asked) -> Told:
+    """What is not there."""
+    del asked
+    raise missing("Page")

@@ -1,0 +1,55 @@
+"""How the emulated Cherry Servers says that something went wrong: on request (vendor/faults.py), or by the rate limit.
+
+The vendor documents at most four requests a second from one address, and 429 above that (cherryservers.md §3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from infra.emulators.cherryservers.errors import Refused
+from infra.emulators.vendor_common.fault_injection import Fault
+
+WRITES = frozenset({"create_server", "update_server", "delete_server"})
+RETRY_AFTER = 7
+_REFUSALS = {
+    Fault.UNAUTHORIZED: (401, "Invalid credentials"),
+    Fault.EXPIRED_TOKEN: (401, "Invalid credentials"),
+    Fault.FORBIDDEN: (403, "You are not allowed to perform this action."),
+    Fault.NOT_FOUND: (404, "Project not found."),
+    Fault.CONFLICT: (409, "Another change is running."),
+    Fault.THROTTLED: (429, "Too many requests."),
+    Fault.THROTTLED_FOR: (429, "Too many requests."),
+    Fault.SERVER_ERROR: (500, "Internal server error."),
+    Fault.OLD_TIME: (400, "Bad request."),
+}
+
+
+def refusal(fault: Fault, retry_after: int) -> Refused | None:
+    """The error reply that a fault is, None for one of the wire. retry_after: seconds, of one that says so."""
+    found = _REFUSALS.get(fault)
+    told = retry_after if fault is Fault.THROTTLED_FOR else None
+    return Refused(*found, retry_after=told) if found else None
+
+
+class Throttle:
+    """Requests per window from one source. limit: (requests, seconds), None for no limit; tells: whether the answer
+    says when to come back."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self.tells = clock, True
+        self.limit: tuple[int, float] | None = (4, 1.0)
+        self._calls: dict[str, list[float]] = {}
+
+    def count(self, source: str) -> None:
+        """One request more. Refused if that is too many; a refused one does not count."""
+        if self.limit is None:
+            return
+        most, window = self.limit
+        now = self._clock()
+        recent = [at for at in self._calls.get(source, []) if now - at < window]
+        if len(recent) >= most:
+            wait = max(1, math.ceil(recent[-most] + window - now))
+            raise Refused(429, "Too many requests.", retry_after=wait if self.tells else None)
+        self._calls[source] = [*recent, now]

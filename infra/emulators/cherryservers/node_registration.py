@@ -1,0 +1,140 @@
+"""How servers become Nodes and stop being Nodes: cloud-init that joins, and the cloud-controller-manager that labels.
+
+A server joins when it is deployed and has booted, if what it was told at its creation lets it in. Its Node has the
+server's hostname (cherryservers.md §7, §10); the rest is the same for all vendors (vendor/joining.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from infra.emulators.cherryservers.account import CLUSTER, POOL, Cloud
+from infra.emulators.cherryservers.models import ACTIVE, DEPLOYED, TERMINATING, Disk, Server
+from infra.emulators.cherryservers.userdata import admitted, node_labels
+from infra.emulators.controllers.kubelet import NOT_READY
+from infra.emulators.controllers.object_writes import write
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.store import ObjectStore
+from infra.emulators.vendor_common.node_registration import Due, left
+from infra.emulators.vendor_common.node_registration import Joining as VendorJoining
+
+UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+PREFIX = "cherryservers://"
+_UNITS = {"KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+
+
+class Ways(msgspec.Struct, frozen=True):
+    """How servers join. cluster: whose, by its tag; prefix: of a providerID, or "" for a bare number; boot: seconds
+    from deployed until the Node is there; adopt: seconds after that until the cloud controller has given it providerID
+    and labels; reserve: what the kubelet keeps of the capacity; check_token: only who holds a bootstrap token that the
+    cluster knows; pool_label: a Node carries its pool as label even where its cloud-init does not say so."""
+
+    cluster: str = "ours"
+    prefix: str = PREFIX
+    boot: float = 30.0
+    adopt: float = 0.0
+    reserve: Mapping[str, str] = {}
+    check_token: bool = False
+    pool_label: bool = False
+
+
+class Joining(VendorJoining):
+    """Makes and removes the Nodes of one account in one cluster; step() does what is due now."""
+
+    def __init__(self, cloud: Cloud, store: ObjectStore, clock: Callable[[], float], ways: Ways | None = None) -> None:
+        self._cloud, self._nodes, self._clock, self._ways = cloud, store, clock, ways or Ways()
+        self._let_in: dict[int, bool] = {}
+        super().__init__(self._due_now, store)
+
+    def step(self) -> None:
+        """Servers, Nodes, and then the cloud controller."""
+        super().step()
+        if self._ways.adopt:
+            with self._cloud.lock:
+                found = joined(self._cloud, self._clock() - self._ways.adopt, self._ways)
+            for name, server in found.items():
+                held = self._nodes.peek("nodes", name)
+                if held is not None and not held["spec"].get("providerID"):
+                    write(self._nodes, "nodes", adopted(held, node_object(self._cloud, server, self._ways)))
+
+    def _due_now(self) -> Due:
+        with self._cloud.lock:
+            self._cloud.step()
+            found = joined(self._cloud, self._clock(), self._ways)
+            return Due({name: partial(self._made, server) for name, server in found.items() if self._admits(server)})
+
+    def _admits(self, server: Server) -> bool:
+        """Asked once, when it tries: a token may have expired since."""
+        if not self._ways.check_token or server.listed == float("-inf"):
+            return True
+        if server.id not in self._let_in:
+            self._let_in[server.id] = admitted(server.order.user_data, self._nodes, self._clock())
+        return self._let_in[server.id]
+
+    def _made(self, server: Server) -> KubeObject:
+        made = node_object(self._cloud, server, self._ways)
+        return registered(made) if self._ways.adopt else made
+
+
+def joined(cloud: Cloud, now: float, ways: Ways) -> dict[str, Server]:
+    """The servers that are Nodes at this time, by hostname: those of the cluster that run for long enough, also on
+    their way out. Of two with one hostname the older is the Node."""
+    found: dict[str, Server] = {}
+    for server in cloud.servers.values():
+        up = server.status == DEPLOYED and server.state in (ACTIVE, TERMINATING)
+        if up and server.fate.joins and server.tags.get(CLUSTER) == ways.cluster and now - _since(server) >= ways.boot:
+            found.setdefault(server.hostname, server)
+    return found
+
+
+def _since(server: Server) -> float:
+    """Those that a test has put there run for ever."""
+    return float("-inf") if server.listed == float("-inf") else server.deployed
+
+
+def node_object(cloud: Cloud, server: Server, ways: Ways) -> KubeObject:
+    """The Node when its kubelet has registered it and the cloud controller has been there."""
+    plan, region = cloud.plan(server.order.plan), cloud.region(server.order.region)
+    assert plan is not None
+    assert region is not None
+    pool = {"pool": server.tags[POOL]} if ways.pool_label and POOL in server.tags else {}
+    labels = {
+        "beta.kubernetes.io/arch": "amd64", "beta.kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux", "kubernetes.io/hostname": server.hostname,
+        "node.kubernetes.io/instance-type": plan.slug, "beta.kubernetes.io/instance-type": plan.slug,
+        "topology.kubernetes.io/region": region.slug, **pool, **node_labels(server.order.user_data),
+    }
+    storage = server.order.os_partition_size * 2**30 or int(_bytes(plan.disks[0]))
+    capacity = {"cpu": str(plan.cores), "memory": f"{plan.memory * _UNITS[plan.unit] // 1024}Ki",
+                "ephemeral-storage": f"{storage // 1024}Ki", "pods": "110"}
+    return {
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": server.hostname, "labels": labels},
+        "spec": {"providerID": f"{ways.prefix}{server.id}", "taints": [dict(NOT_READY)]},
+        "status": {"capacity": capacity, "allocatable": left(capacity, ways.reserve),
+                   "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux"},
+                   "addresses": [{"type": "Hostname", "address": server.hostname}]},
+    }
+
+
+def registered(node: KubeObject) -> KubeObject:
+    """The Node before the cloud controller has been there."""
+    labels = {key: value for key, value in node["metadata"]["labels"].items()
+              if "instance-type" not in key and not key.startswith("topology.")}
+    return {**node, "metadata": {**node["metadata"], "labels": labels},
+            "spec": {"taints": [*node["spec"]["taints"], dict(UNINITIALIZED)]}}
+
+
+def adopted(held: KubeObject, whole: KubeObject) -> KubeObject:
+    """A Node that is there, with what the cloud controller adds."""
+    taints = [taint for taint in held["spec"].get("taints") or () if taint["key"] != UNINITIALIZED["key"]]
+    labels = {**whole["metadata"]["labels"], **held["metadata"].get("labels", {})}
+    return {**held, "metadata": {**held["metadata"], "labels": labels},
+            "spec": {**held["spec"], "providerID": whole["spec"]["providerID"], "taints": taints}}
+
+
+def _bytes(disk: Disk) -> float:
+    return disk.size * _UNITS[disk.unit]

@@ -1,0 +1,49 @@
+"""The emulated Cherry Servers API on a loopback port, over HTTP or TLS.
+
+    with CherryServer(Cloud(clock)) as server:
+        server.add_token("CHERRY-EXAMPLE-TOKEN")
+        server.cloud.add_server("workers")
+        ...                                             # a client with the root server.root
+        assert [call.line for call in server.log] == ["GET /projects/10001/servers", …]
+"""
+
+from __future__ import annotations
+
+from infra.emulators.certificates import Pair
+from infra.emulators.cherryservers.account import Cloud
+from infra.emulators.cherryservers.dispatcher import VERSION, Front, Logged, Token
+from infra.emulators.cherryservers.fault_injection import Throttle
+from infra.emulators.vendor_common.fault_injection import Faults
+from infra.emulators.vendor_common.server import VendorServer
+
+
+class CherryServer(VendorServer):
+    """Serves an account. A context manager: started on entry, stopped on exit; the account stays."""
+
+    def __init__(self, cloud: Cloud, *, tls: Pair | None = None) -> None:
+        self.cloud, self.front = cloud, Front(cloud)
+        super().__init__(self.front, tls=tls)
+
+    @property
+    def root(self) -> str:
+        """The API's address with its version, as a client's endpoint is written."""
+        return f"{self.url}{VERSION}"
+
+    def add_token(self, text: str, *, writes: bool = True) -> None:
+        """From now on this token is accepted. writes: it may change something."""
+        self.front.tokens[text] = Token(writes)
+
+    @property
+    def faults(self) -> Faults:
+        """Faults for the calls to come."""
+        return self.front.faults
+
+    @property
+    def throttle(self) -> Throttle:
+        """The account's rate limit."""
+        return self.front.throttle
+
+    @property
+    def log(self) -> list[Logged]:
+        """The calls so far, oldest first."""
+        return list(self.front.log)

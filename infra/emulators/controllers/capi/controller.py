@@ -1,0 +1,71 @@
+"""Cluster API's controllers together, and the faults a test or a story can order.
+
+It turns replicas into Machines and Machines into Nodes, with the fields, labels, owners and timing of the real one, as
+far as an autoscaler looks (clusterapi.md §3, §4, §9). It checks nothing: that is the webhooks' work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from infra.emulators.controllers.capi import fields
+from infra.emulators.controllers.capi.machine_deployments import MachineDeployments
+from infra.emulators.controllers.capi.machine_pools import MachinePools
+from infra.emulators.controllers.capi.machine_sets import MachineSets
+from infra.emulators.controllers.capi.machines import FAULTS, Machines, MachineTimes
+from infra.emulators.controllers.capi.nodes import Amounts, MachineClass
+from infra.emulators.controllers.capi.paused_condition import Pausing
+from infra.emulators.controllers.change_detector import Moved
+from infra.emulators.kube.store import ObjectStore
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """times, and what machines are. classes: by infrastructureRef name; reserve: what kubelets keep of the rest."""
+
+    times: MachineTimes = MachineTimes()
+    classes: Mapping[str, MachineClass] = {}
+    reserve: Amounts = msgspec.field(default_factory=lambda: {"cpu": "100m", "memory": "512Mi"})
+
+
+class ClusterApi:
+    """The controllers of one management cluster; workload: the store its Nodes join, by default the same."""
+
+    def __init__(self, store: ObjectStore, clock: Callable[[], float], settings: Settings | None = None,
+                 workload: ObjectStore | None = None) -> None:
+        settings = settings or Settings()
+        cluster = workload or store
+        self._faults: dict[tuple[str, str], list[str]] = {}
+        deployments, sets, machines, pools, clusters = (
+            (plural, fields.GROUP) for plural in
+            ("machinedeployments", "machinesets", "machines", "machinepools", "clusters"))
+        self._deployments = Moved(MachineDeployments(store, clock).step, store, (deployments, sets, machines, clusters))
+        self._sets = Moved(MachineSets(store, clock, self._take_fault).step, store, (sets, machines, clusters))
+        self._pausing = Moved(Pausing(store, clock).step, store, (deployments, sets, pools, clusters))
+        self._machines = Machines(store, cluster, clock, settings.times, settings.classes, settings.reserve)
+        self._pools = MachinePools(store, cluster, clock, settings.times, settings.classes, settings.reserve,
+                                   self._take_fault)
+
+    def fail_next(self, group: str, kind: str, count: int = 1) -> None:
+        """The next `count` Machines of a group go wrong.
+
+        group: `MachineDeployment/<namespace>/<name>` or `<namespace>/<name>`, also of a pool
+        kind:  never-joins | slow | provisioning-failure | out-of-stock | quota; ValueError for any other
+        """
+        if kind not in FAULTS:
+            raise ValueError(f"fault {kind!r}: one of {', '.join(FAULTS)}")
+        namespace, name = group.split("/")[-2:]
+        self._faults.setdefault((namespace, name), []).extend([kind] * count)
+
+    def _take_fault(self, namespace: str, name: str) -> str:
+        waiting = self._faults.get((namespace, name))
+        return waiting.pop(0) if waiting else ""
+
+    def step(self) -> None:
+        """Each controller once, from the top down."""
+        self._deployments.step()
+        self._sets.step()
+        self._pools.step()
+        self._machines.step()
+        self._pausing.step()

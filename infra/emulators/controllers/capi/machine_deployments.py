@@ -1,0 +1,176 @@
+"""MachineDeployments: one MachineSet per Machine template, as large as the deployment says."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+import msgspec
+
+from infra.emulators.controllers.capi import fields
+from infra.emulators.controllers.capi.strategies import on_delete, proportional
+from infra.emulators.controllers.object_writes import (
+    by_controller,
+    listed,
+    owned_by,
+    with_conditions,
+    write,
+    write_status,
+)
+from infra.emulators.controllers.rollout import SetSize, exchange, share
+from infra.emulators.kube.objects import KubeObject, clone, dig
+from infra.emulators.kube.store import ObjectStore
+
+
+def _bound(deployment: KubeObject, key: str) -> int | None:
+    text = fields.marks(deployment).get(key, "")
+    return int(text) if text.isdigit() else None
+
+
+def default_replicas(deployment: KubeObject) -> int:
+    """What Cluster API's webhook puts where spec.replicas is missing: the lower bound, or 1 (clusterapi.md §9)."""
+    low, high = _bound(deployment, fields.MIN_SIZE), _bound(deployment, fields.MAX_SIZE)
+    return 1 if low is None or high is None else low
+
+
+_OURS = frozenset({fields.TEMPLATE_HASH, fields.DEPLOYMENT_NAME, fields.CLUSTER_NAME})
+
+
+def _template(obj: KubeObject) -> KubeObject:
+    """The template (READ ONLY) as its author wrote it, without what makes a rollout distinguishable."""
+    template: KubeObject = obj["spec"]["template"]
+    meta = template.get("metadata") or {}
+    labels = {key: value for key, value in (meta.get("labels") or {}).items() if key not in _OURS}
+    kept = {key: value for key, value in meta.items() if key != "annotations"}
+    return {**template, "metadata": {**kept, "labels": labels}}
+
+
+def _revision(machine_set: KubeObject) -> int:
+    text = fields.marks(machine_set).get(fields.REVISION, "")
+    return int(text) if text.isdigit() else 0
+
+
+class MachineDeployments:
+    """The MachineDeployment controller of one store."""
+
+    def __init__(self, store: ObjectStore, clock: Callable[[], float]) -> None:
+        self._store, self._clock = store, clock
+
+    def step(self) -> None:
+        """Defaults, sets, sizes and counters of every deployment that is not paused."""
+        sets = by_controller(listed(self._store, "machinesets", fields.GROUP))
+        paused = fields.paused_clusters(listed(self._store, "clusters", fields.GROUP))
+        for deployment in listed(self._store, "machinedeployments", fields.GROUP):
+            if "deletionTimestamp" in deployment["metadata"] or fields.is_paused(deployment, paused):
+                continue
+            if not self._complete(deployment):
+                continue             # just written: the next round sees it whole
+            mine = sets.get(deployment["metadata"]["uid"], [])
+            self._size(deployment, mine)
+            self._count(deployment, mine)
+
+    def _complete(self, deployment: KubeObject) -> bool:
+        """Replicas, selector and labels as the webhooks default them; False when something was missing."""
+        if _is_complete(deployment):
+            return True         # nearly always, and a copy is dear
+        whole = clone(deployment)
+        spec, name = whole["spec"], whole["metadata"]["name"]
+        if spec.get("replicas") is None:
+            spec["replicas"] = default_replicas(deployment)
+        own = {fields.CLUSTER_NAME: spec["clusterName"], fields.DEPLOYMENT_NAME: name}
+        for holder in (spec.setdefault("selector", {}).setdefault("matchLabels", {}),
+                       spec["template"].setdefault("metadata", {}).setdefault("labels", {})):
+            holder.update(own)
+        whole["metadata"].setdefault("labels", {}).setdefault(fields.CLUSTER_NAME, spec["clusterName"])
+        if whole == deployment:
+            return True
+        write(self._store, "machinedeployments", whole, fields.GROUP)
+        return False
+
+    def _size(self, deployment: KubeObject, sets: list[KubeObject]) -> None:
+        current = self._newest(deployment, sets)
+        if current is None and not deployment["spec"].get("paused"):
+            self._store.create("machinesets", self._new_set(deployment, sets), fields.GROUP)
+            return
+        sizes = self._sizes(deployment, current, sets)
+        for each in sets:
+            replicas = sizes.get(each["metadata"]["name"])
+            if replicas is not None and each["spec"]["replicas"] != replicas:
+                write(self._store, "machinesets", {**each, "spec": {**each["spec"], "replicas": replicas}},
+                      fields.GROUP)
+        if current is None:
+            return
+        handed = {**fields.marks(current), **fields.inherited(deployment)}
+        if handed != fields.marks(current):
+            write(self._store, "machinesets", {**current, "metadata": {**current["metadata"], "annotations": handed}},
+                  fields.GROUP)
+
+    def _sizes(self, deployment: KubeObject, current: KubeObject | None, sets: list[KubeObject]) -> dict[str, int]:
+        """What each set is to ask for, by name."""
+        size = deployment["spec"]["replicas"]
+        surge = share(fields.max_surge(deployment), size, up=True)
+        old = [_size_of(s) for s in sets if s is not current and s["spec"]["replicas"]]
+        if current is None or deployment["spec"].get("paused"):
+            newest = [_size_of(current)] if current is not None else []
+            return proportional(size, surge, newest, old)
+        if fields.on_delete(deployment):
+            machines = by_controller(listed(self._store, "machines", fields.GROUP))
+            staying = {s["metadata"]["name"]: sum("deletionTimestamp" not in m["metadata"]
+                                                  for m in machines.get(s["metadata"]["uid"], ())) for s in sets}
+            return on_delete(size, _size_of(current), sorted(old, key=lambda s: s.name), staying)
+        return exchange(size, max(1, surge), 0, _size_of(current), old)
+
+    def _newest(self, deployment: KubeObject, sets: list[KubeObject]) -> KubeObject | None:
+        wanted = _template(deployment)
+        return next((s for s in sets if _template(s) == wanted), None)
+
+    def _new_set(self, deployment: KubeObject, sets: list[KubeObject]) -> KubeObject:
+        meta, spec = deployment["metadata"], deployment["spec"]
+        short = f"{zlib.crc32(msgspec.json.encode(_template(deployment), order='sorted')):08x}"
+        template, selector = clone(spec["template"]), clone(spec["selector"])
+        own = {fields.CLUSTER_NAME: spec["clusterName"], fields.DEPLOYMENT_NAME: meta["name"],
+               fields.TEMPLATE_HASH: short}
+        template.setdefault("metadata", {}).setdefault("labels", {}).update(own)
+        selector.setdefault("matchLabels", {}).update(own)
+        made: KubeObject = {
+            "apiVersion": deployment["apiVersion"],
+            "metadata": {"generateName": f"{meta['name']}-", "namespace": meta["namespace"],
+                         "labels": dict(template["metadata"]["labels"]), "ownerReferences": owned_by(deployment),
+                         "annotations": {**fields.inherited(deployment),
+                                         fields.REVISION: str(1 + max(map(_revision, sets), default=0))}},
+            "spec": {"clusterName": spec["clusterName"], "replicas": 0 if sets else spec["replicas"],
+                     "selector": selector, "template": template},
+        }
+        if spec.get("deletion"):
+            made["spec"]["deletion"] = clone(spec["deletion"])
+        policy = dig(spec, "strategy", "rollingUpdate", "deletePolicy")
+        if policy:
+            made["spec"]["deletePolicy"] = policy
+        return made
+
+    def _count(self, deployment: KubeObject, sets: list[KubeObject]) -> None:
+        total = sum(dig(s, "status", "replicas") or 0 for s in sets)
+        ready = sum(dig(s, "status", "readyReplicas") or 0 for s in sets)
+        current = self._newest(deployment, sets)
+        size = deployment["spec"]["replicas"]
+        phase = "ScalingUp" if total < size or ready < size else "ScalingDown" if total > size else "Running"
+        status = fields.counts(deployment, total=total, ready=ready,
+                               current=(dig(current, "status", "replicas") or 0) if current else 0)
+        conditions = with_conditions(deployment, self._clock(), fields.availability(deployment, ready, "Available"))
+        write_status(self._store, "machinedeployments", deployment,
+                     {**status, "phase": phase, "conditions": conditions}, fields.GROUP)
+
+
+def _is_complete(deployment: KubeObject) -> bool:
+    """Whether _complete would find nothing to add; where in doubt, False."""
+    spec, meta = deployment["spec"], deployment["metadata"]
+    name, cluster = meta["name"], spec["clusterName"]
+    holders = (dig(spec, "selector", "matchLabels"), dig(spec, "template", "metadata", "labels"))
+    return (spec.get("replicas") is not None and fields.CLUSTER_NAME in (meta.get("labels") or ())
+            and all(isinstance(each, dict) and each.get(fields.CLUSTER_NAME) == cluster
+                    and each.get(fields.DEPLOYMENT_NAME) == name for each in holders))
+
+
+def _size_of(machine_set: KubeObject) -> SetSize:
+    return SetSize(machine_set["metadata"]["name"], machine_set["spec"]["replicas"],
+                   dig(machine_set, "status", "readyReplicas") or 0)

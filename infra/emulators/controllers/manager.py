@@ -1,0 +1,119 @@
+"""All controllers of a simulated cluster, run together in a fixed order.
+
+Why one object: a scenario wants to say "let everything settle, then let a minute pass", and two runs of the same
+scenario must be the same to the letter. The order, the store's seed and the clock decide everything; nothing here
+draws a number or reads the wall.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from infra.emulators.controllers.capi.controller import ClusterApi, Settings
+from infra.emulators.controllers.change_detector import Changes, Moved
+from infra.emulators.controllers.kubelet import Kubelets, KubeletTimes
+from infra.emulators.controllers.scheduler.scheduler import SchedulerLoop
+from infra.emulators.controllers.scheduler.scheduling_round import Pick, least_used
+from infra.emulators.controllers.workloads.daemon_sets import DaemonSets
+from infra.emulators.controllers.workloads.deployments import Deployments
+from infra.emulators.controllers.workloads.garbage_collector import Garbage
+from infra.emulators.controllers.workloads.jobs import Jobs
+from infra.emulators.controllers.workloads.replica_sets import ReplicaSets
+from infra.emulators.kube.disruption import reconcile_budgets
+from infra.emulators.kube.objects import dig
+from infra.emulators.kube.status import ApiError
+from infra.emulators.kube.store import ObjectStore
+
+_ROUNDS = 100                # far more than any chain of controllers is long
+_BUDGET_SECONDS = 10.0       # between looks at budgets when no pod changes
+_log = logging.getLogger(__name__)
+
+
+class Controller(Protocol):
+    """Anything that moves the store towards what its objects ask for."""
+
+    def step(self) -> None:
+        """All that can be done now."""
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """How the simulated cluster behaves: times of kubelets, machines and their classes, how the scheduler picks."""
+
+    kubelets: KubeletTimes = KubeletTimes()
+    machines: Settings = Settings()
+    pick: Pick = least_used
+    retry_seconds: float = 300.0
+
+
+class _Budgets:
+    """The disruption controller, run when it could find something: after a change, and now and then for its timers."""
+
+    def __init__(self, store: ObjectStore, clock: Callable[[], float]) -> None:
+        self._store, self._clock, self._last = store, clock, float("-inf")
+        self._changes = Changes(store, (("pods", ""), ("poddisruptionbudgets", "policy"), ("replicasets", "apps"),
+                                        ("deployments", "apps"), ("statefulsets", "apps")))
+
+    def step(self) -> None:
+        now = self._clock()
+        if self._changes.any() or (now - self._last >= _BUDGET_SECONDS and self._waits()):
+            self._last = now
+            reconcile_budgets(self._store)
+
+    def _waits(self) -> bool:
+        """Whether time alone can change a budget: an eviction was granted whose pod is not yet seen going."""
+        return any(dig(budget, "status", "disruptedPods")
+                   for budget in self._store.list("poddisruptionbudgets", group="policy"))
+
+
+class ClusterSimulation:
+    """The controllers of one store. workload: the store that Nodes join and pods live in, by default the same.
+    more: further controllers, such as those of a vendor's account beside the cluster; they come before the kubelets."""
+
+    def __init__(self, store: ObjectStore, clock: Callable[[], float], pace: Pace | None = None,
+                 workload: ObjectStore | None = None, more: Sequence[Controller] = ()) -> None:
+        pace = pace or Pace()
+        cluster = workload or store
+        self._stores = (store,) if workload is None else (store, workload)
+        self.capi = ClusterApi(store, clock, pace.machines, cluster)
+        self.kubelets = Kubelets(cluster, clock, pace.kubelets)
+        self.scheduler = SchedulerLoop(cluster, clock, pick=pace.pick, retry_seconds=pace.retry_seconds)
+        management = [Garbage(store, clock)] if workload is not None else []
+        self._controllers: tuple[Controller, ...] = (
+            *management, Garbage(cluster, clock), self.capi, *more, self.kubelets,
+            Moved(Deployments(cluster, clock).step, cluster, (("deployments", "apps"), ("replicasets", "apps"))),
+            Moved(ReplicaSets(cluster).step, cluster, (("replicasets", "apps"), ("pods", ""))),
+            Moved(DaemonSets(cluster).step, cluster, (("daemonsets", "apps"), ("pods", ""), ("nodes", ""))),
+            Moved(Jobs(cluster, clock).step, cluster, (("jobs", "batch"), ("pods", ""))),
+            _Budgets(cluster, clock), self.scheduler)
+
+    def _versions(self) -> tuple[int, ...]:
+        return tuple(store.version for store in self._stores)
+
+    def step(self) -> int:
+        """Runs every controller until none of them changes anything; how many rounds that took.
+
+        RuntimeError when they do not come to rest: two of them undo each other's work.
+        """
+        for rounds in range(_ROUNDS):
+            before = self._versions()
+            for controller in self._controllers:
+                controller.step()
+            if self._versions() == before:
+                return rounds
+        raise RuntimeError(f"the controllers did not come to rest in {_ROUNDS} rounds")
+
+    def run(self, stop: threading.Event, interval: float) -> None:
+        """Steps every `interval` wall seconds until told to stop; for a thread of the live emulation.
+
+        Others write to the store meanwhile, so a refusal or an unfinished round is met again in the next step.
+        """
+        while not stop.wait(interval):
+            try:
+                self.step()
+            except (ApiError, RuntimeError) as problem:
+                _log.warning("simulated controllers: %s", problem)

@@ -1,0 +1,195 @@
+"""Pods and nodes read once into what a scheduler looks at.
+
+Why: the raw objects are deep and mostly noise, and the same pod is looked at against every node. A `Reader` remembers
+by uid and resourceVersion, so that an object that did not change is never read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from infra.emulators.controllers.scheduler.requests import Amounts, is_sidecar, pod_requests, read_amounts
+from infra.emulators.controllers.scheduler.selectors import (
+    Expression,
+    NodeTerm,
+    Selector,
+    Taint,
+    Toleration,
+    pairs,
+    read_node_terms,
+    read_selector,
+    read_tolerations,
+)
+
+Json = Mapping[str, Any]
+
+
+class HostPort(msgspec.Struct, frozen=True):
+    """A port of the node itself; ip is `0.0.0.0` for all addresses."""
+
+    protocol: str
+    ip: str
+    port: int
+
+
+class PodTerm(msgspec.Struct, frozen=True):
+    """One required (anti-)affinity term; it looks at the named namespaces and at those that the selector adds."""
+
+    topology_key: str
+    selector: Selector
+    namespaces: frozenset[str]
+    namespace_selector: Selector
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """One topology spread constraint that must hold (DoNotSchedule)."""
+
+    topology_key: str
+    max_skew: int
+    min_domains: int
+    selector: Selector
+    honor_affinity: bool
+    honor_taints: bool
+
+
+class PodView(msgspec.Struct, frozen=True):
+    """A pod as the scheduler sees it. `node` is empty while it is unbound; `claims` are names in its namespace."""
+
+    name: str
+    namespace: str
+    uid: str
+    labels: Mapping[str, str]
+    node: str
+    priority: int
+    created: str
+    scheduler: str
+    gated: bool
+    terminating: bool
+    finished: bool
+    requests: Amounts
+    ports: tuple[HostPort, ...]
+    tolerations: tuple[Toleration, ...]
+    node_selector: tuple[Expression, ...]
+    node_terms: tuple[NodeTerm, ...] | None
+    affinity: tuple[PodTerm, ...]
+    anti_affinity: tuple[PodTerm, ...]
+    spread: tuple[Spread, ...]
+    claims: tuple[str, ...]
+    asks_devices: bool
+    raw: Json
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """A node as the scheduler sees it."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...]
+    unschedulable: bool
+    allocatable: Amounts
+
+
+def read_node(raw: Json) -> NodeView:
+    """core/v1 Node; a node without status holds nothing."""
+    meta, spec = raw["metadata"], raw.get("spec") or {}
+    return NodeView(
+        name=meta["name"], labels=meta.get("labels") or {}, unschedulable=bool(spec.get("unschedulable")),
+        taints=tuple(Taint(t["key"], t.get("value") or "", t.get("effect") or "") for t in spec.get("taints") or ()),
+        allocatable=read_amounts((raw.get("status") or {}).get("allocatable")),
+    )
+
+
+def _ports(spec: Json) -> tuple[HostPort, ...]:
+    """Ports of the node; on the host's network every port is one, as the API server fills in."""
+    host = bool(spec.get("hostNetwork"))
+    holders = [*(spec.get("containers") or ()), *(c for c in spec.get("initContainers") or () if is_sidecar(c))]
+    taken = [(p, p.get("hostPort") or (p.get("containerPort") if host else 0))
+             for c in holders for p in c.get("ports") or ()]
+    return tuple(HostPort(p.get("protocol") or "TCP", p.get("hostIP") or "0.0.0.0", port) for p, port in taken if port)
+
+
+def _with_keys(selector: Selector, raw: Json, labels: Mapping[str, str]) -> Selector:
+    """matchLabelKeys and mismatchLabelKeys merged as the API server does; keys the pod lacks are ignored."""
+    if selector is None:
+        return None
+    same = (Expression(k, "In", (labels[k],)) for k in raw.get("matchLabelKeys") or () if k in labels)
+    other = (Expression(k, "NotIn", (labels[k],)) for k in raw.get("mismatchLabelKeys") or () if k in labels)
+    return (*selector, *same, *other)
+
+
+def _pod_terms(raw: Json | None, namespace: str, labels: Mapping[str, str]) -> tuple[PodTerm, ...]:
+    terms = []
+    for term in (raw or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ():
+        named, chosen = term.get("namespaces") or (), term.get("namespaceSelector")
+        own = not named and chosen is None
+        terms.append(PodTerm(term.get("topologyKey") or "",
+                             _with_keys(read_selector(term.get("labelSelector")), term, labels),
+                             frozenset({namespace}) if own else frozenset(named), read_selector(chosen)))
+    return tuple(terms)
+
+
+def _spread(spec: Json, labels: Mapping[str, str]) -> tuple[Spread, ...]:
+    return tuple(
+        Spread(c["topologyKey"], c.get("maxSkew") or 1, c.get("minDomains") or 1,
+               _with_keys(read_selector(c.get("labelSelector")), {"matchLabelKeys": c.get("matchLabelKeys")}, labels),
+               honor_affinity=c.get("nodeAffinityPolicy", "Honor") == "Honor",
+               honor_taints=c.get("nodeTaintsPolicy", "Ignore") == "Honor")
+        for c in spec.get("topologySpreadConstraints") or () if c.get("whenUnsatisfiable") != "ScheduleAnyway"
+    )
+
+
+def _claims(pod_name: str, spec: Json) -> tuple[str, ...]:
+    """Claims by name; a generic ephemeral volume's claim is named after the pod and the volume."""
+    names = []
+    for volume in spec.get("volumes") or ():
+        if "persistentVolumeClaim" in volume:
+            names.append(volume["persistentVolumeClaim"]["claimName"])
+        elif "ephemeral" in volume:
+            names.append(f"{pod_name}-{volume['name']}")
+    return tuple(names)
+
+
+def read_pod(raw: Json) -> PodView:
+    """core/v1 Pod; raises BadInput for a quantity the API server would have refused."""
+    meta, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
+    labels, namespace = meta.get("labels") or {}, meta.get("namespace") or "default"
+    affinity = spec.get("affinity") or {}
+    required = (affinity.get("nodeAffinity") or {}).get("requiredDuringSchedulingIgnoredDuringExecution")
+    return PodView(
+        name=meta["name"], namespace=namespace, uid=meta.get("uid") or f"{namespace}/{meta['name']}", labels=labels,
+        node=spec.get("nodeName") or "", priority=spec.get("priority") or 0,
+        created=meta.get("creationTimestamp") or "", scheduler=spec.get("schedulerName") or "default-scheduler",
+        gated=bool(spec.get("schedulingGates")), terminating=bool(meta.get("deletionTimestamp")),
+        finished=status.get("phase") in {"Succeeded", "Failed"}, requests=pod_requests(raw), ports=_ports(spec),
+        tolerations=read_tolerations(spec.get("tolerations")), node_selector=pairs(spec.get("nodeSelector")),
+        node_terms=read_node_terms(required), affinity=_pod_terms(affinity.get("podAffinity"), namespace, labels),
+        anti_affinity=_pod_terms(affinity.get("podAntiAffinity"), namespace, labels), spread=_spread(spec, labels),
+        claims=_claims(meta["name"], spec), asks_devices=bool(spec.get("resourceClaims")), raw=raw,
+    )
+
+
+View = TypeVar("View", PodView, NodeView)
+
+
+class Reader(Generic[View]):
+    """Reads objects of one kind and remembers them for as long as they do not change. Not shared by threads."""
+
+    def __init__(self, read: Callable[[Json], View]) -> None:
+        self._read: Callable[[Json], View] = read
+        self._known: dict[tuple[str, str], View] = {}
+
+    def views(self, raws: Iterable[Json]) -> list[View]:
+        """All of them, in order; what was remembered and is no longer among them is forgotten."""
+        known: dict[tuple[str, str], View] = {}
+        views = []
+        for raw in raws:
+            meta = raw["metadata"]
+            key = (meta["uid"], meta["resourceVersion"])
+            view = self._known.get(key) or self._read(raw)
+            known[key] = view
+            views.append(view)
+        self._known = known
+        return views

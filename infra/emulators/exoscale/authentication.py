@@ -1,0 +1,73 @@
+"""Who may come in: key, signature, time and role of every request (exoscale.md §1, §4)."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from infra.emulators.exoscale.errors import Refused
+from infra.emulators.exoscale.signing import claim, signature
+from infra.emulators.vendor_common.http_messages import Incoming
+
+LONGEST = 3600.0
+"""Seconds for which a signature may be good; clients ask for 600."""
+
+
+@dataclass(slots=True)
+class Key:
+    """An API key. operations: what its role allows, None for everything. active: not revoked."""
+
+    id: str
+    secret: str
+    operations: frozenset[str] | None = None
+    active: bool = True
+
+
+class Ring:
+    """The organisation's keys."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, Key] = {}
+
+    def add(self, id_: str, secret: str, operations: frozenset[str] | None = None) -> Key:
+        """A key that is good."""
+        self.keys[id_] = Key(id_, secret, operations)
+        return self.keys[id_]
+
+    def secrets(self) -> list[str]:
+        """Every text that nobody else may see."""
+        return [key.secret for key in self.keys.values()]
+
+
+class Gate:
+    """Checks requests against a ring of keys on a clock."""
+
+    def __init__(self, ring: Ring, clock: Callable[[], float]) -> None:
+        self._ring, self._clock = ring, clock
+
+    def admit(self, incoming: Incoming, operation: str) -> Key:
+        """The key that signed it. Refused with 401, or 403 where the key's role does not allow the operation."""
+        claimed = claim(incoming)
+        if claimed is None:
+            raise Refused(401, "Authorization header is missing or malformed")
+        key = self._ring.keys.get(claimed.key)
+        if key is None or not key.active:
+            raise Refused(401, "Invalid credentials: the API key is unknown")
+        unsigned = {name for name, _ in incoming.query()} - set(claimed.signed)
+        if unsigned:
+            raise Refused(401, f"Query parameters are not signed: {', '.join(sorted(unsigned))}")
+        expected = signature(incoming, claimed.expires, key.secret)
+        if not hmac.compare_digest(expected.encode(), claimed.signature.encode()):
+            raise Refused(401, "Invalid request signature")
+        self._check_time(claimed.expires)
+        if key.operations is not None and operation not in key.operations:
+            raise Refused(403, f"Forbidden by role policy for compute: {operation}")
+        return key
+
+    def _check_time(self, expires: str) -> None:
+        if not (expires.isascii() and expires.isdigit()):
+            raise Refused(401, "expires: no Unix time")
+        left = int(expires) - self._clock()
+        if not 0.0 < left <= LONGEST:
+            raise Refused(401, "The request signature has expired" if left <= 0.0 else "expires: too far in the future")

@@ -1,0 +1,82 @@
+"""What an instance of the zone is as a Node, and when it is one (exoscale.md §2): kubelet and cloud controller.
+
+An SKS kubelet registers with its Nodepool's labels and taints; the rest is the same for all vendors
+(vendor/joining.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from infra.emulators.controllers.kubelet import NOT_READY
+from infra.emulators.exoscale.account import Zone
+from infra.emulators.exoscale.models import RUNNING, Nodepool, Vm
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.store import ObjectStore
+from infra.emulators.vendor_common.node_registration import Due, left
+from infra.emulators.vendor_common.node_registration import Joining as VendorJoining
+
+NODEPOOL_LABEL = "node.exoscale.net/nodepool-id"
+_THERE = frozenset({RUNNING, "migrating", "stopped", "stopping", "destroying"})
+
+
+class Ways(msgspec.Struct, frozen=True):
+    """How instances join. boot: seconds from `running` until the Node is there; reserve: what the kubelet keeps of the
+    capacity; never: pools whose instances do not join this cluster."""
+
+    boot: float = 30.0
+    reserve: Mapping[str, str] = {}
+    never: frozenset[str] = frozenset()
+
+
+class Joining(VendorJoining):
+    """Makes and removes the Nodes of one zone in one cluster; step() does what is due now."""
+
+    def __init__(self, zone: Zone, store: ObjectStore, clock: Callable[[], float], ways: Ways | None = None) -> None:
+        self._zone, self._clock, self._ways = zone, clock, ways or Ways()
+        super().__init__(self._due_now, store)
+
+    def _due_now(self) -> Due:
+        with self._zone.lock:
+            self._zone.step()
+            found = joined(self._zone, self._clock(), self._ways)
+        return Due({vm.name: partial(node_object, self._zone, vm, self._ways) for vm in found})
+
+
+def joined(zone: Zone, now: float, ways: Ways) -> list[Vm]:
+    """The instances that are Nodes at this time: those that run for long enough, also on their way out."""
+    return [vm for vm in zone.vms.values()
+            if vm.pool and vm.pool not in ways.never and vm.state in _THERE and now - vm.served >= ways.boot]
+
+
+def node_object(zone: Zone, vm: Vm, ways: Ways) -> KubeObject:
+    """The Node as its kubelet registers it and the cloud controller completes it."""
+    pool = zone.nodepool(zone.pools[vm.pool])
+    capacity = {"cpu": str(vm.kind.cpus), "memory": f"{vm.kind.memory // 1024}Ki", "ephemeral-storage": f"{vm.disk}Gi",
+                "pods": str((pool.max_pods if pool else 0) or 110)}
+    if vm.kind.gpus:
+        capacity["nvidia.com/gpu"] = str(vm.kind.gpus)
+    labels = {
+        "kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", "kubernetes.io/hostname": vm.name,
+        "node.kubernetes.io/instance-type": vm.kind.name, "topology.kubernetes.io/region": zone.name,
+        "topology.kubernetes.io/zone": zone.name, **_labels(pool)}
+    return {
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": vm.name, "labels": labels},
+        "spec": {"providerID": f"exoscale://{vm.id}", "taints": [dict(NOT_READY), *_taints(pool)]},
+        "status": {"capacity": capacity, "allocatable": left(capacity, ways.reserve),
+                   "nodeInfo": {"architecture": "amd64", "operatingSystem": "linux", "systemUUID": vm.id},
+                   "addresses": [{"type": "Hostname", "address": vm.name}]},
+    }
+
+
+def _labels(pool: Nodepool | None) -> dict[str, str]:
+    return {NODEPOOL_LABEL: pool.id, **pool.labels} if pool is not None else {}
+
+
+def _taints(pool: Nodepool | None) -> list[KubeObject]:
+    held = pool.taints if pool is not None else {}
+    return [{"key": key, "value": value, "effect": effect} for key, (value, effect) in held.items()]

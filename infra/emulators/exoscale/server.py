@@ -1,0 +1,52 @@
+"""The emulated Exoscale zone on a loopback port.
+
+    with ExoscaleServer(Zone(clock)) as server:
+        server.ring.add("EXO-EXAMPLE-1", "secret")
+        pool = server.zone.add_pool("workers", size=3)
+        ...                                             # a client with endpoint f"{server.url}/v2"
+        assert [call.operation for call in server.log] == ["list-instance-pools", …]
+"""
+
+from __future__ import annotations
+
+from infra.emulators.certificates import Pair
+from infra.emulators.exoscale.account import Zone
+from infra.emulators.exoscale.authentication import Ring
+from infra.emulators.exoscale.dispatcher import Front, Logged
+from infra.emulators.exoscale.fault_injection import Throttle
+from infra.emulators.exoscale.routes import ROOT
+from infra.emulators.vendor_common.fault_injection import Faults
+from infra.emulators.vendor_common.server import VendorServer
+
+
+class ExoscaleServer(VendorServer):
+    """Serves a zone. A context manager: started on entry, stopped on exit; the zone stays."""
+
+    def __init__(self, zone: Zone, *, tls: Pair | None = None) -> None:
+        self.zone, self.front = zone, Front(zone)
+        super().__init__(self.front, tls=tls)
+
+    @property
+    def root(self) -> str:
+        """What clients are given as endpoint."""
+        return f"{self.url}{ROOT}"
+
+    @property
+    def ring(self) -> Ring:
+        """The organisation's keys."""
+        return self.front.ring
+
+    @property
+    def faults(self) -> Faults:
+        """Faults for the calls to come."""
+        return self.front.faults
+
+    @property
+    def throttle(self) -> Throttle:
+        """The zone's rate limits."""
+        return self.front.throttle
+
+    @property
+    def log(self) -> list[Logged]:
+        """The calls so far, oldest first."""
+        return list(self.front.log)

@@ -1,0 +1,52 @@
+"""EXO2-HMAC-SHA256 as the vendor computes it, to check what clients send (exoscale.md §4).
+
+Written from the documents and not shared with the client under test: what both sides got wrong together would not be
+found. Nothing here looks at keys or times; that is the gate's part (gate.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections import Counter
+
+import msgspec
+
+from infra.emulators.vendor_common.http_messages import Incoming
+
+SCHEME = "EXO2-HMAC-SHA256"
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a request says of itself. signed: names of signed query parameters; expires: epoch seconds, as text."""
+
+    key: str
+    expires: str
+    signature: str
+    signed: tuple[str, ...] = ()
+
+
+def claim(incoming: Incoming) -> Claim | None:
+    """Who it says it is from; None for a request without a signature."""
+    scheme, _, rest = incoming.headers.get("authorization", "").partition(" ")
+    parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
+    if scheme != SCHEME or not {"credential", "expires", "signature"} <= parts.keys():
+        return None
+    names = parts.get("signed-query-args", "")
+    return Claim(parts["credential"], parts["expires"], parts["signature"], tuple(names.split(";")) if names else ())
+
+
+def message(incoming: Incoming, expires: str) -> bytes:
+    """What is signed: the path as sent, the bytes of the body, the values of parameters that come once, in the order of
+    their names, no headers, and the time."""
+    pairs = incoming.query()
+    once = {name for name, times in Counter(name for name, _ in pairs).items() if times == 1}
+    values = "".join(value for _, value in sorted(pair for pair in pairs if pair[0] in once))
+    return b"\n".join((f"{incoming.method} {incoming.path}".encode(), incoming.body, values.encode(), b"",
+                       expires.encode()))
+
+
+def signature(incoming: Incoming, expires: str, secret: str) -> str:
+    """Its HMAC in base64."""
+    return base64.b64encode(hmac.new(secret.encode(), message(incoming, expires), hashlib.sha256).digest()).decode()

@@ -1,0 +1,106 @@
+"""How the emulated zone moves: instances that take time, operations whose failures come out later, SKS that heals.
+
+The rules are the vendor's as far as documented (exoscale.md §3). Whatever is due is on the zone's agenda and happens at
+its own time, in order, however late one looks.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from infra.emulators.exoscale.models import DESTROYING, RUNNING, STARTING, Ending, Fate, Pool, Vm, Work
+
+if TYPE_CHECKING:
+    from infra.emulators.exoscale.account import Zone
+
+NO_QUOTA = Fate("unavailable", "The quota of resource instance is exhausted.")
+_DONE = Ending("success", "", "", done=True)
+
+
+def advance(zone: Zone, now: float) -> None:
+    """Play what is due, each thing at its own time."""
+    while zone.agenda and zone.agenda[0][0] <= now:
+        at, _, play, subject = heapq.heappop(zone.agenda)
+        play(zone, subject, at)
+
+
+def grow(zone: Zone, pool: Pool, work: Work | None, count: int, at: float) -> None:
+    """Ask for instances. Why some cannot be had comes out at the end of the operation."""
+    for _ in range(count):
+        fate = pool.fates.pop(0) if pool.fates else None
+        if fate is None and zone.free() == 0:
+            fate = NO_QUOTA
+        if fate is not None and work is not None:
+            work.problems += [fate] if fate.reason else []
+        if fate is not None and not fate.made:
+            continue
+        vm = zone.make(pool, STARTING, at, fate)
+        if work is not None:
+            work.made += 1
+        zone.plan(at + zone.times.create, _served, vm.id)
+
+
+def leave(zone: Zone, victims: Sequence[Vm], at: float) -> None:
+    """These go."""
+    for vm in victims:
+        vm.state = DESTROYING
+        zone.plan(at + zone.times.destroy, _gone, vm.id)
+
+
+def _served(zone: Zone, id_: str, at: float) -> None:
+    vm = zone.vms.get(id_)
+    if vm is None or vm.state != STARTING:
+        return
+    if vm.fate is not None:
+        vm.state = "error"
+    else:
+        vm.state, vm.served = RUNNING, at
+
+
+def _gone(zone: Zone, id_: str, _: float) -> None:
+    if id_ in zone.vms:
+        zone.forget(id_)
+
+
+def finish(zone: Zone, id_: str, at: float) -> None:
+    """An operation's end."""
+    work = zone.works[id_]
+    pool = zone.pools.get(work.pool)
+    ending = work.ending or _verdict(work)
+    work.state, work.reason, work.message = ending.state, ending.reason, ending.message
+    if pool is None:
+        return
+    if ending.done or work.ending is None:
+        pool.size = work.size
+    if zone.heals is not None and pool.nodepool and len(pool.staying) < pool.size:
+        zone.plan(at + zone.heals, _heal, pool.id)
+
+
+def _verdict(work: Work) -> Ending:
+    if not work.problems:
+        return _DONE
+    first = work.problems[0]
+    return Ending("failure", "partial" if work.made else first.reason, first.message)
+
+
+def _heal(zone: Zone, id_: str, at: float) -> None:
+    """SKS tries again for what is missing, by itself."""
+    pool = zone.pools.get(id_)
+    if pool is None or zone.heals is None:
+        return
+    missing = pool.size - len(pool.staying)
+    if missing > 0 and pool.state_now == RUNNING:
+        grow(zone, pool, None, missing, at)
+    if len(pool.staying) < pool.size:
+        zone.plan(at + zone.heals, _heal, id_)
+
+
+def drop(zone: Zone, id_: str, _: float) -> None:
+    """A pool that was being deleted is gone, and a Nodepool with it."""
+    pool = zone.pools.pop(id_)
+    for vm in list(pool.members.values()):
+        zone.vms.pop(vm.id, None)
+    if pool.cluster:
+        del zone.clusters[pool.cluster].nodepools[pool.nodepool]

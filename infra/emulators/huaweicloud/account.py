@@ -1,0 +1,232 @@
+"""One emulated project in one region: CCE clusters with their pools, flavours, jobs, on a clock that is given.
+
+No HTTP in here: a test sets the scene and looks at the outcome with this object, while the program under test comes in
+over the wire (server.py). What the vendor draws by lot is drawn from a seed, so two runs are the same to the letter.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from infra.emulators.huaweicloud import simulation
+from infra.emulators.huaweicloud.models import (
+    ACTIVE,
+    COMING,
+    DEFAULT,
+    DEFAULT_POOL,
+    Addon,
+    Cluster,
+    Fate,
+    Flavor,
+    Job,
+    Node,
+    Pool,
+    ScaleGroup,
+    Times,
+)
+
+REGION = "cn-north-4"
+PROJECT = "0123456789abcdef0123456789abcdef"
+Play = Callable[["Cloud", str, float], None]
+_KINDS = {"cluster": 0xc1, "pool": 0xb2, "group": 0xa3, "node": 0xd4, "server": 0xe5, "job": 0xf6, "addon": 0x17}
+FLAVORS = (
+    Flavor("c7.large.2", 2, 4096), Flavor("c7.xlarge.2", 4, 8192), Flavor("c7.2xlarge.2", 8, 16384),
+    Flavor("m7.xlarge.8", 4, 32768), Flavor("kc1.xlarge.2", 4, 8192, {"ecs:instance_architecture": "arm64"}),
+    Flavor("pi2.2xlarge.4", 8, 32768, {"pci_passthrough:alias": "nvidia-t4:1", "info:gpu:name": "nvidia-t4"}))
+
+
+def example_id(kind: str, number: int) -> str:
+    """A uid that looks like an example: the kind is in its beginning, the number at its end."""
+    return f"{_KINDS[kind]:02x}000000-0000-11ee-8b5e-{number:012d}"
+
+
+class Cloud:
+    """The project. lock: hold it to change anything while a server is running.
+
+    What the vendor does one way or the other, as a test needs it:
+    limit: servers of the project, -1 for no limit; refuses_quota: a growth past it is refused at once instead of not
+    being carried out. retries: CCE tries again for what it could not get, every `times.retry`; conditions of a scale
+    group are looked at again as often. paged: node lists come in pages; an old region answers everything. tells_groups:
+    a pool of one scale group lists that group's status, too. counts_coming: nodes under way count as existing.
+    scale_status: of the answer to a scaling. holds: seconds for which an order keeps others from its pool. lag: seconds
+    until a scale group's status follows an order that the pool's size shows at once.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, region: str = REGION, project: str = PROJECT,
+                 times: Times | None = None, seed: int = 0) -> None:
+        self.clock, self.region, self.project, self.times = clock, region, project, times or Times()
+        self.lock = threading.RLock()
+        self.random = random.Random(seed)
+        self.flavors = {flavor.name: flavor for flavor in FLAVORS}
+        self.clusters: dict[str, Cluster] = {}
+        self.jobs: dict[str, Job] = {}
+        self.projects = {project: region}
+        self.sold: set[tuple[str, str]] = set()
+        self.known_sold: set[tuple[str, str]] = set()
+        self.operations: dict[str, dict[str, str]] = {}
+        self.limit = -1
+        self.refuses_quota = self.retries = self.paged = self.tells_groups = True
+        self.counts_coming = False
+        self.scale_status, self.holds, self.lag = 200, 0.0, 0.0
+        self.agenda: list[tuple[float, int, Play, str]] = []
+        self._planned = itertools.count()
+        self._counts = {kind: itertools.count(1) for kind in _KINDS}
+
+    # -- the scene
+
+    def zone(self, letter: str = "a") -> str:
+        """An availability zone of the region."""
+        return f"{self.region}{letter}"
+
+    def add_cluster(self, name: str) -> Cluster:
+        """A cluster without pools."""
+        with self.lock:
+            made = Cluster(self.number("cluster"), name, self.clock())
+            self.clusters[made.uid] = made
+            return made
+
+    def add_pool(self, cluster: str, name: str, *, size: int = 0, flavor: str = "c7.xlarge.2", az: str = "",
+                 least: int = 0, most: int = 10, **more: Any) -> Pool:
+        """A pool whose own scale group has `size` active nodes. more: fields of Pool."""
+        with self.lock:
+            pool = Pool(self.number("pool"), name, cluster, self.clock(), least=least, most=most, **more)
+            pool.groups[DEFAULT] = ScaleGroup(DEFAULT, self.number("group"), flavor, az or self.zone(), size)
+            self.clusters[cluster].pools[pool.uid] = pool
+            self.add_nodes(pool.uid, size)
+            return pool
+
+    def add_group(self, pool: str, name: str, *, size: int = 0, flavor: str = "c7.xlarge.2", az: str = "",
+                  **more: Any) -> ScaleGroup:
+        """One more scale group with `size` active nodes. more: fields of ScaleGroup."""
+        with self.lock:
+            made = ScaleGroup(name, self.number("group"), flavor, az or self.zone("b"), size, **more)
+            self.pool(pool).groups[name] = made
+            self.add_nodes(pool, size, group=name)
+            return made
+
+    def add_nodes(self, pool: str, count: int, *, group: str = DEFAULT, phase: str = ACTIVE) -> list[str]:
+        """Nodes that are there already, as if from long ago; what is desired is left as it is. Their uids."""
+        with self.lock:
+            held = self.pool(pool)
+            made = [self.make(held, held.groups[group], phase, self.clock(), None) for _ in range(count)]
+            for node in made:
+                node.since = float("-inf") if phase not in COMING else node.since
+            return [node.uid for node in made]
+
+    def add_lonely(self, cluster: str, *, flavor: str = "c7.xlarge.2") -> Node:
+        """A node in no pool."""
+        with self.lock:
+            node = self._node(DEFAULT_POOL, DEFAULT_POOL, cluster, flavor, self.zone(), ACTIVE, self.clock())
+            node.since = float("-inf")
+            self.clusters[cluster].lonely[node.uid] = node
+            return node
+
+    def add_addon(self, cluster: str, template: str = "autoscaler", *, status: str = "running", **custom: Any) -> Addon:
+        """An installed add-on with this `custom` block."""
+        with self.lock:
+            made = Addon(self.number("addon"), template, cluster, status, dict(custom))
+            self.clusters[cluster].addons.append(made)
+            return made
+
+    def sell_out(self, flavor: str, az: str, *, known: bool = False, hinted: bool = False) -> None:
+        """No more of a flavour in a zone. known: CCE knows before it is asked for one; hinted: so does the list of
+        flavours."""
+        with self.lock:
+            self.sold.add((flavor, az))
+            if known:
+                self.known_sold.add((flavor, az))
+            if hinted:
+                self.operations.setdefault(flavor, {})[az] = "sellout"
+
+    def restock(self, flavor: str, az: str) -> None:
+        """There is some again. What CCE has noticed it forgets when it looks again."""
+        with self.lock:
+            self.sold.discard((flavor, az))
+            self.known_sold.discard((flavor, az))
+            self.operations.get(flavor, {}).pop(az, None)
+
+    def spoil(self, pool: str, fate: Fate, times: int = 1, *, group: str = DEFAULT) -> None:
+        """The next `times` machines that the scale group asks for meet this fate."""
+        with self.lock:
+            self.pool(pool).groups[group].fates += [fate] * times
+
+    def vanish(self, node: str) -> None:
+        """A node is gone from one moment to the next, its server deleted elsewhere; CCE keeps what is desired."""
+        with self.lock:
+            self.forget(node)
+
+    # -- what is in it
+
+    def number(self, kind: str) -> str:
+        """A fresh uid of that kind."""
+        return example_id(kind, next(self._counts[kind]))
+
+    def pools(self) -> Iterator[Pool]:
+        """Of all clusters."""
+        for cluster in self.clusters.values():
+            yield from cluster.pools.values()
+
+    def pool(self, uid: str) -> Pool:
+        """KeyError if there is none."""
+        return {pool.uid: pool for pool in self.pools()}[uid]
+
+    def node(self, uid: str) -> Node | None:
+        """Of any cluster."""
+        return next((found for cluster in self.clusters.values() if (found := cluster.node(uid)) is not None), None)
+
+    def make(self, pool: Pool, group: ScaleGroup, phase: str, at: float, fate: Fate | None) -> Node:
+        """One more node of a group."""
+        node = self._node(pool.uid, pool.name, pool.cluster, group.flavor, group.az, phase, at)
+        node.group, node.fate, node.billing = group.name, fate, pool.billing
+        group.nodes[node.uid] = node
+        return node
+
+    def _node(self, pool: str, name: str, cluster: str, flavor: str, az: str, phase: str, at: float) -> Node:
+        number = next(self._counts["node"])
+        return Node(example_id("node", number), f"{name.lower()}-{number:05x}", cluster, pool, DEFAULT, flavor, az,
+                    self.number("server"), f"192.168.{number // 250}.{number % 250 + 2}", phase, at, number)
+
+    def forget(self, uid: str) -> None:
+        """A node is no more."""
+        for cluster in self.clusters.values():
+            cluster.lonely.pop(uid, None)
+            for pool in cluster.pools.values():
+                for group in pool.groups.values():
+                    group.nodes.pop(uid, None)
+
+    def job(self, kind: str, cluster: str, resource: str, name: str) -> Job:
+        """A job that begins now."""
+        made = Job(self.number("job"), kind, cluster, resource, name, self.clock())
+        self.jobs[made.uid] = made
+        return made
+
+    def free(self) -> int | None:
+        """How many more servers the quota allows; None: any number."""
+        used = sum(1 for cluster in self.clusters.values() for _ in cluster.nodes())
+        return None if self.limit < 0 else max(0, self.limit - used)
+
+    def running(self) -> list[Node]:
+        """Nodes of pools that are not on their way out."""
+        with self.lock:
+            return [node for pool in self.pools() for node in pool.all_nodes() if not node.leaves]
+
+    def flavor_zones(self, flavor: str) -> Mapping[str, str]:
+        """Zone -> how a flavour stands there."""
+        told = self.operations.get(flavor, {})
+        return {zone: told.get(zone, "normal") for zone in map(self.zone, "abc")}
+
+    # -- time
+
+    def plan(self, at: float, play: Play, subject: str) -> None:
+        """Something to come."""
+        heapq.heappush(self.agenda, (at, next(self._planned), play, subject))
+
+    def step(self) -> None:
+        """All that is due by now."""
+        with self.lock:
+            simulation.advance(self, self.clock())

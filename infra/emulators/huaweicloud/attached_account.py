@@ -1,0 +1,87 @@
+"""An emulated Huawei Cloud project beside a simulated cluster: what LocalWorld and a bench plug in.
+
+    account = HuaweiAccount()
+    with LocalWorld(clouds=(account,)) as world:
+        web = account.cloud.add_pool(account.cluster.uid, "web")
+        world.apply_policy(… providers: huaweicloud: <account.settings()> …
+                             nodeGroups: {provider: huaweicloud, id: web.uid})
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from infra.emulators.certificates import Pair
+from infra.emulators.controllers.manager import Controller
+from infra.emulators.huaweicloud.account import REGION, Cloud
+from infra.emulators.huaweicloud.models import Cluster, Times
+from infra.emulators.huaweicloud.node_registration import Joining, Ways
+from infra.emulators.huaweicloud.server import HuaweiServer
+from infra.emulators.kube.store import ObjectStore
+
+SECRET_NAME = "outscaler/shared/huaweicloud"
+KEY, KEY_SECRET = "AKIDEXAMPLE00000LOCAL", "SKEXAMPLEsecretkeyoftheemulatedproject01"
+CLUSTER = "prod"
+
+
+class HuaweiAccount:
+    """One project with one key and one CCE cluster, served on loopback. actions: what the key may do, None for
+    everything.
+
+    cloud, cluster and server are there as soon as the account is attached to a clock.
+    """
+
+    def __init__(self, *, times: Times | None = None, ways: Ways | None = None, tls: Pair | None = None,
+                 actions: frozenset[str] | None = None) -> None:
+        self._times, self._ways, self._tls, self._actions = times, ways, tls, actions
+        self._cloud: Cloud | None = None
+        self._server: HuaweiServer | None = None
+
+    def attach(self, clock: Callable[[], float], cluster: ObjectStore) -> Controller:
+        """The project on that clock; what makes its nodes Nodes of that cluster."""
+        self._cloud = Cloud(clock, times=self._times)
+        held = self._cloud.add_cluster(CLUSTER)
+        self._server = HuaweiServer(self._cloud, tls=self._tls)
+        self._server.ring.add(KEY, KEY_SECRET, self._actions)
+        return Joining(self._cloud, cluster, clock, self._ways, cluster=held.uid)
+
+    @property
+    def cloud(self) -> Cloud:
+        """The project. AssertionError before it is attached."""
+        assert self._cloud is not None, "attach the account first"
+        return self._cloud
+
+    @property
+    def cluster(self) -> Cluster:
+        """The CCE cluster that the simulated one stands for."""
+        return next(iter(self.cloud.clusters.values()))
+
+    @property
+    def server(self) -> HuaweiServer:
+        """Its API."""
+        assert self._server is not None, "attach the account first"
+        return self._server
+
+    def start(self) -> None:
+        """Serve."""
+        self.server.start()
+
+    def stop(self) -> None:
+        """Stop serving; harmless if it never began."""
+        if self._server is not None:
+            self._server.stop()
+
+    def secret(self, key: str = KEY) -> str:
+        """The text of the secret that `settings` names."""
+        return json.dumps({"accessKey": key, "secretKey": self.server.ring.keys[key].secret})
+
+    def secrets(self) -> dict[str, str]:
+        """That secret by its name."""
+        return {SECRET_NAME: self.secret()}
+
+    def settings(self) -> dict[str, str]:
+        """The policy's section `providers.huaweicloud` for this project."""
+        return {"region": REGION, "projectId": self.cloud.project, "clusterId": self.cluster.uid,
+                "credentialsSecret": SECRET_NAME, "cceEndpoint": self.server.url, "ecsEndpoint": self.server.url,
+                "iamEndpoint": self.server.url}

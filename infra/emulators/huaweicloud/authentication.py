@@ -1,0 +1,140 @@
+"""Who may come in: key or token, signature, time and rights of every request (huaweicloud-cce.md B3)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hmac
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from infra.emulators.huaweicloud.errors import Refused
+from infra.emulators.huaweicloud.signing import Claim, claim, signature
+from infra.emulators.vendor_common.http_messages import Incoming
+
+SKEW = 900.0
+"""Seconds that a client's clock may be off."""
+_MUST = frozenset({"host", "x-sdk-date"})
+_DATE = re.compile(r"\d{8}T\d{6}Z")
+
+
+@dataclass(slots=True)
+class Key:
+    """An access key. actions: what it may do, patterns as in a custom policy (`cce:nodepool:*`), None for everything.
+    token, expires: of temporary keys. active: not revoked."""
+
+    id: str
+    secret: str
+    actions: frozenset[str] | None = None
+    token: str = ""
+    expires: float = float("inf")
+    active: bool = True
+
+    def may(self, action: str) -> bool:
+        """action: `cce:nodepool:list`; "" for what needs no right."""
+        return not action or self.actions is None or any(fnmatchcase(action, each) for each in self.actions)
+
+
+@dataclass(slots=True)
+class Agency:
+    """What another account may act as. trusts: ids of access keys that may."""
+
+    domain: str
+    name: str
+    trusts: frozenset[str]
+    actions: frozenset[str] | None = None
+
+
+@dataclass(slots=True)
+class Ring:
+    """All keys and agencies of the account. tokens: for X-Auth-Token, each with the key whose rights it has."""
+
+    keys: dict[str, Key] = field(default_factory=dict)
+    agencies: dict[tuple[str, str], Agency] = field(default_factory=dict)
+    tokens: dict[str, Key] = field(default_factory=dict)
+    sessions: int = 0
+
+    def add(self, id_: str, secret: str, actions: frozenset[str] | None = None) -> Key:
+        """A key that is good."""
+        self.keys[id_] = Key(id_, secret, actions)
+        return self.keys[id_]
+
+    def add_agency(self, domain: str, name: str, *trusts: str, actions: frozenset[str] | None = None) -> Agency:
+        """An agency that these keys may take."""
+        made = self.agencies[domain, name] = Agency(domain, name, frozenset(trusts), actions)
+        return made
+
+    def session(self, agency: Agency, expires: float) -> Key:
+        """Temporary keys."""
+        self.sessions += 1
+        number = f"{self.sessions:06d}"
+        made = Key(f"HSTEXAMPLE{number}", f"example-session-secret-{number}", agency.actions,
+                   f"ggpjbi1leGFtcGxlLXRva2Vu-{number}==", expires)
+        self.keys[made.id] = made
+        return made
+
+    def secrets(self) -> list[str]:
+        """Every text that nobody else may see."""
+        return [text for key in self.keys.values() for text in (key.secret, key.token) if text] + list(self.tokens)
+
+
+class Gate:
+    """Checks requests against a ring of keys on a clock."""
+
+    def __init__(self, ring: Ring, clock: Callable[[], float]) -> None:
+        self._ring, self._clock = ring, clock
+
+    def admit(self, incoming: Incoming, action: str) -> Key:
+        """The key that signed it, or whose token it carries. Refused with 401, or 403 without the right."""
+        token = incoming.headers.get("x-auth-token", "")
+        key = self._by_token(token) if token else self._by_signature(incoming)
+        if not key.may(action):
+            raise Refused(403, "CCE.01403001", f"Forbidden: policy does not allow {action} to be performed")
+        return key
+
+    def _by_token(self, token: str) -> Key:
+        key = self._ring.tokens.get(token)
+        if key is None or not key.active or key.expires <= self._clock():
+            raise Refused(401, "APIGW.0301", "Incorrect IAM authentication information: token is invalid or expired")
+        return key
+
+    def _by_signature(self, incoming: Incoming) -> Key:
+        claimed = claim(incoming)
+        if claimed is None:
+            raise _incorrect("no authentication header")
+        key = self._ring.keys.get(claimed.key)
+        if key is None or not key.active:
+            raise _incorrect(f"AK {claimed.key} not exist")
+        _check_form(incoming, claimed, key)
+        expected = signature(incoming, claimed.signed, key.secret)
+        if not hmac.compare_digest(expected.encode(), claimed.signature.encode()):
+            raise _incorrect("verify aksk signature fail")
+        self._check_time(incoming.headers["x-sdk-date"])
+        if key.expires <= self._clock():
+            raise _incorrect("the security token has expired")
+        return key
+
+    def _check_time(self, told: str) -> None:
+        at = dt.datetime.strptime(told, "%Y%m%dT%H%M%SZ").replace(tzinfo=dt.UTC).timestamp()
+        if abs(at - self._clock()) > SKEW:
+            raise Refused(401, "APIGW.0303", "Incorrect app authentication information: the request time is more than "
+                                             "15 minutes from the server's")
+
+
+def _check_form(incoming: Incoming, claimed: Claim, key: Key) -> None:
+    signed = claimed.signed
+    if list(signed) != sorted(each.lower() for each in signed) or not set(signed) >= _MUST:
+        raise _incorrect("SignedHeaders must be lower-case, sorted, and hold host and x-sdk-date")
+    if not set(signed) <= incoming.headers.keys():
+        raise _incorrect("a signed header is missing")
+    if not _DATE.fullmatch(incoming.headers["x-sdk-date"]):
+        raise _incorrect("x-sdk-date is no time")
+    if incoming.headers.get("x-security-token", "") != key.token:
+        raise _incorrect("the security token does not belong to the key")
+    if key.token and "x-security-token" not in signed:
+        raise _incorrect("the security token is not signed")
+
+
+def _incorrect(why: str) -> Refused:
+    return Refused(401, "APIGW.0301", f"Incorrect IAM authentication information: {why}")

@@ -1,0 +1,119 @@
+"""Every call's way through the emulated API: fault, gate, throttle, operation, watchers, and a line in the log."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable
+
+import msgspec
+
+from infra.emulators.huaweicloud.account import Cloud
+from infra.emulators.huaweicloud.authentication import Gate, Ring
+from infra.emulators.huaweicloud.errors import Refused
+from infra.emulators.huaweicloud.fault_injection import Throttle, refusal
+from infra.emulators.huaweicloud.handlers import Actions, Asked
+from infra.emulators.huaweicloud.routes import WRITES, Route, find
+from infra.emulators.huaweicloud.signing import claim
+from infra.emulators.vendor_common.fault_injection import Fault, Faults
+from infra.emulators.vendor_common.http_messages import Answer, Incoming, spoilt
+
+Watch = Callable[[Incoming, Answer], None]
+_JSON, _PAGE = {"Content-Type": "application/json"}, {"Content-Type": "text/html"}
+
+
+class Logged(msgspec.Struct, frozen=True):
+    """One call. operation: as routes.py names it, "" for what is none; path: with its query; action: the right that it
+    needs; key: who signed it; code, message: of a refusal."""
+
+    method: str
+    operation: str
+    path: str
+    body: str
+    key: str
+    status: int
+    at: float
+    action: str = ""
+    code: str = ""
+    message: str = ""
+
+    @property
+    def writes(self) -> bool:
+        """It asks for a change."""
+        return self.operation in WRITES
+
+    @property
+    def line(self) -> str:
+        """It as a line; there is no secret in it."""
+        return " ".join(part for part in (self.method, self.operation, self.path, self.body) if part)
+
+
+class Front:
+    """A project's API: CCE, the compute service's flavours and the identity service at one address. log: every call so
+    far; seen: signatures, which must not be shown anywhere; form: of the bodies of errors (refusals.py); watches: get
+    each request with the answer that it has before the wire spoils it."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self.cloud, self.ring = cloud, Ring()
+        self.faults, self.throttle = Faults(WRITES), Throttle(cloud.clock)
+        self.log: list[Logged] = []
+        self.seen: set[str] = set()
+        self.watches: list[Watch] = []
+        self.form = ""
+        self.crashes: list[str] = []
+        self._gate, self._actions = Gate(self.ring, cloud.clock), Actions(cloud, self.ring)
+
+    def served(self, incoming: Incoming) -> Answer:
+        """One request off the wire. A mistake in here is kept in `crashes`, and the client gets a 500."""
+        try:
+            return self.handle(incoming)
+        except Exception:
+            self.crashes.append(traceback.format_exc())
+            return self._refusal(Refused(500, "CCE.01500001", "the emulation has crashed"))
+
+    def handle(self, incoming: Incoming) -> Answer:
+        """One request."""
+        with self.cloud.lock:
+            self.cloud.step()
+            route = find(incoming.method, incoming.path)
+            fault, problem = self.faults.take(route.operation), None
+            try:
+                refused = refusal(fault) if fault is not None else None
+                if refused is not None:
+                    raise refused
+                answer = self._do(incoming, route, lost=fault in (Fault.HANGS_UP, Fault.WEB_PAGE))
+            except Refused as raised:
+                problem, answer = raised, self._refusal(raised)
+            self._note(incoming, route, answer.status, problem)
+            for watch in self.watches:
+                watch(incoming, answer)
+            if fault is Fault.CUT_OFF and not answer.body:
+                answer = Answer(answer.status, b"{}", answer.headers)   # of nothing, nothing can be cut off
+            return spoilt(answer, fault)
+
+    def _do(self, incoming: Incoming, route: Route, *, lost: bool) -> Answer:
+        if not route.operation:
+            raise Refused(404, "APIGW.0101", "The API does not exist or has not been published in the environment")
+        key = self._gate.admit(incoming, route.action)
+        self.throttle.count(route.operation)
+        if lost and route.operation in WRITES:
+            return Answer(500, b"", _JSON)      # never seen by anybody: the wire loses it
+        asked = Asked(route.ids, key, dict(incoming.query()), incoming.body)
+        status, found = self._actions.do(route.operation, asked)
+        return Answer(status, b"" if found is None else json.dumps(found).encode(), _JSON)
+
+    def _refusal(self, problem: Refused) -> Answer:
+        request = f"{len(self.log):032x}"
+        headers = {**(_PAGE if self.form == "page" else _JSON), "X-Request-Id": request}
+        if problem.retry_after is not None:
+            headers["Retry-After"] = str(problem.retry_after)
+        return Answer(problem.status, problem.body(self.form, request), headers)
+
+    def _note(self, incoming: Incoming, route: Route, status: int, problem: Refused | None) -> None:
+        claimed = claim(incoming)
+        if claimed is not None:
+            self.seen.add(claimed.signature)
+        code, message = (problem.code, problem.message) if problem is not None else ("", "")
+        self.log.append(Logged(incoming.method, route.operation, incoming.target,
+                               incoming.body.decode("utf-8", "replace"), claimed.key if claimed else "", status,
+                               self.cloud.clock(), route.action, code, message))

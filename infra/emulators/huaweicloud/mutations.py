@@ -1,0 +1,183 @@
+"""The orders that change a pool, with everything that is checked before they are accepted (huaweicloud-cce.md B4).
+
+A scaling names the pool's whole size, whoever has changed it meanwhile. There is no token of idempotency: an order that
+comes twice is two orders. Order to the letter: what a client leaves out is nought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from infra.emulators.huaweicloud import simulation
+from infra.emulators.huaweicloud.account import Cloud
+from infra.emulators.huaweicloud.errors import Refused, bad
+from infra.emulators.huaweicloud.models import DEFAULT, OPEN, Cluster, Node, Pool, ScaleGroup
+
+_CHECKS = ("instant", "async")
+_POLICIES = ("Random", "AZBalance")
+
+
+class Orders:
+    """Takes orders for one cloud."""
+
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+
+    def scale(self, cluster: Cluster, pool: Pool, spec: Mapping[str, Any]) -> None:
+        """To an absolute size of the pool, in the scale groups that are named."""
+        total, options = _size(spec, "desiredNodeCount"), _part(spec, "options")
+        names = spec.get("scaleGroups") or [DEFAULT]
+        if not isinstance(names, list):
+            raise bad("scaleGroups must be a list")
+        groups = list({group.name: group for group in (_group(pool, name) for name in names)}.values())
+        if options.get("scalableChecking", "instant") not in _CHECKS or \
+                options.get("scalePolicy", "Random") not in _POLICIES or "billingConfigOverride" in options:
+            raise bad("options are invalid")
+        self._take(cluster, pool)
+        if total >= pool.desired:
+            self._check(groups, total - pool.desired, instant=options.get("scalableChecking") != "async")
+            self._spread(groups, total - pool.desired, balance=options.get("scalePolicy") == "AZBalance")
+        else:
+            _shrink(pool, groups, total)
+        self._settle(pool)
+
+    def update(self, cluster: Cluster, pool: Pool, body: Mapping[str, Any]) -> None:
+        """Settings of a pool. Without the guard the size is set, too, and what is left out is nought."""
+        spec, name = _part(body, "spec"), _part(body, "metadata").get("name")
+        if not isinstance(name, str) or not name:
+            raise bad("metadata.name is mandatory")
+        told = _part(spec, "autoscaling")
+        if told.get("minNodeCount", pool.least) > told.get("maxNodeCount", pool.most):
+            raise bad("minNodeCount must not be above maxNodeCount")
+        self._take(cluster, pool)
+        pool.name, pool.enabled = name, told.get("enable", pool.enabled)
+        pool.least, pool.most = told.get("minNodeCount", pool.least), told.get("maxNodeCount", pool.most)
+        pool.cooldown = told.get("scaleDownCooldownTime", pool.cooldown)
+        pool.priority = told.get("priority", pool.priority)
+        if "extensionScaleGroups" in spec:
+            self._replace(pool, spec["extensionScaleGroups"])
+        if spec.get("ignoreInitialNodeCount") is not True:
+            total = _size(spec, "initialNodeCount")
+            if total >= pool.desired:
+                pool.groups[DEFAULT].desired += total - pool.desired
+            else:
+                _lower(pool, total)
+        self._settle(pool)
+
+    def delete(self, cluster: Cluster, node: Node, *, keeps_size: bool) -> None:
+        """This node, and what is desired goes down by one unless told otherwise. One that leaves already goes on."""
+        if cluster.phase not in OPEN:
+            raise bad(f"the status of the cluster is {cluster.phase}")
+        if node.leaves:
+            return
+        pool = cluster.pools.get(node.pool)
+        if pool is not None:
+            self._hold(pool)
+            group = pool.groups[node.group]
+            if not keeps_size:
+                group.desired = max(0, group.desired - 1)
+        simulation.leave(self._cloud, node, self._cloud.clock())
+
+    def protect(self, cluster: Cluster, names: object, *, protected: bool) -> None:
+        """From every resizing of the pool, or no longer."""
+        if not isinstance(names, list) or not names:
+            raise bad("nodeList is mandatory")
+        found = [cluster.node(str(name)) for name in names]
+        if None in found:
+            raise bad("nodeList names a node that does not exist")
+        for node in found:
+            if node is not None:
+                node.protected = protected
+
+    # -- checks
+
+    def _take(self, cluster: Cluster, pool: Pool) -> None:
+        if cluster.phase not in OPEN:
+            raise bad(f"the status of the cluster is {cluster.phase}")
+        if pool.phase in ("Deleting", "Error"):
+            raise bad(f"the status of the node pool is {pool.phase}")
+        self._hold(pool)
+
+    def _hold(self, pool: Pool) -> None:
+        now = self._cloud.clock()
+        if pool.taken > now:
+            raise Refused(429, "CCE.01429002", "Resource locked by other requests")
+        pool.taken = now + self._cloud.holds
+        simulation.tell_later(self._cloud, pool)
+
+    def _check(self, groups: Sequence[ScaleGroup], count: int, *, instant: bool) -> None:
+        """Only what CCE can know at once."""
+        if not count:
+            return
+        stuck = [group for group in groups if not simulation.scalable(self._cloud, group)]
+        if stuck and instant:
+            raise Refused(400, "CCE.01400021", f"Flavor of scale group {stuck[0].name} is not scalable")
+        free = self._cloud.free()
+        if free is not None and count > free and self._cloud.refuses_quota:
+            raise Refused(400, "CCE.01400008", "Insufficient quota of servers")
+
+    # -- doing it
+
+    def _spread(self, groups: Sequence[ScaleGroup], count: int, *, balance: bool) -> None:
+        for _ in range(count):
+            fewest = min(group.desired for group in groups)
+            chosen = [group for group in groups if group.desired == fewest] if balance else groups
+            self._cloud.random.choice(chosen).desired += 1
+
+    def _replace(self, pool: Pool, told: Sequence[Mapping[str, Any]]) -> None:
+        """A list of extension groups is the whole list: those that it does not name go with their nodes."""
+        held = pool.groups
+        pool.groups = {DEFAULT: held[DEFAULT]}
+        for each in told:
+            meta, spec = _part(each, "metadata"), _part(each, "spec")
+            scaling, name = _part(spec, "autoscaling"), meta.get("name", "")
+            group = held.get(name) or ScaleGroup(name, self._cloud.number("group"), spec.get("flavor", ""),
+                                                 spec.get("az", ""))
+            group.enabled, group.priority = scaling.get("enable", False), scaling.get("extensionPriority", 0)
+            group.least, group.most = scaling.get("minNodeCount"), scaling.get("maxNodeCount")
+            pool.groups[name] = group
+
+    def _settle(self, pool: Pool) -> None:
+        for group in pool.groups.values():
+            simulation.settle(self._cloud, pool, group, self._cloud.clock())
+
+
+def _part(whole: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """An object within an object; none is an empty one."""
+    found = whole.get(name) or {}
+    if not isinstance(found, dict):
+        raise bad(f"{name} must be an object")
+    return found
+
+
+def _size(spec: Mapping[str, Any], name: str) -> int:
+    found = spec.get(name, 0)
+    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        raise bad(f"{name} must be a whole number, not below 0")
+    return found
+
+
+def _group(pool: Pool, name: object) -> ScaleGroup:
+    found = pool.groups.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise bad(f"scale group {name} does not exist in node pool {pool.name}")
+    return found
+
+
+def _shrink(pool: Pool, groups: Sequence[ScaleGroup], total: int) -> None:
+    if len(groups) != 1:
+        raise bad("only one scale group can be scaled in")
+    if total == 0:
+        _lower(pool, 0)
+        return
+    less = pool.desired - total
+    if less > groups[0].desired:
+        raise bad(f"scale group {groups[0].name} has fewer than {less} nodes")
+    groups[0].desired -= less
+
+
+def _lower(pool: Pool, total: int) -> None:
+    """All groups, the default one first, until the pool has that size."""
+    for group in pool.groups.values():
+        group.desired -= min(group.desired, pool.desired - total)

@@ -1,0 +1,134 @@
+"""What a CCE node is as a Node of Kubernetes, and when it is one (huaweicloud-cce.md B5, B9).
+
+CCE installs the kubelet while the node is in phase Installing; it is named by its address, and its providerID is the
+CCE node's uid. A moment later the cloud controller takes its start-up taint away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from infra.emulators.controllers.kubelet import NOT_READY
+from infra.emulators.controllers.object_writes import write
+from infra.emulators.huaweicloud.account import Cloud
+from infra.emulators.huaweicloud.models import ACTIVE, DELETING, Flavor, Node, Pool
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.store import ObjectStore
+from infra.emulators.vendor_common.node_registration import Due, left
+from infra.emulators.vendor_common.node_registration import Joining as VendorJoining
+
+UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+POOL_LABEL = "cce.cloud.com/cce-nodepool"
+_THERE = frozenset({ACTIVE, DELETING, "Upgrading", "Abnormal", "Repairing", "RepairFailed"})
+_MIB = 1024
+_PODS = ((64, 110), (32, 80), (16, 60), (8, 40), (0, 20))      # from so many GiB on, so many pods
+
+
+class Ways(msgspec.Struct, frozen=True):
+    """How nodes join. boot: seconds from Active until the Node is there; taint: seconds for which it has the start-up
+    taint. scheme: before its providerID, as `huaweicloud://`; by_server: that is the server's id instead of the node's.
+    never: uids of pools, `<pool>/<scale group>` or uids of nodes that do not join this cluster."""
+
+    boot: float = 5.0
+    taint: float = 10.0
+    scheme: str = ""
+    by_server: bool = False
+    never: frozenset[str] = frozenset()
+
+
+class Joining(VendorJoining):
+    """Makes and removes the Nodes of one CCE cluster in one simulated cluster; step() does what is due now. cluster:
+    uid, "" for all of the project."""
+
+    def __init__(self, cloud: Cloud, store: ObjectStore, clock: Callable[[], float], ways: Ways | None = None, *,
+                 cluster: str = "") -> None:
+        self._cloud, self._cluster, self._nodes, self._clock = cloud, cluster, store, clock
+        self._ways = ways or Ways()
+        self._tainted: dict[str, float] = {}
+        super().__init__(self._due_now, store)
+
+    def step(self) -> None:
+        """Nodes come, go, and lose their start-up taint."""
+        super().step()
+        for name, until in list(self._tainted.items()):
+            if self._clock() >= until and self._initialized(name):
+                del self._tainted[name]
+
+    def _due_now(self) -> Due:
+        with self._cloud.lock:
+            self._cloud.step()
+            found = joined(self._cloud, self._clock(), self._ways, cluster=self._cluster)
+        return Due({node.ip: partial(self._made, node) for node in found})
+
+    def _made(self, node: Node) -> KubeObject:
+        self._tainted[node.ip] = self._clock() + self._ways.taint
+        made = node_object(self._cloud, node, self._ways)
+        if self._ways.taint > 0:
+            made["spec"]["taints"].append(dict(UNINITIALIZED))
+        return made
+
+    def _initialized(self, name: str) -> bool:
+        node = self._nodes.peek("nodes", name)
+        if node is None:
+            return True
+        taints = [taint for taint in node["spec"].get("taints", ()) if taint["key"] != UNINITIALIZED["key"]]
+        return write(self._nodes, "nodes", {**node, "spec": {**node["spec"], "taints": taints}})
+
+
+def joined(cloud: Cloud, now: float, ways: Ways, *, cluster: str = "") -> list[Node]:
+    """The nodes that are Nodes at this time: those that are Active for long enough, also on their way out."""
+    held = [cloud.clusters[cluster]] if cluster else list(cloud.clusters.values())
+    return [node for each in held for node in each.nodes()
+            if node.phase in _THERE and now - node.since >= ways.boot
+            and not ways.never & {node.pool, f"{node.pool}/{node.group}", node.uid}]
+
+
+def node_object(cloud: Cloud, node: Node, ways: Ways) -> KubeObject:
+    """The Node as its kubelet registers it, without the start-up taint."""
+    pool = cloud.clusters[node.cluster].pools.get(node.pool)
+    flavor = cloud.flavors[node.flavor]
+    capacity, reserve = _sizes(flavor, pool)
+    arch = "arm64" if flavor.specs.get("ecs:instance_architecture") == "arm64" else "amd64"
+    zones = {"topology.kubernetes.io/region": cloud.region, "topology.kubernetes.io/zone": node.az,
+             "failure-domain.beta.kubernetes.io/region": cloud.region,
+             "failure-domain.beta.kubernetes.io/zone": node.az}
+    labels = {
+        "kubernetes.io/arch": arch, "kubernetes.io/os": "linux", "kubernetes.io/hostname": node.ip,
+        "node.kubernetes.io/instance-type": node.flavor, "node.kubernetes.io/baremetal": "false",
+        "node.kubernetes.io/container-engine": pool.runtime if pool else "containerd", "os.architecture": arch,
+        "os.name": "Huawei_Cloud_EulerOS_2.0", "os.version": "5.10.0", "node.kubernetes.io/subnetid":
+        "3f000000-0000-11ee-8b5e-000000000001", **zones, **_labels(flavor, pool)}
+    id_ = node.server if ways.by_server else node.uid
+    return {
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": node.ip, "labels": labels},
+        "spec": {"providerID": f"{ways.scheme}{id_}",
+                 "taints": [dict(NOT_READY), *(dict(taint) for taint in (pool.taints if pool else ()))]},
+        "status": {"capacity": capacity, "allocatable": left(capacity, reserve),
+                   "nodeInfo": {"architecture": arch, "operatingSystem": "linux", "systemUUID": node.server},
+                   "addresses": [{"type": "InternalIP", "address": node.ip},
+                                 {"type": "Hostname", "address": node.ip}]},
+    }
+
+
+def _labels(flavor: Flavor, pool: Pool | None) -> dict[str, str]:
+    gpu = flavor.specs.get("info:gpu:name", "")
+    own = {POOL_LABEL: pool.name, **pool.labels} if pool is not None else {}
+    return {**own, **({"accelerator": gpu} if gpu else {})}
+
+
+def _sizes(flavor: Flavor, pool: Pool | None) -> tuple[dict[str, str], Mapping[str, str]]:
+    """What it has, and what CCE reserves of that: by the vendor's rule for memory and CPU (B9)."""
+    gib = flavor.memory // 1024
+    usual = next(pods for least, pods in _PODS if gib >= least)
+    pods = int((pool.extend if pool else {}).get("maxPods", usual))
+    cpu = 60 + sum(10 if core == 1 else 5 if core < 4 else 2.5 for core in range(1, flavor.cpus))
+    memory = 400 + 25 * gib + 500 + 5 * pods + 100
+    capacity = {"cpu": str(flavor.cpus), "memory": f"{flavor.memory * _MIB}Ki", "ephemeral-storage": "100Gi",
+                "pods": str(pods)}
+    model, _, count = flavor.specs.get("pci_passthrough:alias", "").partition(":")
+    if model.startswith("nvidia"):
+        capacity["nvidia.com/gpu"] = count
+    return capacity, {"cpu": f"{round(cpu)}m", "memory": f"{memory * _MIB}Ki"}

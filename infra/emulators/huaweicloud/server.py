@@ -1,0 +1,47 @@
+"""The emulated project on a loopback port: one address for CCE, the compute service and the identity service.
+
+    with HuaweiServer(Cloud(clock)) as server:
+        server.ring.add("AKIDEXAMPLE00000TEST", "secret")
+        cluster = server.cloud.add_cluster("prod")
+        pool = server.cloud.add_pool(cluster.uid, "pool-a", size=3)
+        ...                                             # a client whose three endpoints are server.url
+        assert [call.operation for call in server.log] == ["list-pools", …]
+"""
+
+from __future__ import annotations
+
+from infra.emulators.certificates import Pair
+from infra.emulators.huaweicloud.account import Cloud
+from infra.emulators.huaweicloud.authentication import Ring
+from infra.emulators.huaweicloud.dispatcher import Front, Logged
+from infra.emulators.huaweicloud.fault_injection import Throttle
+from infra.emulators.vendor_common.fault_injection import Faults
+from infra.emulators.vendor_common.server import VendorServer
+
+
+class HuaweiServer(VendorServer):
+    """Serves a project. A context manager: started on entry, stopped on exit; the cloud stays."""
+
+    def __init__(self, cloud: Cloud, *, tls: Pair | None = None) -> None:
+        self.cloud, self.front = cloud, Front(cloud)
+        super().__init__(self.front, tls=tls)
+
+    @property
+    def ring(self) -> Ring:
+        """The account's keys and agencies."""
+        return self.front.ring
+
+    @property
+    def faults(self) -> Faults:
+        """Faults for the calls to come."""
+        return self.front.faults
+
+    @property
+    def throttle(self) -> Throttle:
+        """The rate limits."""
+        return self.front.throttle
+
+    @property
+    def log(self) -> list[Logged]:
+        """The calls so far, oldest first."""
+        return list(self.front.log)

@@ -1,0 +1,188 @@
+"""How the emulated CCE moves: nodes that take time, machines that cannot be had, tries that are made again.
+
+CCE works towards what is desired: what is missing in a scale group is asked for, what is too much goes, and nobody is
+asked who. The rules are the vendor's as far as documented (huaweicloud-cce.md B4, B7). Whatever is due is on the
+cloud's agenda and happens at its own time, in order, however late one looks.
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from infra.emulators.huaweicloud.models import (
+    ACTIVE,
+    BUILD,
+    DELETING,
+    ERROR,
+    INSTALLING,
+    NO_QUOTA,
+    SOLD_OUT,
+    Condition,
+    Fate,
+    Node,
+    Pool,
+    ScaleGroup,
+)
+
+if TYPE_CHECKING:
+    from infra.emulators.huaweicloud.account import Cloud
+
+
+def advance(cloud: Cloud, now: float) -> None:
+    """Play what is due, each thing at its own time."""
+    while cloud.agenda and cloud.agenda[0][0] <= now:
+        at, _, play, subject = heapq.heappop(cloud.agenda)
+        play(cloud, subject, at)
+
+
+def scalable(cloud: Cloud, group: ScaleGroup) -> bool:
+    """As far as CCE knows."""
+    known = (group.flavor, group.az) in cloud.known_sold
+    return not known and not (group.conditions.keys() & {SOLD_OUT.condition, NO_QUOTA.condition})
+
+
+def shown(cloud: Cloud, group: ScaleGroup) -> list[Condition]:
+    """The conditions of a group as the API tells them."""
+    found = dict(group.conditions)
+    if (group.flavor, group.az) in cloud.known_sold:
+        found.setdefault(SOLD_OUT.condition, _condition(SOLD_OUT, cloud.clock()))
+    told = "True" if scalable(cloud, group) else "False"
+    return [Condition("Scalable", told, "", "", cloud.clock()), *found.values()]
+
+
+def settle(cloud: Cloud, pool: Pool, group: ScaleGroup, at: float) -> None:
+    """Ask for what is missing; what is too much goes, drawn by lot among those that are not protected."""
+    for _ in range(group.desired - len(group.staying) - group.trying):
+        fate = _fate(cloud, group)
+        if fate is not None and not fate.made:
+            group.trying += 1
+            cloud.plan(at + cloud.times.order, _not_had, f"{pool.uid}/{group.name}/{fate.condition}")
+            continue
+        node = cloud.make(pool, group, BUILD, at, fate)
+        node.job = cloud.job("CreateNode", pool.cluster, node.uid, node.name).uid
+        cloud.plan(at + cloud.times.build, _built, node.uid)
+    surplus = len(group.staying) - group.desired
+    if surplus > 0:
+        loose = [node for node in group.staying if not node.protected]
+        for node in cloud.random.sample(loose, min(surplus, len(loose))):
+            leave(cloud, node, at)
+
+
+def tell_later(cloud: Cloud, pool: Pool) -> None:
+    """Before an order changes the pool: the statuses of its groups stay as they are for a while."""
+    if cloud.lag:
+        for group in pool.groups.values():
+            group.told = group.shown
+        cloud.plan(cloud.clock() + cloud.lag, _told, pool.uid)
+
+
+def _told(cloud: Cloud, uid: str, _: float) -> None:
+    pool = {each.uid: each for each in cloud.pools()}.get(uid)
+    for group in pool.groups.values() if pool is not None else ():
+        group.told = None
+
+
+def leave(cloud: Cloud, node: Node, at: float) -> None:
+    """This one goes."""
+    node.phase = DELETING
+    node.job = cloud.job("DeleteNode", node.cluster, node.uid, node.name).uid
+    cloud.plan(at + cloud.times.delete, _gone, node.uid)
+
+
+def _fate(cloud: Cloud, group: ScaleGroup) -> Fate | None:
+    if group.fates:
+        return group.fates.pop(0)
+    if (group.flavor, group.az) in cloud.sold:
+        return SOLD_OUT
+    return NO_QUOTA if cloud.free() == 0 else None
+
+
+def _condition(fate: Fate, at: float) -> Condition:
+    return Condition(fate.condition, "True", fate.reason, fate.message, at)
+
+
+def _place(cloud: Cloud, subject: str) -> tuple[Pool, ScaleGroup] | None:
+    """Pool and group that a subject `<pool>/<group>[/…]` is about, if there still are."""
+    uid, name, *_ = subject.split("/")
+    pool = {each.uid: each for each in cloud.pools()}.get(uid)
+    group = pool.groups.get(name) if pool is not None else None
+    return (pool, group) if pool is not None and group is not None else None
+
+
+def _not_had(cloud: Cloud, subject: str, at: float) -> None:
+    place = _place(cloud, subject)
+    if place is None:
+        return
+    pool, group = place
+    group.trying -= 1
+    fate = {each.condition: each for each in (SOLD_OUT, NO_QUOTA)}.get(subject.rpartition("/")[2], SOLD_OUT)
+    group.conditions[fate.condition] = _condition(fate, at)
+    _again(cloud, pool, group, at)
+
+
+def _again(cloud: Cloud, pool: Pool, group: ScaleGroup, at: float) -> None:
+    if not group.retries:
+        group.retries = True
+        cloud.plan(at + cloud.times.retry, _retry, f"{pool.uid}/{group.name}")
+
+
+def _retry(cloud: Cloud, subject: str, at: float) -> None:
+    """CCE looks again at what it could not get, and forgets what is no longer so."""
+    place = _place(cloud, subject)
+    if place is None:
+        return
+    pool, group = place
+    group.retries = False
+    missing = group.desired > len(group.staying) + group.trying
+    if missing and not cloud.retries:
+        _again(cloud, pool, group, at)
+        return
+    group.conditions.clear()
+    settle(cloud, pool, group, at)
+
+
+def _built(cloud: Cloud, uid: str, at: float) -> None:
+    node = cloud.node(uid)
+    if node is not None and node.phase == BUILD:
+        node.phase = INSTALLING
+        cloud.plan(at + cloud.times.install, _installed, uid)
+
+
+def _installed(cloud: Cloud, uid: str, at: float) -> None:
+    node = cloud.node(uid)
+    if node is None or node.phase != INSTALLING:
+        return
+    if node.fate is None:
+        node.phase, node.since = ACTIVE, at
+        _end(cloud, node.job, "Success", "", at)
+        return
+    node.phase = ERROR
+    _end(cloud, node.job, "Failed", node.fate.message, at)
+    place = _place(cloud, f"{node.pool}/{node.group}")
+    if place is not None:
+        pool, group = place
+        group.conditions[node.fate.condition] = _condition(node.fate, at)
+        _again(cloud, pool, group, at)
+
+
+def _gone(cloud: Cloud, uid: str, at: float) -> None:
+    node = cloud.node(uid)
+    if node is None:
+        return
+    cloud.forget(uid)
+    _end(cloud, node.job, "Success", "", at)
+    place = _place(cloud, f"{node.pool}/{node.group}")
+    if place is not None:
+        settle(cloud, *place, at)
+
+
+def _end(cloud: Cloud, uid: str, phase: str, reason: str, at: float) -> None:
+    job = cloud.jobs.get(uid)
+    if job is not None:
+        job.phase, job.reason, job.ended = phase, reason, at
+        cloud.plan(at + cloud.times.job, _forget_job, uid)
+
+
+def _forget_job(cloud: Cloud, uid: str, _: float) -> None:
+    cloud.jobs.pop(uid, None)

@@ -1,0 +1,212 @@
+"""AWS's permissions, as far as the functions' policy files use them: who may call what, on what.
+
+The policies are read as they are deployed (`infra/aws/policies`), with the names of an emulation in place of the
+template's. A call that no statement allows is refused as AWS refuses it, and noted. What was allowed is noted as well,
+so that a permission that nothing uses can be found. What a policy may say and this module does not know (Deny,
+NotAction, another condition) is an error: a policy must not be read as wider or narrower than it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from botocore.exceptions import ClientError
+
+from chalicelib.store.tables import policy_table_of
+from infra.emulators.aws import REGION
+from infra.emulators.lambda_events import ACCOUNT
+
+POLICIES = Path(__file__).resolve().parents[1] / "aws" / "policies"
+SUFFIX = "-a1B2c3"
+"""What Secrets Manager appends to a secret's name in its ARN."""
+LEADING_KEYS = "dynamodb:LeadingKeys"
+
+_FUNCTIONS = {"api": "api_handler"}     # Chalice names the function of all routes
+
+_ONLY_THESE = {"ForAllValues:StringEquals", "Null"}
+_TRANSACTION = {"Put": "PutItem", "Update": "UpdateItem", "Delete": "DeleteItem",
+                "ConditionCheck": "ConditionCheckItem"}
+
+
+class Statement(msgspec.Struct, frozen=True):
+    """resources: patterns of ARNs. partitions: the only partition keys it allows, None where it allows all."""
+
+    sid: str
+    actions: frozenset[str]
+    resources: tuple[str, ...]
+    partitions: frozenset[str] | None = None
+
+    def allows(self, action: str, resource: str, partitions: frozenset[str]) -> bool:
+        """Whether a call is one of these. partitions: the partition keys that it names."""
+        return (action in self.actions and any(matches(pattern, resource) for pattern in self.resources)
+                and (self.partitions is None or (bool(partitions) and partitions <= self.partitions)))
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """One thing that a call needs permission for."""
+
+    action: str
+    resource: str
+    partitions: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=4096)
+def matches(pattern: str, resource: str) -> bool:
+    """IAM's wildcards: `*` is any text, also with slashes and colons; `?` is one character."""
+    return re.fullmatch("".join({"*": ".*", "?": "."}.get(each, re.escape(each)) for each in pattern), resource,
+                        re.DOTALL) is not None
+
+
+def arn(service: str, name: str, account: str = ACCOUNT) -> str:
+    """An ARN of the emulated account."""
+    return f"arn:aws:{service}:{REGION}:{account}:{name}"
+
+
+def policy_files() -> dict[str, Path]:
+    """Function -> the file with its policy."""
+    return {_FUNCTIONS.get(file.stem, file.stem): file for file in sorted(POLICIES.glob("*.json"))}
+
+
+def statements(file: Path, arns: Mapping[str, str], names: Mapping[str, str]) -> tuple[Statement, ...]:
+    """A policy file. arns: logical id -> ARN, for Fn::GetAtt; names: what Fn::Sub puts in."""
+    def resolved(resource: Mapping[str, Any]) -> str:
+        if "Fn::GetAtt" in resource:
+            logical, attribute = resource["Fn::GetAtt"]
+            assert attribute == "Arn"
+            return arns[logical]
+        return re.sub(r"\$\{([^}]*)\}", lambda found: names[found[1]], resource["Fn::Sub"])
+
+    return _statements(json.loads(file.read_text("utf-8")), resolved)
+
+
+def literal_statements(document: Mapping[str, Any]) -> tuple[Statement, ...]:
+    """A policy as IAM has it: resources are patterns of ARNs, such as `arn:*:sqs:*:*:outscaler-dev-reconcile`."""
+    return _statements(document, str)
+
+
+def _statements(document: Mapping[str, Any], resolved: Callable[[Any], str]) -> tuple[Statement, ...]:
+    def read(given: Mapping[str, Any]) -> Statement:
+        assert given["Effect"] == "Allow"
+        assert given.keys() <= {"Sid", "Effect", "Action", "Resource", "Condition"}, given.keys()
+        actions = frozenset(_listed(given["Action"]))
+        assert not any("*" in action for action in actions), actions
+        return Statement(given["Sid"], actions, tuple(map(resolved, _listed(given["Resource"]))),
+                         _partitions(given.get("Condition")))
+
+    return tuple(read(given) for given in document["Statement"])
+
+
+def _listed(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [given]
+
+
+def _partitions(condition: Mapping[str, Any] | None) -> frozenset[str] | None:
+    """ForAllValues alone also holds for a call that names no key at all; Null shuts that out."""
+    if condition is None:
+        return None
+    assert condition.keys() == _ONLY_THESE, condition
+    assert condition["Null"] == {LEADING_KEYS: "false"}
+    return frozenset(condition["ForAllValues:StringEquals"][LEADING_KEYS])
+
+
+def roles(table: str, queues: Iterable[str], prefix: str = "outscaler/") -> dict[str, tuple[Statement, ...]]:
+    """Function -> its policy, for an emulation with this state table and these queues."""
+    arns = {"StateTable": arn("dynamodb", f"table/{table}"),
+            "PolicyTable": arn("dynamodb", f"table/{policy_table_of(table)}")}
+    arns |= {"".join(part.capitalize() for part in name.split("_")) + "Queue": arn("sqs", name) for name in queues}
+    arns["ReconcileLarge"] = arn("lambda", "function:reconcile_large")
+    names = {"AWS::Partition": "aws", "AWS::Region": REGION, "AWS::AccountId": ACCOUNT, "SecretPrefix": prefix,
+             "EksClusters": "*"}
+    return {function: statements(file, arns, names) for function, file in policy_files().items()}
+
+
+class Judge:
+    """roles: function -> its statements. current: the function that is running.
+
+    denied: what was refused, with the function; used: what was allowed, the function and its statement's sid.
+    """
+
+    def __init__(self, given: Mapping[str, Sequence[Statement]], current: Callable[[], str]) -> None:
+        self.roles, self._current = given, current
+        self.denied: list[tuple[str, Asked]] = []
+        self.used: set[tuple[str, str, Asked]] = set()
+
+    def ask(self, asked: Asked) -> None:
+        """Raises ClientError AccessDeniedException unless a statement allows it."""
+        function = self._current()
+        for statement in self.roles[function]:
+            if statement.allows(asked.action, asked.resource, asked.partitions):
+                self.used.add((function, statement.sid, asked))
+                return
+        self.denied.append((function, asked))
+        message = f"{function} is not authorized to perform: {asked.action} on resource: {asked.resource}"
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": message}}, asked.action)
+
+
+class Judged:
+    """A botocore client in front of which the judge stands. needs: method, arguments -> what it needs."""
+
+    def __init__(self, client: Any, judge: Judge, needs: Callable[[str, Mapping[str, Any]], Iterator[Asked]]) -> None:
+        self._client, self._judge, self._needs = client, judge, needs
+
+    def __getattr__(self, method: str) -> Any:
+        found = getattr(self._client, method)
+        if not callable(found):
+            return found
+
+        def call(**arguments: Any) -> Any:
+            for asked in self._needs(method, arguments):
+                self._judge.ask(asked)
+            return found(**arguments)
+
+        return call
+
+
+class JudgedSender:
+    """A Sender in front of which the judge stands."""
+
+    def __init__(self, sender: Any, judge: Judge) -> None:
+        self._sender, self._judge = sender, judge
+
+    def send(self, queue: str, body: bytes, delay: int) -> None:
+        """See Sender."""
+        self._judge.ask(Asked("sqs:SendMessage", arn("sqs", queue)))
+        self._sender.send(queue, body, delay)
+
+
+def of_dynamodb(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[Asked]:
+    """A transaction needs what its parts would need by themselves."""
+    if method == "transact_write_items":
+        for item in arguments["TransactItems"]:
+            [(kind, given)] = item.items()
+            yield _on_table(_TRANSACTION[kind], given["TableName"], [given.get("Key") or given["Item"]], account)
+    elif method == "batch_get_item":
+        for table, given in arguments["RequestItems"].items():
+            yield _on_table("BatchGetItem", table, given["Keys"], account)
+    elif method == "query":
+        values = arguments["ExpressionAttributeValues"]
+        yield _on_table("Query", arguments["TableName"], [{"cluster": values[":cluster"]}], account)
+    else:
+        action = "".join(part.capitalize() for part in method.split("_"))
+        yield _on_table(action, arguments["TableName"], [arguments.get("Key") or arguments["Item"]], account)
+
+
+def _on_table(action: str, table: str, keys: Sequence[Mapping[str, Any]], account: str) -> Asked:
+    partitions = frozenset(key["cluster"]["S"] for key in keys)
+    return Asked(f"dynamodb:{action}", arn("dynamodb", f"table/{table}", account), partitions)
+
+
+def of_secrets(method: str, arguments: Mapping[str, Any], account: str = ACCOUNT) -> Iterator[Asked]:
+    """Reading is all that is emulated."""
+    if method == "get_parameter":
+        yield Asked("ssm:GetParameter", arn("ssm", f"parameter{arguments['Name']}"))
+        return
+    assert method == "get_secret_value"
+    name = f"secret:{arguments['SecretId']}{SUFFIX}"
+    yield Asked("secretsmanager:GetSecretValue", arn("secretsmanager", name, account))

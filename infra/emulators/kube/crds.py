@@ -1,0 +1,104 @@
+"""CustomResourceDefinitions: from a manifest to a served resource, and a directory of manifests into a store.
+
+The simulation ships its own short definitions (definitions/); where Cluster API's real ones are at hand, the same code
+loads those and objects are validated against their full schemas.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from chalicelib.model.errors import BadInput
+from chalicelib.model.timestamps import format_time
+from infra.emulators.kube.objects import KubeObject, dig
+from infra.emulators.kube.resources import CUSTOM, Resource, Version
+from infra.emulators.kube.store import ObjectStore
+
+GROUP, PLURAL = "apiextensions.k8s.io", "customresourcedefinitions"
+OWN = Path(__file__).with_name("definitions")
+
+
+def _priority(name: str) -> tuple[int, int, int]:
+    """Kubernetes' version order as a sort key: v2 before v1 before v1beta2 before v1beta1 before v1alpha1."""
+    major, _, rest = name.removeprefix("v").partition("alpha" if "alpha" in name else "beta")
+    stage = 0 if "beta" not in name and "alpha" not in name else (1 if "beta" in name else 2)
+    return stage, -int(major or 0) if major.isdigit() else 0, -int(rest) if rest.isdigit() else 0
+
+
+def resource(crd: KubeObject) -> Resource:
+    """The resource a definition describes; raises BadInput when it lacks what the API requires."""
+    try:
+        spec, names = crd["spec"], crd["spec"]["names"]
+        served = [each for each in spec["versions"] if each.get("served", True)]
+        versions = [
+            Version(
+                name=each["name"], schema=dig(each, "schema", "openAPIV3Schema"),
+                scale=dig(each, "subresources", "scale"), status=dig(each, "subresources", "status") is not None,
+            )
+            for each in served
+        ]
+        return Resource(
+            group=spec["group"], plural=names["plural"], kind=names["kind"],
+            versions=tuple(sorted(versions, key=lambda version: _priority(version.name))),
+            storage=next(each["name"] for each in spec["versions"] if each.get("storage")),
+            namespaced=spec["scope"] == "Namespaced", short_names=tuple(names.get("shortNames", ())),
+            categories=tuple(names.get("categories", ())), verbs=CUSTOM, generation=True, native=False,
+            singular=names.get("singular", names["kind"].lower()),
+            list_kind=names.get("listKind", f"{names['kind']}List"),
+        )
+    except (KeyError, TypeError, AttributeError, StopIteration):
+        name = dig(crd, "metadata", "name") or "a CustomResourceDefinition"
+        raise BadInput(str(name), "is not a complete definition", "see apiextensions.k8s.io/v1") from None
+
+
+def establish(store: ObjectStore, crd: KubeObject) -> KubeObject:
+    """Serves the resource of a definition and writes the definition's status, as the API's own controller does."""
+    made = resource(crd)
+    store.resources.add(made)
+    now = format_time(store.clock())
+    names = crd["spec"]["names"]
+    status: dict[str, Any] = {
+        "conditions": [
+            {"type": type_, "status": "True", "lastTransitionTime": now, "reason": reason, "message": message}
+            for type_, reason, message in (
+                ("NamesAccepted", "NoConflicts", "no conflicts found"),
+                ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+            )
+        ],
+        "acceptedNames": names,
+        "storedVersions": [made.storage],
+    }
+    return store.update(PLURAL, {**crd, "status": status}, GROUP)
+
+
+def retire(store: ObjectStore, crd: KubeObject) -> None:
+    """Takes a definition's objects and its resource away, once the definition is deleted."""
+    spec = crd["spec"]
+    group, plural = spec["group"], spec["names"]["plural"]
+    for obj in store.list(plural, group=group):
+        store.remove(plural, obj["metadata"]["name"], obj["metadata"].get("namespace", ""), group)
+    store.resources.drop(plural, group)
+
+
+@functools.lru_cache(maxsize=64)      # every server loads the same
+def _documents(text: str) -> tuple[Any, ...]:
+    """READ ONLY. Raises yaml.YAMLError."""
+    return tuple(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
+def load(store: ObjectStore, directory: Path) -> None:
+    """Creates every definition of a directory that is not in the store yet; raises BadInput for an unreadable file."""
+    for path in sorted(directory.glob("*.yaml")):
+        try:
+            documents = _documents(path.read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError) as error:
+            raise BadInput(path.name, "is not readable YAML", str(error).replace("\n", " ")) from None
+        for crd in documents:
+            if isinstance(crd, dict) and crd.get("kind") == "CustomResourceDefinition":
+                name = crd["metadata"]["name"]
+                if store.peek(PLURAL, name, group=GROUP) is None and resource(crd):
+                    establish(store, store.create(PLURAL, crd, GROUP))

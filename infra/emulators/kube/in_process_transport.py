@@ -1,0 +1,145 @@
+"""The short way to the simulated API server: the real client above it, and neither socket nor TLS between.
+
+What arrives is what a network would bring: a status, headers, a body, or one of the exceptions of `requests`. All of it
+happens in the caller's thread, so a process can be killed in the middle of a request.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import requests
+from requests import exceptions
+from requests.structures import CaseInsensitiveDict
+
+from chalicelib.kube.credentials import Credential
+from chalicelib.kube.transport import Line, open_line
+from infra.emulators.kube.faults import Fault
+from infra.emulators.kube.request import Response
+from infra.emulators.kube.server import ApiServer
+
+Ask = Callable[[str, str], Fault | None]
+"""What goes wrong with this request (method, path and query), if anything."""
+
+
+Edit = Callable[[bytes], bytes]
+"""The body of an answer with status 200 as the emulated server made it -> the body that arrives instead."""
+
+
+def unchanged(body: bytes) -> bytes:
+    """An Edit that changes nothing."""
+    return body
+
+
+def nothing(method: str, target: str) -> Fault | None:
+    """An Ask: all goes well."""
+    del method, target
+    return None
+
+
+class DirectLine:
+    """Lines to one server; credentials of other servers get ordinary ones.
+
+    passes: how waiting is done. ask: tests set it; asked for every request, in the order of the requests. Of a Fault
+    `status`, `body`, `headers`, `truncate`, `close`, `late` and `delay` mean what they say there, only that a delay is
+    virtual and is a time-out where it is longer than the client waits (with `late`, after the request was carried out).
+    edit: set by tests of objects that no API server would keep.
+    """
+
+    def __init__(self, server: ApiServer, passes: Callable[[float], None]) -> None:
+        self.server, self.passes = server, passes
+        self.ask: Ask = nothing
+        self.edit: Edit = unchanged
+
+    def dial(self, credential: Credential) -> Line:
+        """kube/transport.py's Dial."""
+        if credential.server != self.server.url:
+            return open_line(credential)
+        return Line(_Session(self), credential.server)
+
+    def exchange(self, method: str, target: str, headers: dict[str, str], body: bytes, patience: float) -> Response:
+        """One request. patience: seconds that the client waits for an answer. Raises requests' exceptions."""
+        fault = self.ask(method, target)
+        if fault is None:
+            made = self.server.handle(method, target, headers, body)
+            if made.status == 200:
+                made.body = self.edit(made.body)
+            return made
+        in_time = self._wait(fault.delay, patience)
+        early = fault.close or not in_time
+        if early and not fault.late:
+            raise _lost(in_time=in_time)
+        made = Response(fault.status, {"Content-Type": "application/json", **fault.headers}, fault.body)
+        if not fault.status:
+            made = self.server.handle(method, target, headers, body)
+        if early:
+            raise _lost(in_time=in_time)
+        made.truncate = fault.truncate
+        return made
+
+    def _wait(self, delay: float, patience: float) -> bool:
+        if delay:
+            self.passes(min(delay, patience))
+        return delay <= patience
+
+
+def _lost(*, in_time: bool) -> requests.RequestException:
+    return _closed() if in_time else exceptions.ReadTimeout("no answer in time")
+
+
+def _closed() -> requests.RequestException:
+    return exceptions.ConnectionError("the server closed the connection")
+
+
+class _Session(requests.Session):
+    """The one method that kube/transport.py calls, and close."""
+
+    def __init__(self, line: DirectLine) -> None:
+        self._direct = line     # and nothing of the base's, whose pools of connections cost more than the exchanges
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def request(self, method: str | bytes, url: str | bytes, *_: Any, **given: Any) -> requests.Response:
+        """See requests.Session."""
+        target = str(url).removeprefix(self._direct.server.url) + _query(tuple((given.get("params") or {}).items()))
+        made = self._direct.exchange(str(method), target, given["headers"], given.get("data") or b"",
+                                     given["timeout"][1])
+        if made.close:
+            raise _closed()
+        if 0 <= made.truncate < len(made.body):
+            raise exceptions.ChunkedEncodingError("the answer was cut short")
+        return _Answer(made)
+
+
+@functools.lru_cache(maxsize=1024)
+def _query(params: tuple[tuple[str, str], ...]) -> str:
+    return f"?{urlencode(params)}" if params else ""
+
+
+class _Answer(requests.Response):
+    """What the client reads of an answer; the base's own constructor costs more than the exchange."""
+
+    def __init__(self, made: Response) -> None:
+        self.status_code, self.raw = made.status, _Whole(made.body)
+        self.headers = CaseInsensitiveDict(made.headers)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Whole:
+    """What the client reads of urllib3's answer."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+
+    def stream(self, *_: Any, **__: Any) -> Iterator[bytes]:
+        """The body, in one piece."""
+        yield self._body
+
+    def release_conn(self) -> None:
+        """Nothing is open."""

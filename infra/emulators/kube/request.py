@@ -1,0 +1,143 @@
+"""A request and its answer as the simulated API server passes them around, and what a path asks for."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from infra.emulators.kube import status
+from infra.emulators.kube.auth import Attributes, User
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.watch import is_watch
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get", "HEAD": "get"}
+
+
+class Response(msgspec.Struct):
+    """An answer. stream: pieces of a watch, sent as they come, instead of the body.
+
+    truncate: send so many bytes of the body and close, -1: all; close: close without any answer (faults)
+    """
+
+    status: int
+    headers: dict[str, str] = {}
+    body: bytes = b""
+    stream: Iterator[bytes] | None = None
+    truncate: int = -1
+    close: bool = False
+
+    def json(self) -> Any:
+        """The body, decoded."""
+        return json.loads(self.body)
+
+
+def answer(code: int, document: KubeObject, headers: Mapping[str, str] | None = None) -> Response:
+    """A JSON answer."""
+    return Response(code, {"Content-Type": "application/json", **(headers or {})}, msgspec.json.encode(document))
+
+
+class Route(msgspec.Struct, frozen=True):
+    """What a resource path names; name "" for the collection."""
+
+    group: str
+    version: str
+    plural: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A request. headers: lower-case names; route: None for a path that is not about resources."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+    user: User
+    route: Route | None = None
+
+    @property
+    def content_type(self) -> str:
+        """The media type without parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def manager(self) -> str:
+        """Who writes, for field ownership."""
+        return self.query.get("fieldManager") or self.headers.get("user-agent", "").partition("/")[0] or "unknown"
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing may be stored."""
+        return self.query.get("dryRun") == "All"
+
+    @property
+    def watching(self) -> bool:
+        """Whether this is a watch."""
+        return self.method == "GET" and is_watch(self.query)
+
+    def object(self) -> KubeObject:
+        """The body as an object; ApiError 400, 415."""
+        if self.content_type not in {"", "application/json"}:
+            accepted = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+            message = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+            raise status.ApiError(415, "UnsupportedMediaType", message)
+        try:
+            found = json.loads(self.body)
+        except ValueError:
+            why = "couldn't get version/kind; json parse error: unexpected end of JSON input"
+            raise status.bad_request(why) from None
+        if not isinstance(found, dict):
+            why = "couldn't get version/kind; json parse error: json: cannot unmarshal into an object"
+            raise status.bad_request(why)
+        return found
+
+    def attributes(self) -> Attributes:
+        """What authorization has to decide."""
+        route, verb = self.route, _VERBS.get(self.method, self.method.lower())
+        if route is None or not route.plural:
+            return Attributes(verb=verb, url=self.path)
+        if not route.name:
+            verb = {"get": "watch" if self.watching else "list", "delete": "deletecollection"}.get(verb, verb)
+        namespace = route.name if route.plural == "namespaces" and not route.group else route.namespace
+        return Attributes(
+            verb=verb, group=route.group, resource=route.plural, subresource=route.subresource,
+            namespace=namespace, name=route.name,
+        )
+
+
+def split(target: str) -> tuple[str, dict[str, str]]:
+    """Path and query of a request target."""
+    path, query = _split(target)
+    return path, dict(query)
+
+
+@functools.lru_cache(maxsize=1024)      # clients ask for the same lists again and again
+def _split(target: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    parts = urlsplit(target)
+    return parts.path, tuple(parse_qsl(parts.query, keep_blank_values=True))
+
+
+@functools.lru_cache(maxsize=1024)
+def route_of(path: str) -> Route | None:
+    """The resource a path names (plural "" for a group version's discovery), None when it is not such a path."""
+    segments = [unquote(each) for each in path.strip("/").split("/")]
+    if segments[0] == "api" and len(segments) >= 2:
+        group, version, rest = "", segments[1], segments[2:]
+    elif segments[0] == "apis" and len(segments) >= 3:
+        group, version, rest = segments[1], segments[2], segments[3:]
+    else:
+        return None
+    namespace = ""
+    of_namespace = not group and len(rest) == 3 and rest[2] in {"status", "finalize"}
+    if len(rest) >= 3 and rest[0] == "namespaces" and not of_namespace:
+        namespace, rest = rest[1], rest[2:]
+    plural, name, subresource = (*rest, "", "", "")[:3]
+    return Route(group, version, plural, namespace, name, subresource)

@@ -1,0 +1,212 @@
+"""Which resources the simulated API server serves: the built-in ones as a table, custom ones from their CRDs.
+
+A row says what discovery shows and what the write rules need (namespaced, generation, subresources). Verbs and short
+names follow the recorded discovery documents.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from infra.emulators.kube import status
+
+FULL = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+CUSTOM = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
+
+class Version(msgspec.Struct, frozen=True):
+    """One version of a resource. schema: openAPIV3Schema of a custom one, None: anything; scale: the CRD's paths
+    (`specReplicasPath`, `statusReplicasPath`, `labelSelectorPath`), None: no scale subresource."""
+
+    name: str
+    schema: dict[str, Any] | None = None
+    scale: dict[str, str] | None = None
+    status: bool = False
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """A resource as served. versions: preferred first; storage: the version objects are kept in; alias: the (group,
+    plural) whose objects these are, for events.k8s.io which shows the core events."""
+
+    group: str
+    plural: str
+    kind: str
+    versions: tuple[Version, ...]
+    storage: str
+    namespaced: bool = True
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = FULL
+    generation: bool = False
+    native: bool = True
+    singular: str = ""
+    list_kind: str = ""
+    alias: tuple[str, str] | None = None
+
+    @property
+    def api_version(self) -> str:
+        """apiVersion of the stored objects."""
+        return self.at(self.storage)
+
+    def at(self, version: str) -> str:
+        """apiVersion in another version."""
+        return f"{self.group}/{version}" if self.group else version
+
+    def version(self, name: str) -> Version | None:
+        """The served version of that name."""
+        return next((each for each in self.versions if each.name == name), None)
+
+
+_SCALE = {
+    "specReplicasPath": ".spec.replicas",
+    "statusReplicasPath": ".status.replicas",
+    "labelSelectorPath": ".spec.selector",
+}
+
+# group, versions, plural, kind, flags (N namespaced, S status, C scale, G generation), short names, categories
+_TABLE: tuple[tuple[str, str, str, str, str, str, str], ...] = (
+    ("", "v1", "configmaps", "ConfigMap", "N", "cm", ""),
+    ("", "v1", "endpoints", "Endpoints", "N", "ep", ""),
+    ("", "v1", "events", "Event", "N", "ev", ""),
+    ("", "v1", "limitranges", "LimitRange", "N", "limits", ""),
+    ("", "v1", "namespaces", "Namespace", "S", "ns", ""),
+    ("", "v1", "nodes", "Node", "S", "no", ""),
+    ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", "NS", "pvc", ""),
+    ("", "v1", "persistentvolumes", "PersistentVolume", "S", "pv", ""),
+    ("", "v1", "pods", "Pod", "NSG", "po", "all"),
+    ("", "v1", "podtemplates", "PodTemplate", "NG", "", ""),
+    ("", "v1", "replicationcontrollers", "ReplicationController", "NSCG", "rc", "all"),
+    ("", "v1", "resourcequotas", "ResourceQuota", "NS", "quota", ""),
+    ("", "v1", "secrets", "Secret", "N", "", ""),
+    ("", "v1", "serviceaccounts", "ServiceAccount", "N", "sa", ""),
+    ("", "v1", "services", "Service", "NS", "svc", "all"),
+    ("apiregistration.k8s.io", "v1", "apiservices", "APIService", "S", "", "api-extensions"),
+    ("apps", "v1", "controllerrevisions", "ControllerRevision", "N", "", ""),
+    ("apps", "v1", "daemonsets", "DaemonSet", "NSG", "ds", "all"),
+    ("apps", "v1", "deployments", "Deployment", "NSCG", "deploy", "all"),
+    ("apps", "v1", "replicasets", "ReplicaSet", "NSCG", "rs", "all"),
+    ("apps", "v1", "statefulsets", "StatefulSet", "NSCG", "sts", "all"),
+    ("events.k8s.io", "v1", "events", "Event", "N", "ev", ""),
+    ("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", "", "", ""),
+    ("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", "", "", ""),
+    ("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview", "", "", ""),
+    ("autoscaling", "v2,v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "NS", "hpa", "all"),
+    ("batch", "v1", "cronjobs", "CronJob", "NSG", "cj", "all"),
+    ("batch", "v1", "jobs", "Job", "NSG", "", "all"),
+    ("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", "S", "csr", ""),
+    ("networking.k8s.io", "v1", "ingresses", "Ingress", "NSG", "ing", ""),
+    ("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", "NG", "netpol", ""),
+    ("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "NSG", "pdb", ""),
+    ("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", "", "", ""),
+    ("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", "", "", ""),
+    ("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", "N", "", ""),
+    ("rbac.authorization.k8s.io", "v1", "roles", "Role", "N", "", ""),
+    ("storage.k8s.io", "v1", "csidrivers", "CSIDriver", "", "", ""),
+    ("storage.k8s.io", "v1", "csinodes", "CSINode", "", "", ""),
+    ("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", "N", "", ""),
+    ("storage.k8s.io", "v1", "storageclasses", "StorageClass", "", "sc", ""),
+    ("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", "S", "", ""),
+    ("admissionregistration.k8s.io", "v1", "validatingwebhookconfigurations", "ValidatingWebhookConfiguration", "G",
+     "", "api-extensions"),
+    ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", "SG", "crd,crds",
+     "api-extensions"),
+    ("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "G", "pc", ""),
+    ("coordination.k8s.io", "v1", "leases", "Lease", "N", "", ""),
+    ("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", "", "", ""),
+    ("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", "NG", "", ""),
+    ("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", "G", "", ""),
+    ("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", "NS", "", ""),
+    ("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", "N", "", ""),
+    ("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", "G", "", ""),
+    ("flowcontrol.apiserver.k8s.io", "v1", "flowschemas", "FlowSchema", "SG", "", ""),
+)
+
+_VERBS = {
+    ("", "namespaces"): tuple(verb for verb in FULL if verb != "deletecollection"),
+    ("authentication.k8s.io", "selfsubjectreviews"): ("create",),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"): ("create",),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"): ("create",),
+}
+
+
+@functools.cache
+def _builtin() -> tuple[Resource, ...]:
+    return tuple(_rows())
+
+
+def _rows() -> Iterator[Resource]:
+    for group, names, plural, kind, flags, short, categories in _TABLE:
+        scale = _SCALE if "C" in flags else None
+        versions = tuple(Version(name, scale=scale, status="S" in flags) for name in names.split(","))
+        yield Resource(
+            group=group, plural=plural, kind=kind, versions=versions, storage=versions[0].name,
+            namespaced="N" in flags, generation="G" in flags,
+            short_names=tuple(short.split(",")) if short else (),
+            categories=(categories,) if categories else (),
+            verbs=_VERBS.get((group, plural), FULL),
+            singular=kind.lower(), list_kind=f"{kind}List",
+            alias=("", "events") if group == "events.k8s.io" else None,
+        )
+
+
+class Registry:
+    """The resources of one server. Changes only when a CRD comes or goes."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[tuple[str, str], Resource] = {}
+        self._served: frozenset[tuple[str, str]] = frozenset()
+        self._groups: dict[str, tuple[str, ...]] = {}
+
+    @classmethod
+    def builtin(cls) -> Registry:
+        """What every cluster serves."""
+        registry = cls()
+        registry._by_name = {(resource.group, resource.plural): resource for resource in _builtin()}
+        registry._count()
+        return registry
+
+    def add(self, resource: Resource) -> None:
+        """Serves a resource from now on (again: in its new shape)."""
+        self._by_name[(resource.group, resource.plural)] = resource
+        self._count()
+
+    def drop(self, plural: str, group: str) -> None:
+        """Serves it no longer."""
+        self._by_name.pop((group, plural), None)
+        self._count()
+
+    def _count(self) -> None:
+        self._served = frozenset((resource.group, version.name) for resource in list(self._by_name.values())
+                                 for version in resource.versions)
+        found: dict[str, dict[str, None]] = {}
+        for resource in list(self._by_name.values()):
+            if resource.group:
+                found.setdefault(resource.group, {}).update(dict.fromkeys(v.name for v in resource.versions))
+        self._groups = {group: tuple(versions) for group, versions in found.items()}
+
+    def find(self, plural: str, group: str) -> Resource | None:
+        """The resource of that name, None when it is not served."""
+        return self._by_name.get((group, plural))
+
+    def stored(self, plural: str, group: str) -> Resource:
+        """The resource under which its objects are kept; ApiError 404 when it is not served."""
+        found = self.find(plural, group)
+        if found is None:
+            raise status.no_such_path()
+        return found
+
+    def groups(self) -> dict[str, tuple[str, ...]]:
+        """Group -> its versions, preferred first; without the core group."""
+        return dict(self._groups)
+
+    def serves(self, group: str, version: str) -> bool:
+        """Whether there is anything in this group and version."""
+        return (group, version) in self._served
+
+    def of(self, group: str, version: str) -> list[Resource]:
+        """The resources served in one group and version."""
+        return [each for each in list(self._by_name.values()) if each.group == group and each.version(version)]

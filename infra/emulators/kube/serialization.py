@@ -1,0 +1,46 @@
+"""How a stored object looks in an answer: in the version asked for, and as an item of a list.
+
+Custom resources change version as with conversion strategy None: only apiVersion is rewritten and what the other
+version's schema does not know is lost. events.k8s.io shows the core events under other field names.
+"""
+
+from __future__ import annotations
+
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.resources import Resource, Version
+from infra.emulators.kube.schema import prune
+
+_EVENT_NAMES = {
+    "involvedObject": "regarding", "message": "note", "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp", "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount", "reportingComponent": "reportingController",
+}
+_CORE_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
+
+
+def show(resource: Resource, version: Version, obj: KubeObject) -> KubeObject:
+    """A stored object (READ ONLY, and so is the answer) as this version shows it."""
+    api_version = resource.at(version.name)
+    if resource.alias:
+        renamed = {_EVENT_NAMES.get(key, key): value for key, value in obj.items()}
+        return {**renamed, "apiVersion": api_version}
+    if obj.get("apiVersion") == api_version:
+        return obj
+    shown: KubeObject = prune(version.schema, obj) if version.schema else dict(obj)
+    shown["apiVersion"] = api_version
+    return shown
+
+
+def item(resource: Resource, version: Version, obj: KubeObject) -> KubeObject:
+    """The same as an item of a list: built-in items come without kind and apiVersion, custom ones with them."""
+    shown = show(resource, version, obj)
+    if not resource.native:
+        return shown
+    return {key: value for key, value in shown.items() if key not in {"kind", "apiVersion"}}
+
+
+def taken_in(resource: Resource, obj: KubeObject) -> KubeObject:
+    """An object a client sent, as it is stored."""
+    if resource.alias:
+        return {**{_CORE_NAMES.get(key, key): value for key, value in obj.items()}, "apiVersion": "v1"}
+    return {**obj, "apiVersion": resource.api_version, "kind": resource.kind}

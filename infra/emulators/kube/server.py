@@ -1,0 +1,281 @@
+"""The simulated API server on a loopback port: HTTP/1.1 with keep-alive, chunked watches, gzip, and TLS where asked.
+
+Its kubeconfig is an ordinary one, so that kubectl, the official Python client and this program can all be pointed at
+it. It is for tests and for `make run`: nothing here limits what a client may ask for.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import random
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from infra.emulators.kube import crds
+from infra.emulators.kube.api import Api, Logged
+from infra.emulators.kube.auth import MASTERS, Rule, User
+from infra.emulators.kube.faults import Faults
+from infra.emulators.kube.request import Response
+from infra.emulators.kube.store import ObjectStore
+from infra.emulators.kube.tls import Authority
+
+_GZIP_FROM = 128 * 1024  # bytes, as the real server
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "simulated", ""
+    disable_nagle_algorithm = True
+    wbufsize = 64 * 1024
+    server: _HttpServer
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class names it so
+        """Nothing: requests are in ApiServer.requests."""
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        made = self.server.api.handle(self.command, self.path, dict(self.headers.items()), body, self._certificate())
+        if made.close:
+            self.close_connection = True
+            return
+        if made.stream is not None:
+            with self.server.streaming():
+                self._stream(made)
+        else:
+            self._send(made)
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815  # names given by the base class
+
+    def _certificate(self) -> User | None:
+        if not isinstance(self.connection, ssl.SSLSocket):
+            return None
+        found = self.connection.getpeercert() or {}
+        subject: Any = found.get("subject") or ()
+        names = [pair for part in subject for pair in part]
+        common = next((value for key, value in names if key == "commonName"), None)
+        groups = tuple(value for key, value in names if key == "organizationName")
+        return User(common, groups=groups) if common else None
+
+    def _send(self, made: Response) -> None:
+        body, headers = made.body, dict(made.headers)
+        if len(body) >= _GZIP_FROM and "gzip" in self.headers.get("Accept-Encoding", ""):
+            body = gzip.compress(body, 1, mtime=0)
+            headers["Content-Encoding"] = "gzip"
+        self.send_response(made.status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if made.truncate >= 0:
+            body = body[: made.truncate]
+            self.close_connection = True
+        self.server.count(len(body))
+        self.wfile.write(body)
+        self.wfile.flush()
+
+    def _stream(self, made: Response) -> None:
+        self.send_response(made.status)
+        for name, value in made.headers.items():
+            self.send_header(name, value)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.flush()
+        sent = 0
+        for piece in made.stream or ():
+            if not piece:
+                if select.select([self.connection], [], [], 0)[0]:  # nothing is due from a watcher: it hung up
+                    break
+                continue
+            if 0 <= made.truncate < sent + len(piece):
+                break
+            sent += len(piece)
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            self.wfile.flush()
+        else:
+            self.wfile.write(b"0\r\n\r\n")
+            self.wfile.flush()
+            return
+        self.close_connection = True
+
+
+class _HttpServer(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], api: Api, context: ssl.SSLContext | None) -> None:
+        super().__init__(address, _Handler)
+        self.api, self._context = api, context
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self.sent = 0
+        self._streams, self._streams_changed = 0, threading.Condition()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """In the connection's own thread: the TLS handshake must not block the others."""
+        connection = request
+        if self._context is not None:
+            request.settimeout(10.0)
+            connection = self._context.wrap_socket(request, server_side=True)
+            connection.settimeout(None)
+        with self._lock:
+            self._open.add(connection)
+        try:
+            super().finish_request(connection, client_address)
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+            if connection is not request:
+                connection.close()
+
+    def count(self, sent: int) -> None:
+        """Note the bytes of a body."""
+        with self._lock:
+            self.sent += sent
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Broken connections are a client's right."""
+
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        """Around the sending of a watch."""
+        with self._streams_changed:
+            self._streams += 1
+        try:
+            yield
+        finally:
+            with self._streams_changed:
+                self._streams -= 1
+                self._streams_changed.notify_all()
+
+    def drop_connections(self) -> None:
+        """Lets watches end properly for a moment, then ends the threads that wait for another request."""
+        with self._streams_changed:
+            self._streams_changed.wait_for(lambda: self._streams == 0, 1.0)
+        with self._lock:
+            connections = list(self._open)
+        for connection in connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue
+
+
+class ApiServer:
+    """A simulated API server over a store. A context manager: started on entry, stopped on exit.
+
+    store: the cluster, and its clock; users: default one `admin` of system:masters; rbac: user or group -> rules
+    crd_directory: definitions to serve, by default the short ones of this package; None: none
+    tls: serve HTTPS with certificates made at run time; seed: of the default user's token
+    address: of this machine, another than loopback for clients that refuse that
+    """
+
+    def __init__(
+        self, store: ObjectStore, *, users: Iterable[User] | None = None,
+        rbac: Mapping[str, Iterable[Rule]] | None = None, crd_directory: Path | None = crds.OWN, tls: bool = False,
+        bookmark_interval: float = 60.0, seed: int = 0, address: str = "127.0.0.1",
+    ) -> None:
+        token = f"local-{random.Random(seed).getrandbits(64):016x}"
+        known = tuple(users) if users is not None else (User("admin", token, (MASTERS,)),)
+        self.store = store
+        self.api = Api(store, known, rbac or {}, crd_directory, bookmark_interval=bookmark_interval)
+        self.url = ""
+        self._address = address
+        self._tls = Authority() if tls else None
+        self._server: _HttpServer | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def faults(self) -> Faults:
+        """Faults for the requests to come."""
+        return self.api.faults
+
+    @property
+    def requests(self) -> list[Logged]:
+        """The requests so far, oldest first."""
+        return list(self.api.requests)
+
+    @property
+    def sent_bytes(self) -> int:
+        """Bytes of the bodies that were sent since the start, watches aside."""
+        return self._server.sent if self._server is not None else 0
+
+    def handle(
+        self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Response:
+        """A request without a network; see Api.handle."""
+        return self.api.handle(method, target, headers, body)
+
+    def start(self, port: int = 0) -> str:
+        """Serves on the address and returns the URL; port 0: any free one."""
+        self._server = _HttpServer((self._address, port), self.api,
+                                   self._tls.server_context(self._address) if self._tls else None)
+        self.api.stopping.clear()
+        scheme = "https" if self._tls else "http"
+        self.url = f"{scheme}://{self._address}:{self._server.server_address[1]}"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, name="kube-api", daemon=True)
+        self._thread.start()
+        return self.url
+
+    def stay_inside(self) -> str:
+        """Instead of start: nobody is served but who calls `handle` (direct.py); the URL that the kubeconfig names."""
+        self.url = "http://127.0.0.1:1"
+        return self.url
+
+    def stop(self) -> None:
+        """Stops serving: watches end, connections are closed. The store stays."""
+        if self._server is None or self._thread is None:
+            return
+        self.api.stopping.set()
+        self.store.wake()
+        self._server.shutdown()
+        self._server.drop_connections()
+        self._server.server_close()
+        self._thread.join()
+        self._server = self._thread = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def headers(self, user: str = "admin") -> dict[str, str]:
+        """The headers that authenticate a user with a token."""
+        return {"Authorization": f"Bearer {self.api.authority.user(user).token}"}
+
+    def kubeconfig(self, user: str = "admin", *, certificate: bool = False, namespace: str = "default") -> str:
+        """A kubeconfig for a user, with its token or (TLS only) a fresh client certificate."""
+        known = self.api.authority.user(user)
+        cluster: dict[str, Any] = {"server": self.url}
+        credentials: dict[str, Any] = {"token": known.token}
+        if self._tls is not None:
+            cluster["certificate-authority-data"] = _base64(self._tls.pem)
+            if certificate:
+                issued, key = self._tls.issue(known.name, known.groups)
+                credentials = {"client-certificate-data": _base64(issued), "client-key-data": _base64(key)}
+        context = {"cluster": "simulated", "user": user, "namespace": namespace}
+        return yaml.safe_dump({
+            "apiVersion": "v1", "kind": "Config", "current-context": "simulated",
+            "clusters": [{"name": "simulated", "cluster": cluster}],
+            "users": [{"name": user, "user": credentials}],
+            "contexts": [{"name": "simulated", "context": context}],
+        })
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()

@@ -1,0 +1,364 @@
+"""The simulated cluster's etcd and its write rules in one: objects by (group, plural, namespace, name), one growing
+resourceVersion, and a bounded log of what happened.
+
+It is the in-process face that controllers, scheduler and kubelets use; the HTTP server is another client of it. It
+keeps metadata honest (uid, versions, generation, finalizers, graceful deletion of pods) and refuses stale writes; it
+knows nothing of HTTP, users, or schemas.
+
+Stored objects are never changed in place: each write puts a new object there. So readers get them without copies, the
+log and paged lists stay consistent for free, and 150,000 pods can be listed. The rule for callers:
+
+    list(), events(), page()         the stored objects themselves: READ ONLY
+    get(), create(), update()        a copy of your own: change it and hand it to update()
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+
+from chalicelib.model.timestamps import format_time
+from infra.emulators.kube import status
+from infra.emulators.kube.defaults import fill
+from infra.emulators.kube.history import Collection, Event, Key, Page
+from infra.emulators.kube.objects import KubeObject, clone
+from infra.emulators.kube.resources import Registry, Resource
+
+Objects = list[KubeObject]
+Events = list[Event]
+_SUFFIX = "bcdfghjklmnpqrstvwxz2456789"
+_KEPT = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
+
+
+class Subscription:
+    """A cursor in the log of one resource."""
+
+    def __init__(self, store: ObjectStore, plural: str, group: str, version: int) -> None:
+        self._store, self._plural, self._group, self.version = store, plural, group, version
+
+    def poll(self) -> Events:
+        """The writes since the last poll, oldest first; ApiError 410 when some of them are no longer kept."""
+        with self._store.transaction():
+            events = self._store.events(self._plural, self.version, self._group)
+            self.version = max(self.version, self._store.version)
+        return events
+
+    def wait(self, timeout: float) -> Events:
+        """Like poll, but waits up to `timeout` wall seconds for the first write."""
+        deadline = time.monotonic() + timeout
+        while not (events := self.poll()):
+            if not self._store.wait(self.version, deadline - time.monotonic()):
+                break
+        return events
+
+
+class ObjectStore:
+    """All objects of one simulated cluster. Thread-safe. Every method may raise status.ApiError.
+
+    clock:   seconds since 1970 for creation and deletion times
+    history: how many writes per resource are kept for watches and for pages of an older version
+    seed:    of uids and generated names
+    """
+
+    def __init__(
+        self, clock: Callable[[], float], *, resources: Registry | None = None, history: int = 50_000, seed: int = 0
+    ) -> None:
+        self.clock = clock
+        self.resources = resources or Registry.builtin()
+        self._history, self._random = history, random.Random(seed)
+        self._collections: dict[tuple[str, str], Collection] = {}
+        self._by_node: dict[str, set[Key]] = {}
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._version = 1
+
+    # -- reading
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion of the last write."""
+        return self._version    # without the lock: one number, and asked for more often than anything else
+
+    def list(self, plural: str, namespace: str | None = None, group: str = "") -> Objects:
+        """All objects, in key order. READ ONLY: the stored objects themselves. None or "": all namespaces."""
+        with self._lock:
+            return self._held(plural, group).listed(namespace)
+
+    def get(self, plural: str, name: str, namespace: str = "", group: str = "") -> KubeObject | None:
+        """A copy of the object, or None."""
+        found = self.peek(plural, name, namespace, group)
+        return None if found is None else clone(found)
+
+    def peek(self, plural: str, name: str, namespace: str = "", group: str = "") -> KubeObject | None:
+        """The stored object itself (READ ONLY), or None."""
+        with self._lock:
+            return self._held(plural, group).objects.get((namespace, name))
+
+    def pods_on(self, node: str) -> Objects:
+        """The pods bound to a node (READ ONLY), in key order, without reading all the others."""
+        with self._lock:
+            pods = self._held("pods", "").objects
+            return [pods[key] for key in sorted(self._by_node.get(node, ()))]
+
+    def page(
+        self,
+        plural: str,
+        group: str = "",
+        namespace: str | None = None,
+        *,
+        after: Key | None = None,
+        limit: int = 0,
+        version: int | None = None,
+        wanted: Callable[[KubeObject], bool] | None = None,
+    ) -> Page:
+        """Up to `limit` (0: all) wanted objects with keys after `after`, as they were at `version` (None: now).
+
+        Raises 410 when the writes since that version are no longer all kept.
+        """
+        with self._lock:
+            at = self._version if version is None else version
+            return self._held(plural, group).page(namespace, after, limit, at, wanted)
+
+    def events(self, plural: str, since: int, group: str = "") -> Events:
+        """The writes to one resource after version `since`; 410 when some are no longer kept."""
+        with self._lock:
+            return self._held(plural, group).since(since)
+
+    def written(self, plural: str, since: int, group: str = "") -> bool:
+        """Whether a resource was written after version `since`, or may have been: not all such writes are kept."""
+        with self._lock:
+            return self._held(plural, group).written(since)
+
+    def latest(self, plural: str, group: str = "") -> int:
+        """The version of the last write to a resource, 0 when there was none, -1 when it is not served."""
+        if self.resources.find(plural, group) is None:
+            return -1
+        held = self._collections.get((group, plural))   # without the lock, as in `version`
+        return held.latest if held is not None else 0
+
+    def subscribe(self, plural: str, group: str = "", *, since: int | None = None) -> Subscription:
+        """A cursor that starts at version `since`, or now."""
+        return Subscription(self, plural, group, self.version if since is None else since)
+
+    def wait(self, since: int, timeout: float, *, stopped: Callable[[], bool] = lambda: False) -> bool:
+        """Blocks up to `timeout` wall seconds until anything was written after version `since`, or wake() was called
+        and `stopped` says so; False when neither happened."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._version > since or stopped(), timeout)
+
+    def wake(self) -> None:
+        """Ends all waits early (the server stops)."""
+        with self._changed:
+            self._changed.notify_all()
+
+    # -- writing
+
+    def new_name(self, plural: str, prefix: str, namespace: str = "", group: str = "") -> str:
+        """A name that is free now: generateName and five characters."""
+        with self._lock:
+            taken = self._held(plural, group).objects
+            while (namespace, name := prefix + "".join(self._random.choices(_SUFFIX, k=5))) in taken:
+                pass
+            return name
+
+    def create(self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False) -> KubeObject:
+        """Stores a new object under metadata.namespace/name (or generateName) with fresh metadata; 409 when it exists.
+
+        apiVersion and kind may be left out; built-in kinds get the defaults the real server fills in.
+        """
+        resource = self.resources.stored(plural, group)
+        made = clone(obj)
+        with self._lock:
+            meta = made.setdefault("metadata", {})
+            namespace = meta.get("namespace", "") if resource.namespaced else ""
+            taken = self._held(plural, group).objects
+            if not meta.get("name"):
+                meta["name"] = self.new_name(plural, meta.get("generateName", ""), namespace, group)
+            key = (namespace, meta["name"])
+            if key in taken:
+                raise status.already_exists(plural, group, meta["name"])
+            self._dress(resource, made)
+            fill(self.peek, resource, made)
+            return made if dry_run else clone(self._put(resource, key, made))
+
+    def load(self, plural: str, objects: Iterable[KubeObject], group: str = "") -> None:
+        """Stores many objects as they are, without copies: the caller hands them over. uid, creationTimestamp and
+        status are kept, an object of the same name is replaced. For captures and generated clusters."""
+        resource = self.resources.stored(plural, group)
+        with self._lock:
+            now = format_time(self.clock())
+            for obj in objects:
+                meta = obj["metadata"]
+                meta.setdefault("creationTimestamp", now)
+                key = (meta.get("namespace", "") if resource.namespaced else "", meta["name"])
+                self._dress(resource, obj, keep=True)
+                self._put(resource, key, obj)
+
+    def update(self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False) -> KubeObject:
+        """Replaces an object, status included. 404 when absent; 409 when metadata.resourceVersion or uid is given and
+        is another. Removing the last finalizer of a deleted object removes it. No change: nothing is written."""
+        return clone(self.replace(plural, clone(obj), group, dry_run=dry_run))
+
+    def replace(self, plural: str, obj: KubeObject, group: str = "", *, dry_run: bool = False) -> KubeObject:
+        """The same without copies: the object is handed over, parts of stored objects in it may stay as they are, and
+        the answer is the stored one (READ ONLY)."""
+        resource = self.resources.stored(plural, group)
+        made = {**obj, "metadata": dict(obj.get("metadata") or {})}
+        meta = made["metadata"]
+        key = (meta.get("namespace", "") if resource.namespaced else "", meta["name"])
+        with self._lock:
+            old = self._expect(plural, group, key)
+            self._agree(resource, meta, old["metadata"])
+            for field in _KEPT:
+                meta.pop(field, None)
+                if field in old["metadata"]:
+                    meta[field] = old["metadata"][field]
+            meta["resourceVersion"] = old["metadata"]["resourceVersion"]
+            made.setdefault("apiVersion", old["apiVersion"])
+            made.setdefault("kind", old["kind"])
+            if made == old:
+                return made
+            if resource.generation and made.get("spec") != old.get("spec"):
+                meta["generation"] = old["metadata"].get("generation", 0) + 1
+            if dry_run:
+                return made
+            held_back = meta.get("finalizers") or meta.get("deletionGracePeriodSeconds")
+            if "deletionTimestamp" in meta and not held_back:
+                return self._drop(resource, key, made)
+            return self._put(resource, key, made)
+
+    def delete(
+        self, plural: str, name: str, namespace: str = "", group: str = "", grace: int | None = None
+    ) -> KubeObject | None:
+        """Deletes as the API does; 404 when absent. Returns the object while it is still there, None once it is gone.
+
+        grace: seconds, None for the pod's own terminationGracePeriodSeconds. A bound pod gets a deletionTimestamp and
+        waits for its kubelet to call remove(); finalizers hold any object; a namespace takes its content with it.
+        """
+        resource = self.resources.stored(plural, group)
+        key = (namespace if resource.namespaced else "", name)
+        with self._lock:
+            old = self._expect(plural, group, key)
+            period = _grace_period(old, grace) if plural == "pods" and not group else 0
+            if not period and not old["metadata"].get("finalizers"):
+                if plural == "namespaces":
+                    self._empty(name)
+                self._drop(resource, key, terminating(old, self.clock(), 0) if plural == "pods" and not group else old)
+                return None
+            meta = old["metadata"]
+            if "deletionTimestamp" in meta and meta.get("deletionGracePeriodSeconds", 0) <= period:
+                return clone(old)
+            return clone(self._put(resource, key, terminating(old, self.clock(), period)))
+
+    def remove(self, plural: str, name: str, namespace: str = "", group: str = "") -> None:
+        """Removes at once whatever holds it (the kubelet's last word, a test's tidying); absent is no error."""
+        resource = self.resources.stored(plural, group)
+        key = (namespace if resource.namespaced else "", name)
+        with self._lock:
+            old = self._held(plural, group).objects.get(key)
+            if old is not None:
+                self._drop(resource, key, old)
+
+    def forget(self, plural: str | None = None, group: str = "") -> None:
+        """Drops the log (compaction): watches and pages of older versions now answer 410."""
+        with self._changed:
+            chosen = self._collections.values() if plural is None else [self._held(plural, group)]
+            for held in chosen:
+                held.forget(self._version)
+            self._changed.notify_all()
+
+    # -- inside
+
+    def transaction(self) -> AbstractContextManager[bool]:
+        """The store's lock, for a read and a write that belong together: `with store.transaction():`."""
+        return self._lock
+
+    def _held(self, plural: str, group: str) -> Collection:
+        held = self._collections.get((group, plural))
+        if held is None:
+            self.resources.stored(plural, group)
+            held = self._collections[(group, plural)] = Collection(self._history)
+        return held
+
+    def _expect(self, plural: str, group: str, key: Key) -> KubeObject:
+        old = self._held(plural, group).objects.get(key)
+        if old is None:
+            raise status.not_found(plural, group, key[1])
+        return old
+
+    def _agree(self, resource: Resource, meta: KubeObject, old: KubeObject) -> None:
+        if meta.get("uid", old["uid"]) != old["uid"]:
+            why = f"Precondition failed: UID in precondition: {meta['uid']}, UID in object meta: {old['uid']}"
+            raise status.conflict(resource.plural, resource.group, old["name"], why)
+        if meta.get("resourceVersion") not in {None, "", old["resourceVersion"]}:
+            raise status.conflict(resource.plural, resource.group, old["name"])
+
+    def _dress(self, resource: Resource, obj: KubeObject, *, keep: bool = False) -> None:
+        obj.setdefault("apiVersion", resource.api_version)
+        obj.setdefault("kind", resource.kind)
+        meta = obj["metadata"]
+        if not keep:
+            for field in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+                meta.pop(field, None)
+        if "uid" not in meta:
+            bits = f"{self._random.getrandbits(128):032x}"
+            meta["uid"] = f"{bits[:8]}-{bits[8:12]}-4{bits[13:16]}-a{bits[17:20]}-{bits[20:]}"
+        if "creationTimestamp" not in meta:
+            meta["creationTimestamp"] = format_time(self.clock())
+        if resource.generation:
+            meta.setdefault("generation", 1)
+
+    def _put(self, resource: Resource, key: Key, obj: KubeObject) -> KubeObject:
+        held = self._held(resource.plural, resource.group)
+        self._version += 1
+        obj["metadata"]["resourceVersion"] = str(self._version)
+        self._bind(resource, key, held.objects.get(key), obj)
+        held.put(self._version, key, obj)
+        self._changed.notify_all()
+        return obj
+
+    def _drop(self, resource: Resource, key: Key, last: KubeObject) -> KubeObject:
+        held = self._held(resource.plural, resource.group)
+        self._version += 1
+        gone = {**last, "metadata": {**last["metadata"], "resourceVersion": str(self._version)}}
+        self._bind(resource, key, held.objects[key], None)
+        held.drop(self._version, key, gone)
+        self._changed.notify_all()
+        return gone
+
+    def _bind(self, resource: Resource, key: Key, old: KubeObject | None, new: KubeObject | None) -> None:
+        if resource.plural != "pods" or resource.group:
+            return
+        before = old.get("spec", {}).get("nodeName") if old else None
+        after = new.get("spec", {}).get("nodeName") if new else None
+        if before and before != after:
+            self._by_node[before].discard(key)
+        if after and before != after:
+            self._by_node.setdefault(after, set()).add(key)
+
+    def _empty(self, namespace: str) -> None:
+        for (group, plural), held in list(self._collections.items()):
+            resource = self.resources.find(plural, group)
+            if resource is not None and resource.namespaced:
+                for key in held.keys(namespace):
+                    self._drop(resource, key, held.objects[key])
+
+
+def terminating(obj: KubeObject, now: float, period: int) -> KubeObject:
+    """An object as its deletion leaves it: the time at which it is due, and the next generation."""
+    meta = dict(obj["metadata"])
+    meta |= {"deletionTimestamp": format_time(now + period), "deletionGracePeriodSeconds": period}
+    if "generation" in meta:
+        meta["generation"] += 1
+    return {**obj, "metadata": meta}
+
+
+def _grace_period(pod: KubeObject, asked: int | None) -> int:
+    """Seconds a pod is given: none when no kubelet has it or it is finished."""
+    if not pod.get("spec", {}).get("nodeName") or pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}:
+        return 0
+    own = pod["spec"].get("terminationGracePeriodSeconds", 30)
+    return max(0, int(own if asked is None else asked))

@@ -1,0 +1,117 @@
+"""Watches: the log of a resource as a stream of JSON lines.
+
+Selectors apply before and after each write, so that an object leaving the selection is DELETED to the watcher. A
+version that is too old is answered inside the stream by an ERROR event with the 410 Status, as the real server does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from infra.emulators.kube import status
+from infra.emulators.kube.defaults import fill
+from infra.emulators.kube.history import Event
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.resources import Resource, Version
+from infra.emulators.kube.selectors import Selection, selection
+from infra.emulators.kube.serialization import show
+from infra.emulators.kube.store import ObjectStore
+
+_SLICE = 0.5  # wall seconds between looks at whether the client is still there
+_DEFAULT_TIMEOUT = 1800.0
+_TRUE = frozenset({"1", "true", "True"})
+
+
+def is_watch(query: Mapping[str, str]) -> bool:
+    """Whether a list request is a watch."""
+    return query.get("watch") in _TRUE
+
+
+class Watch:
+    """One watch request.
+
+    stopped: whether the server is going down; bookmark_interval: wall seconds between bookmarks, where allowed
+    """
+
+    def __init__(
+        self, store: ObjectStore, resource: Resource, version: Version, namespace: str, query: Mapping[str, str],
+        *, stopped: Callable[[], bool] = lambda: False, bookmark_interval: float = 60.0,
+    ) -> None:
+        self._store, self._resource, self._version, self._namespace = store, resource, version, namespace
+        self._group, self._plural = resource.alias or (resource.group, resource.plural)
+        self._chosen: Selection = selection(query, resource.group, resource.plural)
+        self._asked = query.get("resourceVersion", "")
+        if self._asked and not self._asked.isdigit():
+            why = f'Invalid value: "{self._asked}": strconv.ParseUint: parsing "{self._asked}": invalid syntax'
+            raise status.invalid("ListOptions", "meta.k8s.io", "", [
+                status.cause("FieldValueInvalid", why, "resourceVersion")])
+        self._initial_end = query.get("sendInitialEvents") in _TRUE
+        self._bookmarks = query.get("allowWatchBookmarks") in _TRUE
+        self._timeout = float(query.get("timeoutSeconds") or _DEFAULT_TIMEOUT)
+        self._stopped, self._interval = stopped, bookmark_interval
+
+    def lines(self) -> Iterator[bytes]:
+        """The stream; an empty piece about twice a second lets the caller see whether anybody still listens."""
+        deadline = time.monotonic() + self._timeout
+        try:
+            since = int(self._asked or 0)
+            if self._initial_end or not since:
+                page = self._store.page(self._plural, self._group, self._namespace, wanted=self._chosen.wants)
+                since = page.version
+                yield b"".join(self._line("ADDED", obj) for obj in page.items)
+                if self._initial_end:
+                    yield self._bookmark(since, {"k8s.io/initial-events-end": "true"})
+            yield from self._follow(since, deadline)
+        except status.ApiError as error:
+            yield _encoded("ERROR", error.body())
+
+    def _follow(self, since: int, deadline: float) -> Iterator[bytes]:
+        next_bookmark = time.monotonic() + self._interval
+        while not self._stopped():
+            with self._store.transaction():
+                events = self._store.events(self._plural, since, self._group)
+                since = max(since, self._store.version)
+            if events:
+                yield b"".join(line for event in events if (line := self._event(event)))
+            now = time.monotonic()
+            if now >= deadline:
+                return
+            if self._bookmarks and now >= next_bookmark:
+                next_bookmark = now + self._interval
+                yield self._bookmark(since, {})
+            if not self._store.wait(since, min(_SLICE, deadline - now), stopped=self._stopped):
+                yield b""
+
+    def _event(self, event: Event) -> bytes:
+        if self._namespace and event.object["metadata"].get("namespace") != self._namespace:
+            return b""
+        before = event.previous is not None and self._chosen.wants(event.previous)
+        after = event.type != "DELETED" and self._chosen.wants(event.object)
+        if before and after:
+            return self._line("MODIFIED", event.object)
+        if after:
+            return self._line("ADDED", event.object)
+        if before:
+            return self._line("DELETED", event.object)
+        return b""
+
+    def _line(self, type_: str, obj: KubeObject) -> bytes:
+        return _encoded(type_, show(self._resource, self._version, obj))
+
+    def _bookmark(self, version: int, annotations: dict[str, str]) -> bytes:
+        meta: KubeObject = {"resourceVersion": str(version)}
+        if annotations:
+            meta["annotations"] = annotations
+        obj: KubeObject = {
+            "kind": self._resource.kind, "apiVersion": self._resource.at(self._version.name), "metadata": meta,
+        }
+        if self._resource.plural == "nodes":
+            fill(self._store.peek, self._resource, obj)  # the real one is an empty Node, zero values and all
+        return _encoded("BOOKMARK", obj)
+
+
+def _encoded(type_: str, obj: KubeObject) -> bytes:
+    return msgspec.json.encode({"type": type_, "object": obj}) + b"\n"

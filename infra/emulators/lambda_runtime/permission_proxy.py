@@ -1,0 +1,167 @@
+"""The functions' way to AWS: a proxy that judges each call by the policy of the caller's role, and refuses as AWS does.
+
+A function signs its calls with a key of its own, by which the proxy knows it. Signatures are not checked. A call that
+this module cannot read is refused: what is not understood is not permitted.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import urlsplit
+
+from botocore import xform_name
+from botocore.exceptions import ClientError
+
+from infra.emulators.iam import Asked, Judge, arn, of_dynamodb, of_secrets
+
+_SIGNED = re.compile(r"Credential=([^/,]+)/[0-9]{8}/[^/]+/([a-z0-9-]+)/aws4_request")
+_HOP = frozenset({"connection", "content-length", "host", "keep-alive", "transfer-encoding", "expect"})
+_CLUSTER = re.compile(r"/clusters/([^/?]+)")
+
+Needs = Callable[[str, str, Mapping[str, Any], str], Iterator[Asked]]
+"""(method of botocore, action, arguments, account) -> what the call needs."""
+
+
+def _table(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[Asked]:
+    del action
+    return of_dynamodb(method, arguments, account)
+
+
+def _secret(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[Asked]:
+    del action
+    return of_secrets(method, arguments, account)
+
+
+def _queue(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[Asked]:
+    del method
+    name = arguments.get("QueueName") or arguments["QueueUrl"].rpartition("/")[2]
+    yield Asked(f"sqs:{action.removesuffix('Batch')}", arn("sqs", name, account))
+
+
+def _log(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[Asked]:
+    del method
+    stream = arguments.get("logStreamName", "")
+    yield Asked(f"logs:{action}", arn("logs", f"log-group:{arguments['logGroupName']}:log-stream:{stream}", account))
+
+
+def _parameter(method: str, action: str, arguments: Mapping[str, Any], account: str) -> Iterator[Asked]:
+    del method
+    yield Asked(f"ssm:{action}", arn("ssm", f"parameter/{arguments['Name'].removeprefix('/')}", account))
+
+
+_NEEDS: Mapping[str, Needs] = {
+    "DynamoDB_20120810": _table, "secretsmanager": _secret, "AmazonSQS": _queue, "Logs_20140328": _log,
+    "AmazonSSM": _parameter,
+}
+
+
+def needs(service: str, target: str, path: str, body: bytes, account: str) -> tuple[Asked, ...]:
+    """What a request needs permission for. Raises LookupError, ValueError where it is not one that is known here."""
+    if service == "eks" and (found := _CLUSTER.fullmatch(path)):
+        return (Asked("eks:DescribeCluster", arn("eks", f"cluster/{found[1]}", account)),)
+    prefix, _, action = target.partition(".")
+    return tuple(_NEEDS[prefix](xform_name(action), action, json.loads(body), account))
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: _Server
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
+        """Nothing."""
+
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        door = self.server.door
+        status, made = door.refusal(self.headers, self.path, body)
+        headers: list[tuple[str, str]] = []
+        if not status:
+            status, headers, made = door.forward(self.command, self.path, self.headers, body)
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(made)))
+        self.end_headers()
+        self.wfile.write(made)
+
+    do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815 - names given by the base class
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+    door: Door
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A function that is killed breaks its connections."""
+
+
+class Door:
+    """endpoint: the emulated AWS behind it. url: where functions are to go. judge: who refuses; its `current` must be
+    `caller`. strange: calls that could not be read. failing: (function, action) that AWS answers with 503 for now."""
+
+    def __init__(self, endpoint: str, account: str) -> None:
+        self._behind, self._account, self._here = urlsplit(endpoint).netloc, account, threading.local()
+        self._lock = threading.Lock()
+        self.judge = Judge({}, self.caller)
+        self.strange: list[str] = []
+        self.failing: set[tuple[str, str]] = set()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.door = self
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    def caller(self) -> str:
+        """The function whose call is being judged."""
+        return str(self._here.function)
+
+    def refusal(self, headers: Message, path: str, body: bytes) -> tuple[int, bytes]:
+        """AWS's status and words for a call that is not permitted, or fails; status 0 for one that goes on."""
+        signed, target = _SIGNED.search(headers.get("Authorization", "")), headers.get("X-Amz-Target", "")
+        try:
+            if signed is None or signed[1] not in self.judge.roles:
+                raise LookupError(f"unknown caller of {target or path}")
+            self._here.function = signed[1]
+            asked = needs(signed[2], target, path, body, self._account)
+            with self._lock:
+                for each in asked:
+                    self.judge.ask(each)
+        except ClientError as error:
+            message = error.response["Error"]["Message"]
+        except (LookupError, ValueError) as error:
+            message = f"{type(error).__name__}: {error}"
+            self.strange.append(f"{target or path}: {message}")
+        else:
+            if not any((signed[1], each.action) in self.failing for each in asked):
+                return 0, b""
+            return 503, b'{"__type": "ServiceUnavailable", "message": "try again"}'
+        return 403, json.dumps({"__type": "AccessDeniedException", "message": message}).encode()
+
+    def forward(self, method: str, path: str, headers: Message,
+                body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        """What the emulated AWS answers."""
+        connection = http.client.HTTPConnection(self._behind, timeout=30)
+        try:
+            kept = {name: value for name, value in headers.items() if name.lower() not in _HOP}
+            connection.request(method, path, body, kept)
+            answer = connection.getresponse()
+            made = answer.read()
+            return answer.status, [pair for pair in answer.getheaders() if pair[0].lower() not in _HOP], made
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        """Serve no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

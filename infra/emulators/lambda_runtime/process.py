@@ -1,0 +1,153 @@
+"""One function's process: started when it is first invoked, kept for the next event, killed at the timeout."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from infra.emulators.lambda_runtime.file_system import Folders
+from infra.emulators.lambda_runtime.runtime_api import Event, RuntimeApi, Said
+
+INIT = 10.0
+"""Seconds that Lambda gives the start of a function."""
+_PATH = "/var/lang/bin:/usr/local/bin:/usr/bin:/bin:/opt/bin"
+
+
+class Configuration(msgspec.Struct, frozen=True):
+    """A function as the account has it. variables: its own part of the environment. timeout: seconds; memory: MB."""
+
+    name: str
+    arn: str
+    role: str
+    handler: str
+    timeout: int
+    memory: int
+    variables: Mapping[str, str]
+
+    @property
+    def log_group(self) -> str:
+        """Where Lambda writes what the function says."""
+        return f"/aws/lambda/{self.name}"
+
+
+class Made(msgspec.Struct, frozen=True):
+    """One invocation. error: type and message where the function failed, was killed, or did not start. log: what was
+    written meanwhile. cold: whether the process was started for it."""
+
+    answer: Any
+    error: str
+    log: str
+    cold: bool
+
+
+class Process:
+    """A function. access: what it reaches AWS with. clock: what its deadlines are told by. log: a file of its own.
+
+    init_seconds: what the start took; of the newest process.
+    """
+
+    def __init__(self, configuration: Configuration, folders: Folders, access: Mapping[str, str],
+                 clock: Callable[[], float], log: Path) -> None:
+        self.configuration, self._folders, self._access = configuration, folders, dict(access)
+        self._clock, self._log = clock, log
+        self._log.touch()
+        self._api: RuntimeApi | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self.init_seconds = 0.0
+
+    def environment(self, address: str) -> dict[str, str]:
+        """What Lambda gives, what the function is configured with, and the way to the emulated AWS."""
+        made, region = self.configuration, self._access["AWS_REGION"]
+        return {
+            **made.variables, **self._access, "AWS_DEFAULT_REGION": region,
+            "AWS_LAMBDA_FUNCTION_NAME": made.name, "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(made.memory), "AWS_LAMBDA_RUNTIME_API": address,
+            "AWS_LAMBDA_LOG_GROUP_NAME": made.log_group, "AWS_LAMBDA_LOG_STREAM_NAME": "local",
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand", "AWS_EXECUTION_ENV": "AWS_Lambda_python3.11",
+            "_HANDLER": made.handler, "LAMBDA_TASK_ROOT": str(self._folders.task),
+            "LAMBDA_RUNTIME_DIR": str(self._folders.runtime), "PYTHONPATH": str(self._folders.runtime),
+            "PATH": _PATH, "LANG": "en_US.UTF-8", "TZ": ":UTC",
+        }
+
+    def start(self) -> str:
+        """A cold start; why it failed, empty if it did not."""
+        self.stop()
+        self._api, began = RuntimeApi(), time.monotonic()
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._folders.command(self.configuration.handler), env=self.environment(self._api.address),
+                cwd=self._folders.task, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        said = self._wait(4 * INIT)     # the machine may be busy; what it took is told
+        self.init_seconds = time.monotonic() - began
+        if said is None or said.kind != "ready":
+            self.stop()
+            return f"init: {said.body if said else 'no answer'}"
+        return ""
+
+    def invoke(self, event: Mapping[str, Any]) -> Made:
+        """One event, in a process that is started if there is none."""
+        began, cold = self._log.stat().st_size, self._process is None
+        if failed := (self.start() if cold else ""):
+            return Made(None, failed, self._read(began), cold)
+        assert self._api is not None
+        timeout = self.configuration.timeout
+        self._api.hand_out(Event(str(uuid.uuid4()), json.dumps(event).encode(), self.configuration.arn,
+                                 int((self._clock() + timeout) * 1000)))
+        said = self._wait(timeout)
+        if said is None:
+            status = self._process.poll() if self._process else None
+            self.stop()
+            error = f"Task timed out after {timeout}.00 seconds" if status is None else (
+                f"Runtime exited with error: exit status {status}")
+            return Made(None, error, self._read(began), cold)
+        if said.kind == "response":
+            self._wait(timeout)         # it asks for the next event: whatever it writes at the end is written
+            return Made(said.body, "", self._read(began), cold)
+        if said.kind == "error":
+            self._wait(timeout)
+            return Made(None, f"{said.body['errorType']}: {said.body['errorMessage']}", self._read(began), cold)
+        self.stop()
+        return Made(None, f"the runtime ended: {said.body}", self._read(began), cold)
+
+    def peak_megabytes(self) -> float:
+        """The most memory that the process has used; 0 where it does not run or the system does not tell."""
+        if self._process is None:
+            return 0.0
+        status = Path(f"/proc/{self._process.pid}/status")
+        found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text()) if status.exists() else None
+        return int(found[1]) / 1024 if found else 0.0
+
+    def stop(self) -> None:
+        """End the process, as Lambda does: at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(10.0)
+        if self._api is not None:
+            self._api.stop()
+        self._process, self._api = None, None
+
+    def _wait(self, seconds: float) -> Said | None:
+        """What the runtime says next; None if it says nothing, or ends."""
+        assert self._api is not None
+        assert self._process is not None
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            said = self._api.next(min(0.2, seconds))
+            if said is not None:
+                return said
+            if self._process.poll() is not None:
+                return self._api.next(0.1)
+        return None
+
+    def _read(self, since: int) -> str:
+        with self._log.open("rb") as file:
+            file.seek(since)
+            return file.read().decode(errors="replace")

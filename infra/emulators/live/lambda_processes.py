@@ -1,0 +1,151 @@
+"""The functions' processes: started when first needed, fed one event at a time, and started again after they died."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from chalicelib.runtime.runtime import MEMORY_SIZE
+from infra.emulators.lambda_events import Json, failed_messages
+
+
+class Result(msgspec.Struct, frozen=True):
+    """What came of an invocation. began, ended: virtual epoch seconds; killed: the process died before an answer;
+    counts: see counting.py; cold: the process was started for it."""
+
+    function: str
+    began: float
+    ended: float
+    answer: Any = None
+    error: str = ""
+    killed: bool = False
+    cold: bool = False
+    counts: dict[str, int] = {}
+
+    @property
+    def finished(self) -> bool:
+        """It returned."""
+        return not (self.error or self.killed)
+
+    @property
+    def failed_messages(self) -> tuple[str, ...]:
+        """messageIds that it gave back."""
+        return failed_messages(self.answer)
+
+
+class FunctionProcess:
+    """One function; its concurrency is one. Thread-safe."""
+
+    def __init__(self, name: str, handler: str, environment: Mapping[str, str], clock: Callable[[], float]) -> None:
+        self._name, self._handler, self._clock = name, handler, clock
+        self._environment = {**environment, "_HANDLER": handler}
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
+        self._stopped = False
+        self.started = 0
+
+    def warm(self) -> None:
+        """Start it before it is needed."""
+        with self._lock:
+            self._running()
+
+    def invoke(self, event: Json, die_at: Sequence[str] = ()) -> Result:
+        """Give it an event and wait for the answer, or for its death."""
+        with self._lock:
+            cold, began = self._process is None, self._clock()
+            process = self._running()
+            answer = self._exchange(process, json.dumps({"event": event, "die_at": list(die_at)}))
+            if answer is None:
+                self._bury()
+                return Result(self._name, began, self._clock(), killed=True, cold=cold)
+            return Result(self._name, began, self._clock(), answer.get("answer"), answer.get("error", ""), cold=cold,
+                          counts=answer["counts"])
+
+    def stop(self) -> None:
+        """End it; it is not started again."""
+        self._stopped = True
+        if self._process is not None:
+            self._process.kill()
+        with self._lock:
+            self._bury()
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is None:
+            if self._stopped:
+                raise RuntimeError(f"{self._name}: the emulation has ended")
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "infra.emulators.live.lambda_worker", self._name, self._handler], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, text=True, env=self._environment, start_new_session=True)
+            self.started += 1
+            if self._read(self._process) is None and not self._stopped:
+                raise RuntimeError(f"function {self._name} could not be started; see the log")
+        return self._process
+
+    def _exchange(self, process: subprocess.Popen[str], line: str) -> dict[str, Any] | None:
+        try:
+            assert process.stdin is not None
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+        except OSError:     # it has died, a while ago or just now
+            return None
+        return self._read(process)
+
+    def _read(self, process: subprocess.Popen[str]) -> dict[str, Any] | None:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        made: dict[str, Any] | None = json.loads(line) if line.endswith("\n") else None
+        return made
+
+    def _bury(self) -> None:
+        if self._process is not None:
+            process, self._process = self._process, None
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    # What was not sent to a dead process is sent by close once more, in vain.
+                    with contextlib.suppress(OSError):
+                        stream.close()
+            process.wait()
+
+
+class Functions:
+    """All functions by name. on_result: called with each result, from the thread that invoked.
+
+    memory: MB by function, for those whose memory is known to them.
+    deaths: function -> checkpoints at which its next invocations die, one each; `2*PLACE`: the second time it is there.
+    """
+
+    def __init__(self, handlers: Mapping[str, str], environment: Mapping[str, str], clock: Callable[[], float],
+                 on_result: Callable[[Result, Json], None], memory: Mapping[str, int] = MappingProxyType({})) -> None:
+        own = {name: {MEMORY_SIZE: str(size)} for name, size in memory.items()}
+        self._processes = {name: FunctionProcess(name, handler, {**environment, **own.get(name, {})}, clock)
+                           for name, handler in handlers.items()}
+        self._on_result = on_result
+        self.deaths: dict[str, list[str]] = {}
+
+    def warm(self, *names: str) -> None:
+        """Start these at the same time, and wait until they are ready. RuntimeError for one that does not start."""
+        with ThreadPoolExecutor(len(names)) as pool:
+            list(pool.map(lambda name: self._processes[name].warm(), names))
+
+    def invoke(self, name: str, event: Json) -> Result:
+        """Invoke a function; whoever waits for its death is served."""
+        waiting = self.deaths.get(name, [])
+        made = self._processes[name].invoke(event, waiting[:1])
+        if made.killed and waiting:
+            waiting.pop(0)
+        self._on_result(made, event)
+        return made
+
+    def stop(self) -> None:
+        """End them all."""
+        for process in self._processes.values():
+            process.stop()

@@ -1,0 +1,107 @@
+"""One function in a process of its own, as Lambda runs it: entered by its handler's name, knowing its environment only.
+
+`python -m infra.emulators.live.lambda_worker FUNCTION HANDLER` reads a line of JSON per invocation from standard input
+({"event": …, "die_at": [checkpoints]}) and answers each with a line. What the function itself prints goes to the log
+file. A process that is told to die at a checkpoint exits there at once: nothing is tidied up, nothing is answered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, TextIO
+
+from infra.emulators.async_invocations import AsyncLambda
+from infra.emulators.aws import client
+from infra.emulators.deployed_functions import invocations, queues
+from infra.emulators.lambda_events import Context
+from infra.emulators.live.shared_clock import CLOCK, clock_from
+from infra.emulators.live.usage_counters import Counts, VirtualDelays
+
+LOG = "OUTSCALER_LOCAL_LOG"
+EVENTS = "OUTSCALER_LOCAL_EVENTS_"    # and a function: the URL of the queue for its asynchronous invocations
+DEATH = 137
+
+
+class Checkpoints:
+    """places: where this process is to die, set for each invocation; `2*grow:called` the second time it is there."""
+
+    def __init__(self) -> None:
+        self.places: frozenset[str] = frozenset()
+        self._visits = Counter[str]()
+
+    def __call__(self, place: str) -> None:
+        """Runtime.checkpoint."""
+        self._visits[place] += 1
+        if self.places & {place, f"{self._visits[place]}*{place}"}:
+            os._exit(DEATH)
+
+
+def main(function: str, handler: str) -> int:
+    """Serve until standard input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    log = os.open(os.environ[LOG], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    checkpoints, counts = Checkpoints(), Counts()
+    entered = _entered(handler, checkpoints, counts)
+    _answer(answers, {"ready": function})
+    for number, line in enumerate(sys.stdin, 1):
+        asked = json.loads(line)
+        checkpoints.places = frozenset(asked.get("die_at", ()))
+        counts.clear()
+        context = Context(function, f"{function}-{os.getpid()}-{number}")
+        made: dict[str, Any]
+        try:
+            made = {"answer": entered(asked["event"], context)}
+        except Exception as error:
+            print(json.dumps({"level": "ERROR", "function": function, "message": traceback.format_exc()}), flush=True)
+            made = {"error": f"{type(error).__name__}: {error}"}
+        _answer(answers, {**made, "counts": counts.taken()})
+    return 0
+
+
+def _entered(handler: str, checkpoints: Checkpoints, counts: Counts) -> Callable[[Any, Any], Any]:
+    """The handler, with a runtime from the environment but for the clock. Order matters: the blueprint that Lambda
+    enters loads its rooms, and asks for the runtime, while it is imported."""
+    from chalicelib.dispatch.async_invoke import RECONCILE_LARGE, LargeFunction
+    from chalicelib.dispatch.sqs import SqsSender
+    from chalicelib.runtime.runtime import from_environment, install
+
+    clock = clock_from(os.environ[CLOCK])
+    made = from_environment(os.environ, clock)
+    urls = {name: url for name in queues() if (url := os.environ.get(f"OUTSCALER_QUEUE_{name.upper()}"))}
+    sqs: Any = VirtualDelays(client("sqs", os.environ["AWS_ENDPOINT_URL"]), clock, counts)
+    counts.listen_to(made.store.table.client)
+    large = LargeFunction(RECONCILE_LARGE, _lambda(client("sqs", os.environ["AWS_ENDPOINT_URL"]), counts))
+    install(dataclasses.replace(made, sender=SqsSender(urls, sqs), checkpoint=checkpoints, hand_over=large))
+    module, _, attribute = handler.rpartition(".")
+    entered: Callable[[Any, Any], Any] = getattr(importlib.import_module(module), attribute)
+    return entered
+
+
+def _lambda(sqs: Any, counts: Counts) -> AsyncLambda:
+    """Lambda's asynchronous invocations, which the emulation takes from queues (infra/emulators/events.py)."""
+    urls = {name: url for name in invocations() if (url := os.environ.get(f"{EVENTS}{name.upper()}"))}
+
+    def keep(function: str, event: bytes) -> None:
+        counts.add("requests")
+        counts.add(f"invoked:{function}")
+        sqs.send_message(QueueUrl=urls[function], MessageBody=event.decode())
+
+    return AsyncLambda(frozenset(urls), keep)
+
+
+def _answer(answers: TextIO, made: dict[str, Any]) -> None:
+    answers.write(json.dumps(made) + "\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))

@@ -1,0 +1,386 @@
+"""One emulated world on virtual time: a simulated cluster, an emulated AWS, and the real functions between them.
+
+    LocalWorld ─┬─ kube, server, cluster      the simulated API server, its store and its controllers
+                ├─ queues                     standard SQS on virtual time
+                ├─ store                      the table (moto's DynamoDB), as an observer sees it
+                └─ step(seconds)              time passes: controllers, schedule and queues are played in a fixed order
+
+The functions are entered as Lambda enters them, with events of Lambda's shape. Two worlds that are treated alike come
+to the same plans, to the letter of their ids: nothing in here reads the wall or draws a number that a plan could depend
+on. A test that must know that no object remembers anything says `forgetful=True`, and every invocation starts cold.
+
+A quick world (`quick=True`, or no `aws`) has its table in memory (infra/emulators/dynamodb) and no socket between client
+and API server (kube/direct.py). All else is the same, and so are the plans.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from chalicelib.dispatch.async_invoke import RECONCILE_LARGE
+from chalicelib.dispatch.messages import RECONCILE
+from chalicelib.kube.transport import open_line
+from chalicelib.model.memory import Memory
+from chalicelib.model.operation import Operation
+from chalicelib.model.pass_footprint import Reading
+from chalicelib.model.policy_permissions import Deployment
+from chalicelib.policy.admission import Admission
+from chalicelib.policy.load import digest, load
+from chalicelib.runtime.runtime import Runtime
+from infra.emulators import deployed_functions as deployed
+from infra.emulators.aws import LocalAws
+from infra.emulators.aws_account import Account
+from infra.emulators.aws_faults import Faults
+from infra.emulators.aws_services import FullServices, QuickServices
+from infra.emulators.cloud_account import CloudBeside
+from infra.emulators.controllers import objects as cluster_objects
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.controllers.manager import ClusterSimulation, Pace
+from infra.emulators.controllers.objects import apply_shipped
+from infra.emulators.crash_injection import Life
+from infra.emulators.event_exporter import Exporter, Heard
+from infra.emulators.iam import Judge, roles
+from infra.emulators.inline_executor import inline
+from infra.emulators.invocation import Invocation, Invoker
+from infra.emulators.kube.in_process_transport import DirectLine
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
+from infra.emulators.lambda_events import Json, schedule_event, sqs_event
+from infra.emulators.policy_permissions import LOOPBACK, permitted
+from infra.emulators.virtual_sqs import VirtualQueues
+
+START = 1_795_245_660.0
+"""When a world begins, epoch seconds: a whole minute."""
+MINUTE = 60.0
+API = "api_handler"
+WEBHOOK_KEY = "local-webhook-key-of-the-emulation"
+_NEVER = (-1, 0.0)
+_MOST_PLAYED = 10_000       # deliveries in one step; more is a loop
+
+
+class _Gauge:
+    """Passes take what the test says."""
+
+    def __init__(self, takes: Callable[[], Reading | None]) -> None:
+        self._takes = takes
+
+    def begin(self) -> None:
+        """See PassGauge."""
+
+    def end(self) -> Reading | None:
+        """See PassGauge."""
+        return self._takes()
+
+
+class Death(msgspec.Struct):
+    """A death to come: the next `times` invocations of `function` ("" for any) that reach `place` die there."""
+
+    place: str
+    function: str
+    times: int
+
+
+class LocalWorld:
+    """A world with one cluster. A context manager; `aws` must be running and may be shared between worlds.
+
+    quick: without AWS's wire and the cluster's, see the module; so it is without `aws`.
+    name: the cluster's name in policies, messages and routes; start: epoch seconds at which the clock stands.
+    pace: how fast the simulated cluster is; seed: of its uids and names.
+    grain: virtual seconds between two looks of the controllers while nothing else happens.
+    webhook: whether an emulated exporter posts the cluster's events to the webhook.
+    forgetful: every invocation starts cold, as if the last process had died.
+    judged: each function may do only what its deployed policy allows (`judge`); forgetful, for processes share nothing.
+    clouds: vendors' accounts beside the cluster, served on loopback while the world lives.
+    deployment: what policies may name; by default this machine's hosts, and the clouds' secrets.
+
+    Open to tests: takes (the memory of each pass that ends, None: not measured), clock, kube, server, cluster, queues,
+    store, services (the emulated account), line (the way to the API server, of a quick world: `line.ask` decides what
+    goes wrong with a request), invocations, metrics (lines that the functions emit).
+    """
+
+    def __init__(self, aws: LocalAws | None = None, *, quick: bool = False, name: str = "shop", start: float = START,
+                 pace: Pace | None = None, seed: int = 0, grain: float = 5.0, webhook: bool = False,
+                 forgetful: bool = False, clouds: Sequence[CloudBeside] = (),
+                 deployment: Deployment | None = None, judged: bool = False) -> None:
+        self.name, self.clock, self._grain = name, ManualClock(start), grain
+        self.forgetful = forgetful or judged
+        self.kube = ObjectStore(self.clock, seed=seed)
+        apply_shipped(self.kube)
+        self.services: FullServices | QuickServices = (
+            QuickServices() if aws is None or quick else FullServices(aws))
+        self._quick = isinstance(self.services, QuickServices)
+        self.server = ApiServer(self.kube, tls=not self._quick)
+        self.line = DirectLine(self.server, self.clock.advance)
+        self._clouds = tuple(clouds)
+        more = [cloud.attach(self.clock, self.kube) for cloud in self._clouds]
+        self.cluster = ClusterSimulation(self.kube, self.clock, pace, more=more)
+        self.queues = VirtualQueues(self.clock, deployed.queues() | deployed.invocations(),
+                                    dead={RECONCILE_LARGE: RECONCILE})
+        self.takes: Reading | None = None
+        self.metrics: list[Json] = []
+        self.judge = Judge(roles(self.services.table, deployed.queues()),
+                           lambda: self._invoker.current or API) if judged else None
+        self._account = Account(self.services, self.clock, self.line.dial if self._quick else open_line,
+                                deployment or LOOPBACK, self.judge, _Gauge(lambda: self.takes))
+        self._deployment = deployment
+        self._functions = {function.source: function for function in deployed.functions()}
+        self._memory = {function.name: function.memory for function in deployed.functions()}
+        self._next_tick, self._owners = start, itertools.count(1)
+        self._deaths: list[Death] = []
+        self._invoker = Invoker()
+        self._runtime: Runtime | None = None
+        self._exporter = Exporter(name, WEBHOOK_KEY, self.clock, self._post) if webhook else None
+        self._heard = Heard(self.kube)
+        self._rested = _NEVER
+        self.store = self._account.store()
+
+    # -- life
+
+    def start(self) -> None:
+        """Create the table, serve the cluster's API and the clouds', store the secrets."""
+        self._account.create()
+        for cloud in self._clouds:
+            cloud.start()
+        if self._deployment is None:
+            self._account.deployment = permitted(self._clouds)
+        if self._quick:
+            self.server.stay_inside()
+        else:
+            self.server.start()
+        self.put_secret(self.kubeconfig_secret, self.server.kubeconfig())
+        for cloud in self._clouds:
+            for name, text in cloud.secrets().items():
+                self.put_secret(name, text)
+        self.put_secret(self.webhook_secret, json.dumps({"hmac": WEBHOOK_KEY}))
+
+    def close(self) -> None:
+        """Stop serving and forget the table."""
+        self._invoker.leave()
+        for cloud in self._clouds:
+            cloud.stop()
+        self.server.stop()
+        self._account.drop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    # -- what is in it
+
+    def without_large_function(self) -> None:
+        """Lambda knows no large function from now on."""
+        self._account.large = frozenset()
+        self.restart()
+
+    @property
+    def faults(self) -> Faults:
+        """What goes wrong between the functions and the table (aws_faults.py)."""
+        return self._account.faults
+
+    @property
+    def kubeconfig_secret(self) -> str:
+        """The name for the policy's kubeconfigSecret."""
+        return f"outscaler/{self.name}/kubeconfig"
+
+    @property
+    def webhook_secret(self) -> str:
+        """The name for the policy's webhook secret."""
+        return f"outscaler/{self.name}/webhook"
+
+    def put_secret(self, name: str, text: str) -> None:
+        """A secret of this world; another world of the same emulated account does not see it."""
+        self._account.put_secret(name, text)
+
+    def permit(self, deployment: Deployment) -> None:
+        """What policies may name from now on, where it is known only after the clouds are served."""
+        self._account.deployment = deployment
+        self.restart()
+
+    def apply_policy(self, text: str) -> int:
+        """Check the document and put it in force, as `outscaler apply` does; its version. Raises BadInputs."""
+        policy, _ = load(text, place="policy", admission=Admission(self._account.deployment))
+        current = self.store.policies.current(policy.name)
+        return self.store.policies.put(policy.name, text, digest(text), current.version if current else None,
+                                       webhook=policy.webhook.secret)
+
+    def seed(self, *objects: KubeObject) -> list[KubeObject]:
+        """Put objects (infra/emulators/controllers/objects.py) into the cluster and let its controllers come to rest."""
+        made = cluster_objects.apply(self.kube, *objects)
+        self.settle()
+        return made
+
+    def settle(self) -> None:
+        """Let the controllers come to rest at this instant; the exporter tells what happened."""
+        if (self.kube.version, self.clock()) != self._rested:
+            self.cluster.step()
+            self._rested = (self.kube.version, self.clock())
+        if self._exporter is not None:
+            self._exporter.tell(self._heard.poll())
+
+    # -- time
+
+    def step(self, seconds: float) -> None:
+        """Let virtual time pass, and play whatever is due in it: at each instant the controllers, then the tick, then
+        the messages. A function that waits makes time pass too, so a little more may go by than was asked for."""
+        end = self.clock() + seconds
+        self._rested = _NEVER       # a test may have told a kubelet something, which no object of the store shows
+        self.settle()
+        for _ in range(_MOST_PLAYED):
+            due = self.queues.next_due()
+            message_at = end + 1.0 if due is None else due
+            at = min(self._next_tick, message_at, self._grain_after(self.clock()))
+            if at > end:
+                break
+            self.clock.advance(max(0.0, at - self.clock()))
+            self.settle()
+            if self._next_tick <= self.clock():
+                self._next_tick += MINUTE
+                self.tick()
+            elif message_at <= self.clock():
+                self.deliver()
+        else:
+            raise RuntimeError(f"{_MOST_PLAYED} deliveries in {seconds} s: the functions keep each other busy")
+        self.clock.advance(max(0.0, end - self.clock()))
+        self.settle()
+
+    def step_until(self, true: Callable[[], bool], *, limit: float, every: float = 10.0) -> float:
+        """Step until it holds, at most `limit` virtual seconds; how many passed. AssertionError where it never did."""
+        began = self.clock()
+        while not true():
+            assert self.clock() - began < limit, f"not within {limit} s of virtual time"
+            self.step(every)
+        return self.clock() - began
+
+    def _grain_after(self, now: float) -> float:
+        return (now // self._grain + 1.0) * self._grain
+
+    def tick(self) -> Invocation:
+        """The schedule's function, now."""
+        function = self._functions[""]
+        return self.invoke(function.name, schedule_event(function.name, self.clock(), len(self.invocations)))
+
+    def deliver(self) -> Invocation | None:
+        """The next visible message to its function; None if there is none. What fails or dies keeps its message."""
+        message = self.queues.receive()
+        if message is None:
+            return None
+        function = self._functions[message.queue]
+        event = json.loads(message.body) if function.invoked else sqs_event(message.record())
+        made = self.invoke(function.name, event)
+        if made.finished and message.id not in made.failed_messages:
+            self.queues.delete(message)
+        return made
+
+    # -- the functions
+
+    @property
+    def invocations(self) -> list[Invocation]:
+        """Every invocation so far, oldest first."""
+        return self._invoker.made
+
+    def invoke(self, function: str, event: Json) -> Invocation:
+        """Enter a function with any event, as Lambda would."""
+        self._awake(function)
+        with inline() if self._quick else nullcontext():
+            made = self._invoker.call(function, event, self.clock)
+        if made.killed_at:
+            self.restart()
+        self.settle()
+        return made
+
+    def _awake(self, function: str = API) -> None:
+        """A process for the next invocation: the one there is, or a new one. It has the function's memory."""
+        if self.forgetful:
+            self.restart()
+        if self._runtime is None:
+            self._runtime = self.new_runtime()
+        self._invoker.enter(dataclasses.replace(self._runtime, memory_size=self._memory.get(function, 0)))
+
+    def post(self, events: object, *, key: str = WEBHOOK_KEY) -> Json:
+        """Post events, signed, to the cluster's webhook; API Gateway's answer (`statusCode`, `body`)."""
+        exporter = Exporter(self.name, key, self.clock, self._post)
+        answer: Json = exporter.post(events)
+        return answer
+
+    def _post(self, path: str, headers: dict[str, str], body: bytes) -> Json:
+        self._awake()
+        return self._invoker.request("POST", path, headers, body)
+
+    def get(self, target: str) -> Json:
+        """A reader's request to the routes; API Gateway's answer."""
+        self._awake()
+        return self._invoker.request("GET", target, {"x-api-key": "reader"}, b"", api_key="reader")
+
+    def kill_at(self, place: str, *, function: str = "", times: int = 1) -> None:
+        """The next `times` invocations that reach that checkpoint (`act:stepped`, `grow:called`, …) die there.
+
+        function: only invocations of it. The message of a dead function comes back after its queue's visibility
+        timeout; received too often, it becomes a dead letter.
+        """
+        self._deaths.append(Death(place, function, times))
+
+    def restart(self) -> None:
+        """Throw away the runtime with all it holds (store, connections, caches): the next invocation starts cold."""
+        self._runtime = None
+        self._invoker.leave()
+
+    def new_runtime(self) -> Runtime:
+        """A runtime as a new process builds it; it shares nothing with any other."""
+        return self._account.runtime(self.queues, Life(self._dies_at), lambda: f"owner-{next(self._owners)}",
+                                     lambda line: self.metrics.append(json.loads(line)))
+
+    def _dies_at(self, place: str) -> bool:
+        for death in self._deaths:
+            if death.times and death.place == place and death.function in ("", self._invoker.current):
+                death.times -= 1
+                return True
+        return False
+
+    # -- what is seen
+
+    def plans(self) -> tuple[Json, ...]:
+        """Every recorded decision, oldest first, as the journal has it (`id`, `scale_ups`, `removals` …)."""
+        entries = self.store.journal.recent(self.name, 1000)
+        return tuple(json.loads(entry.body) for entry in reversed(entries) if entry.kind == "plan")
+
+    def plan_ids(self) -> tuple[str, ...]:
+        """Their ids."""
+        return tuple(plan["id"] for plan in self.plans())
+
+    def memory(self) -> Memory:
+        """What the next pass will find."""
+        return self.store.memory.load(self.name)
+
+    def operations(self) -> tuple[Operation, ...]:
+        """The open ones."""
+        return self.store.operations.list_open(self.name)
+
+    def size(self, group: str, namespace: str = "default") -> int:
+        """spec.replicas of a MachineDeployment."""
+        found = self.kube.peek("machinedeployments", group, namespace, "cluster.x-k8s.io")
+        if found is None:
+            raise KeyError(group)
+        return int(found["spec"]["replicas"])
+
+    def nodes(self) -> tuple[str, ...]:
+        """Names of all Nodes."""
+        return tuple(node["metadata"]["name"] for node in self.kube.list("nodes"))
+
+    def pending(self) -> tuple[str, ...]:
+        """Pods without a node, `namespace/name`."""
+        return tuple(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}" for pod in self.kube.list("pods")
+                     if not pod["spec"].get("nodeName"))
+

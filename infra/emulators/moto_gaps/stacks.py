@@ -1,0 +1,76 @@
+"""CloudFormation's way in: templates that lie in S3, and templates of SAM, as `aws cloudformation deploy` sends them.
+
+moto finds a template under an address of AWS or of `localhost` only. It does not know the SAM transformation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+from moto.cloudformation import responses
+from moto.cloudformation.models import CloudFormationBackend
+
+from infra.emulators.aws import REGION
+from infra.emulators.moto_gaps.replacement import original, replace
+
+_SAM = "AWS::Serverless-2016-10-31"
+_BODIES = ("create_stack", "create_change_set", "update_stack")
+
+
+def transformed(body: str) -> str:
+    """The template as CloudFormation carries it out."""
+    if _SAM not in body:
+        return body
+    template: dict[str, Any] = yaml.safe_load(body)     # JSON is YAML
+    if template.get("Transform") != _SAM:
+        return body
+    import boto3
+    from samtranslator.parser.parser import Parser
+    from samtranslator.translator.translator import Translator
+
+    translator = Translator({}, Parser(), boto_session=boto3.Session(region_name=REGION))
+    made: Mapping[str, Any] = translator.translate(template, {})
+    return json.dumps(made)
+
+
+def install() -> None:
+    """Replace moto's behaviour."""
+    find = original(responses, "get_stack_from_s3_url")
+
+    def get_stack_from_s3_url(template_url: str, account_id: str, partition: str) -> Any:
+        parts = urlsplit(template_url)
+        if not parts.netloc.endswith("amazonaws.com"):      # an emulation's: the bucket is in the path
+            template_url = f"https://s3.amazonaws.com{parts.path}"
+        return find(template_url, account_id, partition)
+
+    replace(responses, get_stack_from_s3_url=get_stack_from_s3_url)
+    _outputs_of_change_sets()
+    for name in _BODIES:
+        replace(CloudFormationBackend, **{name: _with_template(original(CloudFormationBackend, name))})
+
+
+def _outputs_of_change_sets() -> None:
+    """moto gives a stack that a change set makes no outputs."""
+    execute = original(CloudFormationBackend, "execute_change_set")
+
+    def execute_change_set(self: Any, *arguments: Any, **named: Any) -> None:
+        execute(self, *arguments, **named)
+        for stack in self.stacks.values():
+            if stack.template:
+                stack._parse_template()
+                stack.output_map = stack._create_output_map()
+
+    replace(CloudFormationBackend, execute_change_set=execute_change_set)
+
+
+def _with_template(method: Any) -> Any:
+    def changed(self: Any, *arguments: Any, **named: Any) -> Any:
+        if named.get("template"):
+            named["template"] = transformed(named["template"])
+        return method(self, *arguments, **named)
+
+    return changed

@@ -1,0 +1,197 @@
+"""A server that answers from a list: for tests of how a client behaves, not of what a service means.
+
+    with HttpScript([Reply(503), Reply(200, {"kind": "Node"})]) as server:
+        client = connect_to(server.url)
+        ...
+    assert [seen.path for seen in server.requests] == ["/api/v1/nodes/a", "/api/v1/nodes/a"]
+
+Replies are used up in order, whatever is asked; a request beyond the last gets a 599, which no client takes for an
+answer. Credentials are never kept: a request shows only a fingerprint of the one it carried.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, ClassVar
+from urllib.parse import parse_qsl, urlsplit
+
+from infra.emulators.certificates import Pair, server_context
+
+_RELATED = ("authorization", "proxy-authorization", "cookie")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request as it came. credential: fingerprint() of its Authorization header, empty if it had none. peer: the
+    client's end of the connection."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    credential: str = ""
+    client_certificate: str = ""
+    peer: str = ""
+
+    def json(self) -> object:
+        """The body, decoded."""
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer. body: bytes and text as they are, anything else as JSON.
+
+    cut: how many bytes of the body are left out although Content-Length counts them; hang_up: no answer at all;
+    held: an event to wait for before answering (so that a test decides the order of things, without sleeping).
+    """
+
+    status: int = 200
+    body: object = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    cut: int = 0
+    hang_up: bool = False
+    held: threading.Event | None = None
+
+    def payload(self) -> bytes:
+        """The body's bytes."""
+        if isinstance(self.body, bytes):
+            return self.body
+        return self.body.encode() if isinstance(self.body, str) else json.dumps(self.body).encode()
+
+
+def fingerprint(authorization: str) -> str:
+    """What stands for a credential in the records: `Bearer abc` -> twelve digits of its hash."""
+    return hashlib.sha256(authorization.encode()).hexdigest()[:12]
+
+
+Script = Callable[[Seen], Reply]
+
+
+class HttpScript:
+    """The server; a context manager. script: replies in order, or a function of the request.
+
+    tls: its certificate and key, which makes `url` an https one. client_ca: PEM of the authority whose client
+    certificates are asked for.
+    """
+
+    def __init__(
+        self, script: Sequence[Reply] | Script = (), *, tls: Pair | None = None, client_ca: bytes = b"", port: int = 0
+    ) -> None:
+        self.requests: list[Seen] = []
+        self._lock = threading.Lock()
+        self._script = script if callable(script) else _in_order(list(script))
+        handler = type("Handler", (_Handler,), {"owner": self})
+        self._server = _Server(("127.0.0.1", port), handler)
+        if tls is not None:
+            self._server.context = _server_context(tls, client_ca)
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+
+    def answer(self, seen: Seen) -> Reply:
+        """Record a request and say what comes next."""
+        with self._lock:
+            self.requests.append(seen)
+            return self._script(seen)
+
+    def __enter__(self) -> HttpScript:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # a client may keep its connection open for longer than the test lasts
+    context: ssl.SSLContext | None = None
+
+    def finish_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: object) -> None:
+        """The handshake is done here, in the connection's own thread; a client that breaks it off is not news."""
+        if self.context is None or isinstance(request, tuple):
+            super().finish_request(request, client_address)
+            return
+        try:
+            with self.context.wrap_socket(request, server_side=True) as wrapped:
+                super().finish_request(wrapped, client_address)
+        except OSError:
+            request.close()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away, as clients under test do."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    owner: ClassVar[HttpScript]
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True      # headers and body are two writes, and the second would wait for an answer
+    timeout = 10
+
+    def _serve(self) -> None:
+        reply = self.owner.answer(self._read())
+        if reply.held is not None:
+            reply.held.wait(10)
+        if reply.hang_up:
+            self.close_connection = True
+            return
+        payload = reply.payload()
+        self.send_response(reply.status)
+        headers = {"Content-Type": "application/json", "Content-Length": str(len(payload)), **reply.headers}
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(payload[: len(payload) - reply.cut])
+        self.close_connection = self.close_connection or bool(reply.cut)
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = _serve  # noqa: N815 - the base class's names
+
+    def _read(self) -> Seen:
+        parts = urlsplit(self.path)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        credential = headers.get("authorization", "")
+        return Seen(
+            method=self.command,
+            path=parts.path,
+            query=dict(parse_qsl(parts.query, keep_blank_values=True)),
+            headers={name: value for name, value in headers.items() if name not in _RELATED},
+            body=self.rfile.read(int(headers.get("content-length", "0"))),
+            credential=fingerprint(credential) if credential else "",
+            client_certificate=_common_name(self.connection),
+            peer=f"{self.client_address[0]}:{self.client_address[1]}",
+        )
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Nothing on the terminal."""
+
+
+def _common_name(connection: object) -> str:
+    """Of the client's certificate, empty where there is none."""
+    peer: Any = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+    names = [value for part in (peer or {}).get("subject", ()) for key, value in part if key == "commonName"]
+    return str(names[0]) if names else ""
+
+
+def _in_order(replies: list[Reply]) -> Script:
+    return lambda _seen: replies.pop(0) if replies else Reply(599, "the script is over", {"Content-Type": "text/plain"})
+
+
+def _server_context(pair: Pair, client_ca: bytes) -> ssl.SSLContext:
+    context = server_context(pair)
+    if client_ca:
+        context.load_verify_locations(cadata=client_ca.decode())
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context

@@ -1,0 +1,63 @@
+"""A request and an answer of an emulated vendor, and what the wire may do to an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from infra.emulators.vendor_common.fault_injection import Fault
+
+Pairs = Sequence[tuple[str, str]]
+_PAGE = b"<!DOCTYPE html><html><body><h1>Sign in to the network</h1></body></html>"
+
+
+class Incoming(msgspec.Struct, frozen=True):
+    """A request as it came. target: path and query; headers: names in lower case."""
+
+    method: str
+    target: str
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    @property
+    def path(self) -> str:
+        """Without the query."""
+        return urlsplit(self.target).path
+
+    def query(self) -> Pairs:
+        """Name and value of every parameter in the address, decoded."""
+        return parse_qsl(urlsplit(self.target).query, keep_blank_values=True)
+
+    def form(self) -> Pairs:
+        """Those of the body, if that is a form."""
+        if "x-www-form-urlencoded" not in self.headers.get("content-type", ""):
+            return []
+        return parse_qsl(self.body.decode("utf-8", "replace"), keep_blank_values=True)
+
+    def parameters(self) -> dict[str, str]:
+        """All of them."""
+        return {**dict(self.query()), **dict(self.form())}
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What goes back. headers: one without a value is not sent, which takes the usual Content-Type away. cut: bytes
+    left out at the end although they are announced; hang_up: nothing at all."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = {}
+    cut: int = 0
+    hang_up: bool = False
+
+
+def spoilt(answer: Answer, fault: Fault | None) -> Answer:
+    """The answer after what the wire did to it."""
+    if fault is Fault.WEB_PAGE:
+        return Answer(200, _PAGE, {"Content-Type": "text/html; charset=utf-8"})
+    if fault is Fault.CUT_OFF:
+        return msgspec.structs.replace(answer, cut=max(1, len(answer.body) // 2))
+    if fault in (Fault.HANGS_UP, Fault.LOST_ANSWER):
+        return msgspec.structs.replace(answer, hang_up=True)
+    return answer

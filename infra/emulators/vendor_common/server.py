@@ -1,0 +1,148 @@
+"""An emulated vendor on a loopback port, over HTTP or TLS: everything about serving, nothing about a vendor."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, ClassVar, Protocol, Self
+
+import msgspec
+
+from infra.emulators.certificates import Pair, server_context
+from infra.emulators.vendor_common.http_messages import Answer, Incoming
+
+Edit = Callable[[bytes], bytes]
+"""The body of an answer with status 200 as the emulated vendor made it -> the body that is sent instead."""
+
+
+def unchanged(body: bytes) -> bytes:
+    """An Edit that changes nothing."""
+    return body
+
+
+class Front(Protocol):
+    """What answers. crashes: mistakes of the emulation itself, one text each."""
+
+    crashes: list[str]
+
+    def served(self, incoming: Incoming) -> Answer:
+        """One request off the wire; raises nothing. Called from several threads."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "emulated", ""
+    disable_nagle_algorithm = True
+    wbufsize = 64 * 1024
+    timeout = 30
+    vendor: ClassVar[VendorServer]
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class names it so
+        """Nothing: calls are in the front's log."""
+
+    def _serve(self) -> None:
+        length = self.headers.get("Content-Length", "0")
+        body = self.rfile.read(int(length) if length.isdigit() else 0)
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self._send(self.vendor.answer(Incoming(self.command, self.path, headers, body)))
+
+    do_GET = do_POST = do_PUT = do_DELETE = _serve  # noqa: N815  # names given by the base class
+
+    def _send(self, answer: Answer) -> None:
+        if answer.hang_up:
+            self.close_connection = True
+            return
+        self.send_response(answer.status)
+        for name, value in {"Content-Type": "application/json;charset=utf-8", **answer.headers}.items():
+            if value:
+                self.send_header(name, value)
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body[: len(answer.body) - answer.cut])
+        self.wfile.flush()
+        self.close_connection = self.close_connection or bool(answer.cut)
+
+
+class _HttpServer(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False  # a client may keep its connection open for longer than the test lasts
+    request_queue_size = 64
+    context: ssl.SSLContext | None = None
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """The handshake is done in the connection's own thread."""
+        if self.context is None:
+            super().finish_request(request, client_address)
+            return
+        with self.context.wrap_socket(request, server_side=True) as wrapped:
+            super().finish_request(wrapped, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close without complaint what a client has closed already."""
+        with contextlib.suppress(OSError):
+            request.shutdown(socket.SHUT_WR)
+        request.close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Broken connections are a client's right."""
+
+
+class VendorServer:
+    """Serves a front. A context manager: started on entry, stopped on exit; what the front holds stays.
+
+    tls: the server's certificate and key, which makes `url` an https one. edit: set by tests of answers that no vendor
+    documents.
+    """
+
+    def __init__(self, front: Front, *, tls: Pair | None = None) -> None:
+        self._front, self._tls = front, tls
+        self.url = ""
+        self.address = "127.0.0.1"      # of this machine; another one before `start` for clients that refuse loopback
+        self.edit: Edit = unchanged
+        self._server: _HttpServer | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def host(self) -> str:
+        """`127.0.0.1:port`, as an SDK's endpoint is written."""
+        return self.url.partition("://")[2]
+
+    def answer(self, incoming: Incoming) -> Answer:
+        """One request off the wire. Called from several threads."""
+        made = self._front.served(incoming)
+        return msgspec.structs.replace(made, body=self.edit(made.body)) if made.status == 200 else made
+
+    def start(self, port: int = 0) -> str:
+        """Serve on the address and return the URL; port 0: any free one."""
+        handler = type("Handler", (_Handler,), {"vendor": self})
+        self._server = _HttpServer((self.address, port), handler)
+        if self._tls is not None:
+            self._server.context = server_context(self._tls)
+        self.url = f"{'https' if self._tls else 'http'}://{self.address}:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="vendor", daemon=True)
+        self._thread.start()
+        return self.url
+
+    def stop(self) -> None:
+        """Stop serving. RuntimeError if a request could not be dealt with: a mistake in here, not the client's."""
+        if self._server is None or self._thread is None:
+            return
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._server = self._thread = None
+        if self._front.crashes:
+            raise RuntimeError("\n".join(self._front.crashes))
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.stop()

@@ -1,0 +1,349 @@
+"""A scaling group in bad company: the real executor over HTTP while people, ESS and the network do what they like.
+
+Each operation is driven to its end by `run_step`, each step by a provider that has just been built, and now and then a
+step is taken twice or its outcome is lost with the process. Between the steps things happen by the dice. What must hold
+whatever happens is checked after every step.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.group import Instance, InstanceState, NodeGroup
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.policy import Options
+from chalicelib.operations.registry import run_step
+from chalicelib.operations.step_context import World
+from chalicelib.providers.errors import ProviderError
+from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, Times
+from infra.emulators.alicloud.serializers import as_text
+from infra.emulators.fake_cluster import InMemoryCluster
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.provider_fixtures.alicloud import AlicloudBench
+
+MOST, LEAST = 12, 1
+FAULTS = (Fault.LOST_ANSWER, Fault.LOST_ANSWER, Fault.CUT_OFF, Fault.SERVER_ERROR, Fault.HANGS_UP, Fault.WEB_PAGE,
+          Fault.THROTTLED, Fault.THROTTLED_FOR, Fault.CONFLICT, Fault.OLD_TIME, Fault.UNAUTHORIZED)
+CLASSES = {"Throttled", "OutOfStock", "QuotaExceeded", "Unauthorized", "NotFound", "Conflict", "InvalidRequest",
+           "Transient", "Unknown", "DeadlineExceeded"}
+
+
+class Liar:
+    """Answers that are not as documented. chance: of each of them."""
+
+    def __init__(self, dice: random.Random, chance: float) -> None:
+        self.dice, self.chance = dice, chance
+
+    def shaped(self, made: dict[str, Any]) -> dict[str, Any]:
+        """The answer, or what a liar makes of it."""
+        if not made or self.dice.random() >= self.chance:
+            return made
+        return self.dice.choice((self.texts, self.doubled, self.strange, self.emptied, self.negative, self.coded))(made)
+
+    def texts(self, made: dict[str, Any]) -> dict[str, Any]:
+        """Numbers and booleans as text."""
+        return dict(as_text(made))
+
+    def doubled(self, made: dict[str, Any]) -> dict[str, Any]:
+        """Everything in lists twice."""
+        return {key: each * 2 if isinstance(each, list) else each for key, each in made.items()}
+
+    def strange(self, made: dict[str, Any]) -> dict[str, Any]:
+        """States that nobody has heard of."""
+        states = ("State", "StatusCode")
+        return self.each(made, lambda thing: {key: "Unheard-Of/\u2603" if key.endswith(states) else value
+                                              for key, value in thing.items()})
+
+    def emptied(self, made: dict[str, Any]) -> dict[str, Any]:
+        """One field is missing, or null."""
+        lost = self.dice.choice(("TotalCount", "LifecycleState", "SuspendedProcesses", "Tags", "StatusCode",
+                                 "ErrorCode", "ScalingInstances", "ScalingGroups", "ScalingActivityId"))
+        return {key: value for key, value in self.each(made, lambda thing: {
+            key: None if key == lost else value for key, value in thing.items()}).items() if key != lost}
+
+    def negative(self, made: dict[str, Any]) -> dict[str, Any]:
+        """A number below nothing."""
+        lost = self.dice.choice(("ActiveCapacity", "PendingCapacity", "DesiredCapacity", "TotalCapacity", "MinSize"))
+        return self.each(made, lambda thing: {key: -3 if key == lost else value for key, value in thing.items()})
+
+    def coded(self, made: dict[str, Any]) -> dict[str, Any]:
+        """An error code in an answer with status 200."""
+        return {**made, "Code": "Nobody.KnowsThis", "Message": "with status 200"}
+
+    @staticmethod
+    def each(made: dict[str, Any], change: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+        """The change made to everything in its lists."""
+        return {key: [change(thing) if isinstance(thing, dict) else thing for thing in value]
+                if isinstance(value, list) else value for key, value in made.items()}
+
+
+class Disorder:
+    """One group and its neighbour. people: somebody changes the group while we work. lies: how often an answer
+    is not as documented."""
+
+    def __init__(self, seed: int, *, people: bool = False, lies: float = 0.0) -> None:
+        self.dice, self.people = random.Random(seed), people
+        self.bench = AlicloudBench(desired=self.dice.random() < 0.7, prefix=self.dice.choice(("", "alicloud://")),
+                                   times=Times(check=self.dice.choice((7200.0, 300.0, 45.0))))
+        self.cloud = self.bench.cloud
+        self.cloud.takes_empty_removals = self.dice.random() < 0.5
+        self.group = self.bench.add_group("g", size=self.dice.randint(1, 5), least=LEAST, most=MOST)
+        self.other = self.bench.add_group("other", size=2)
+        self.held = self.cloud.groups[self.group]
+        self.held.hook_in, self.held.hook_out = (self.dice.choice((0.0, 0.0, 0.0, 90.0)) for _ in range(2))
+        self.cluster = InMemoryCluster(self.bench.now)
+        self.doomed: set[str] = set()           # whose end was ours to plan, or nobody's
+        self.lowered = 0                        # machines that people have made too many
+        self.number, self.revoked = 0, False
+        self.liar = Liar(self.dice, lies)
+        self.bench.server.front._shaped = lambda made, version: self.liar.shaped(made)  # type: ignore[method-assign]
+        self.said: list[str] = []               # everything that anybody could read
+        self.classes: set[str] = set()
+
+    # -- a life
+
+    def live(self, steps: int) -> None:
+        neighbour = self.bench.machines(self.other)
+        with self.bench:
+            for _ in range(steps):
+                self.dice.choice((self.grow, self.grow, self.remove, self.remove, self.discard, self.shrink,
+                                  self.vanish))()
+                self.check()
+            assert self.people or self.bench.machines(self.other) == neighbour
+            self.recovers()
+            shown = "\n".join(self.said)
+            assert not [secret for secret in self.bench.secrets() if secret in shown]
+
+    def grow(self) -> None:
+        seen = self.look()
+        if seen is None or seen.error or seen.target >= seen.max:
+            return
+        if self.dice.random() < 0.4:
+            self.cloud.spoil(self.group, self.dice.choice((NO_STOCK, QUOTA, NOT_STARTING)), self.dice.randint(1, 3))
+        to_size = min(seen.max, seen.target + self.dice.randint(1, 4))
+        operation = self.order(Kind.GROW, seen.target, to_size)
+        self.drive(operation)
+        ours = [each for each in self.held.activities if f'"{operation.id}"' in each.metadata]
+        assert len(ours) <= 1, "asked twice"
+        # A group with a desired capacity is told the number: where machines had vanished, theirs come again with it.
+        # One that is below its own minimum is brought up to that by ESS.
+        most = max(to_size - seen.target, 2 if self.people else 0)
+        assert self.held.desired is not None or sum(each.wanted for each in ours) <= most
+        assert all(each.grows for each in ours), "a growth that took machines away"
+
+    def remove(self) -> None:
+        seen = self.look()
+        if seen is None:
+            return
+        there = [each for each in seen.instances if each.node and not each.error
+                 and each.state is InstanceState.RUNNING]
+        chosen = self.dice.sample(there, k=min(len(there), self.dice.randint(1, 3)))
+        if chosen and seen.target - len(chosen) >= seen.min:
+            self.take(Kind.REMOVE, seen, chosen)
+
+    def discard(self) -> None:
+        seen = self.look()
+        if seen is None:
+            return
+        broken = [each for each in seen.instances if each.error or (not each.node and self.dice.random() < 0.3)]
+        chosen = self.dice.sample(broken, k=self.dice.randint(0, len(broken)))
+        if chosen:
+            self.take(Kind.DISCARD, seen, chosen)
+
+    def take(self, kind: Kind, seen: NodeGroup, chosen: list[Instance]) -> None:
+        self.doomed |= {each.handle for each in chosen}
+        targets = tuple(Target(each.node, each.id, each.handle) for each in chosen)
+        outcome = self.drive(self.order(kind, seen.target, seen.target - len(chosen), *targets))
+        if isinstance(outcome, Done):
+            kept = {key.removeprefix("kept ") for key in outcome.facts if key.startswith("kept ")}
+            self.settle(400.0)
+            assert not {each.handle for each in chosen} & set(self.held.machines) - kept, "said to be removed"
+
+    def shrink(self) -> None:
+        seen = self.look()
+        if seen is None or seen.target <= seen.min:
+            return
+        self.drive(self.order(Kind.SHRINK, seen.target, self.dice.randint(seen.min, seen.target - 1)))
+
+    def vanish(self) -> None:
+        if self.held.machines and self.dice.random() < 0.5:
+            self.lose(self.dice.choice(sorted(self.held.machines)))
+
+    def lose(self, machine: str) -> None:
+        self.doomed.add(machine)
+        self.cloud.vanish(machine)
+
+    # -- an operation
+
+    def look(self) -> NodeGroup | None:
+        """The group as a pass sees it; None where a pass sees nothing."""
+        try:
+            observed = self.bench.provider().observe(self.bench.nodes())
+        except ProviderError as error:
+            self.said.append(repr(error))
+            return None
+        self.said.append(repr(observed))
+        found = {each.id: each for each in observed.groups}
+        assert not found[self.other].error or self.people or self.liar.chance
+        for each in found.values():
+            assert each.target >= 0
+            assert each.min <= each.max
+            assert len({instance.id for instance in each.instances}) == len(each.instances)
+        return found[self.group]
+
+    def order(self, kind: Kind, start: int, end: int, *targets: Target) -> Operation:
+        self.number += 1
+        now = self.bench.now()
+        return Operation(id=f"{kind}-{self.number:04d}-0123456789", cluster="ours", provider="alicloud",
+                         group=self.group, kind=kind, plan="plan", created_at=now, from_size=start, to_size=end,
+                         due_at=now, targets=targets)
+
+    def drive(self, operation: Operation) -> Outcome:
+        for _ in range(self.dice.randint(0, 4)):
+            self.bench.server.faults.next(self.dice.choice(FAULTS), on=self.dice.choice(("any", "write", "read")))
+        for _ in range(400):
+            self.nodes_as_now()
+            if self.people and self.dice.random() < 0.2:
+                self.somebody()
+            if self.revoked and self.dice.random() < 0.3:
+                self.bench.provider(credential="rotated")
+                self.revoked = False
+            before = self.held.desired
+            outcome = run_step(operation, World(self.bench.provider(), self.cluster, Options()), self.bench.now())
+            self.said.append(repr(outcome))
+            self.bounded(operation, before)
+            chance = self.dice.random()
+            if chance < 0.1:
+                self.settle(self.dice.choice((0.0, 30.0, 120.0)))       # the process died; the message comes again
+                continue
+            if not isinstance(outcome, Pending):
+                self.bench.server.faults.clear()
+                if isinstance(outcome, Failed):
+                    assert outcome.cls.removeprefix("Cluster") in CLASSES
+                    assert outcome.message
+                    self.classes.add(outcome.cls)
+                return outcome
+            operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+            self.settle(outcome.after)
+        raise AssertionError(f"{operation.kind} is not over: {operation}")
+
+    def nodes_as_now(self) -> None:
+        there = {node.name: node for node in self.bench.nodes()}
+        for name in set(self.cluster.nodes) - set(there):
+            self.cluster.remove_node(name)
+        for name, node in there.items():
+            if name not in self.cluster.nodes:
+                self.cluster.add_node(name, node.provider_id)
+
+    def settle(self, seconds: float) -> None:
+        self.bench.settle(max(1.0, seconds))
+
+    # -- what people do
+
+    def somebody(self) -> None:
+        with self.cloud.lock:
+            self.dice.choice(self.deeds())()
+
+    def deeds(self) -> list[Callable[[], object]]:
+        held, machines = self.held, sorted(self.held.machines)
+        one = self.dice.choice(machines) if machines else ""
+        deeds: list[Callable[[], object]] = [
+            lambda: held.suspended.symmetric_difference_update({self.dice.choice(("ScaleIn", "ScaleOut"))}),
+            lambda: self.limit(self.dice.randint(held.min, MOST)),
+            lambda: setattr(held, "min", self.dice.randint(0, min(2, held.max))),
+            lambda: setattr(held, "state", self.dice.choice(("Active", "Active", "Inactive"))),
+            lambda: self.bench.provider(credential="rotated"),
+            self.revoke,
+        ]
+        if one:
+            deeds += [lambda: self.lose(one), lambda: self.protect(one)]
+        if held.desired is not None:
+            deeds += [lambda: self.wish(self.dice.randint(held.min, held.max))]
+        return deeds
+
+    def revoke(self) -> None:
+        """The key is switched off, and after a while somebody makes another."""
+        self.bench.server.ring.keys[self.bench.key_id].active = False
+        self.revoked = True
+
+    def protect(self, machine: str) -> None:
+        if self.held.machines[machine].state in {"InService", "Protected"}:
+            state = "Protected" if self.held.machines[machine].state == "InService" else "InService"
+            self.cloud.set_state(machine, state)
+
+    def wish(self, desired: int) -> None:
+        """A person sets the desired capacity, and answers for what ESS takes away then."""
+        self.lowered += max(0, len(self.held.machines) - desired)
+        self.held.desired = desired
+        self.held.check_at = self.bench.now() + self.cloud.times.check
+
+    def limit(self, most: int) -> None:
+        """A person sets the maximum, and answers for what ESS takes away to keep to it."""
+        self.lowered += max(0, len(self.held.machines) - most)
+        self.held.max = most
+
+    # -- what must always hold
+
+    def bounded(self, operation: Operation, before: int | None) -> None:
+        """No step of ours leads out of the policy's bounds."""
+        now = self.held.desired
+        if before is None or now is None or now == before or self.people:
+            return
+        assert now <= MOST
+        assert now >= LEAST or operation.kind is Kind.DISCARD
+
+    def check(self) -> None:
+        self.cloud.step()
+        gone = {each.machine.id for each in self.cloud.released if each.machine.group == self.group}
+        failed = {each.machine.id for each in self.cloud.released if each.machine.fate is not None}
+        nobodys = gone - self.doomed - failed
+        chosen_by_ess = {name for each in self.held.activities if not each.grows and each.trigger == "Ess"
+                         for name in each.machines}
+        ordered = {name for each in self.held.activities if not each.grows and each.trigger != "Ess"
+                   for name in each.machines}
+        assert ordered <= self.doomed, f"we had {ordered - self.doomed} removed"
+        assert nobodys <= chosen_by_ess, f"nobody planned that {nobodys} should go"
+        assert len(chosen_by_ess - self.doomed) <= self.lowered, f"ESS chose {chosen_by_ess}"
+        assert self.people or self.held.total <= MOST
+
+    def recovers(self) -> None:
+        """Faults are over and people gone: the group can be grown again."""
+        self.bench.calm()
+        self.people, self.liar.chance = False, 0.0
+        self.bench.provider(credential="rotated")
+        held = self.held
+        held.state, held.max, held.min, held.system_suspended = "Active", MOST, LEAST, False
+        held.suspended.clear()
+        self.settle(20_000.0)
+        for _ in range(4):
+            seen = self.look()
+            assert seen is not None
+            assert not seen.error
+            broken = [each for each in seen.instances if each.error]
+            if broken:
+                self.take(Kind.DISCARD, seen, broken)
+            self.settle(1000.0)
+        seen = self.look()
+        assert seen is not None
+        if seen.target < seen.max and len(held.machines) == seen.target:
+            held.fates.clear()
+            self.dice = random.Random(0)
+            before = len(held.machines)
+            operation = self.order(Kind.GROW, seen.target, seen.target + 1)
+            assert isinstance(self.quietly(operation), Done)
+            self.settle(1000.0)
+            assert len([each for each in held.machines.values() if each.state not in GONE_SOON]) == before + 1
+
+    def quietly(self, operation: Operation) -> Outcome:
+        for _ in range(100):
+            outcome = run_step(operation, World(self.bench.provider(), self.cluster, Options()), self.bench.now())
+            if not isinstance(outcome, Pending):
+                return outcome
+            operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+            self.settle(outcome.after)
+        raise AssertionError("not over")

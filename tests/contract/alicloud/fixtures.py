@@ -1,0 +1,52 @@
+"""Operations as a plan would write them, and the provider driven through them as messages would drive it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.providers.base import Provider
+from chalicelib.providers.errors import Conflict, Throttled, Transient
+from tests.contract.provider_fixtures.alicloud import AlicloudBench
+
+_VERBS = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target", Kind.REMOVE: "remove", Kind.DISCARD: "remove"}
+_MOST = 60
+
+
+def order(bench: AlicloudBench, kind: Kind, group: str, start: int, end: int, *handles: str,
+          op: str = "op-0123456789abcdef") -> Operation:
+    """handles: of the instances to remove."""
+    nodes = {node.name for node in bench.nodes()}
+    targets = tuple(Target(each if each in nodes else "", f"cn-hangzhou.{each}", each) for each in handles)
+    now = bench.now()
+    return Operation(id=op, cluster="ours", provider="alicloud", group=group, kind=kind, plan="plan", created_at=now,
+                     from_size=start, to_size=end, due_at=now, deadline=now + 7200.0, targets=targets)
+
+
+def ask(provider: Provider, operation: Operation) -> Outcome:
+    """The first call of an operation, or the next one of one that is under way."""
+    made: Outcome = getattr(provider, "poll" if operation.step else _VERBS[operation.kind])(operation)
+    return made
+
+
+def drive(bench: AlicloudBench, operation: Operation) -> Outcome:
+    """To its end, each step by a provider that has just been built, as after a cold start. What is temporary is met
+    again after ten seconds."""
+    for _ in range(_MOST):
+        try:
+            outcome = ask(bench.provider(), operation)
+        except (Conflict, Throttled, Transient) as error:
+            bench.settle(max(10.0, error.retry_after))
+            continue
+        if not isinstance(outcome, Pending):
+            return outcome
+        operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+        bench.settle(max(1.0, outcome.after))
+    raise AssertionError(f"not over after {_MOST} steps: {outcome}")
+
+
+def seen(bench: AlicloudBench, group: str) -> NodeGroup:
+    """The group as the next pass sees it."""
+    return {each.id: each for each in bench.provider().observe(bench.nodes()).groups}[group]

@@ -1,0 +1,59 @@
+"""The emulated API asked directly, without a port: what a test of the emulator itself needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from infra.emulators.cherryservers.account import Cloud
+from infra.emulators.cherryservers.dispatcher import Front, Token
+from infra.emulators.cherryservers.models import Times
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.vendor_common.http_messages import Answer, Incoming
+
+START = 1_800_000_000.0
+TOKEN = "CHERRY-EXAMPLE-TOKEN-0001"
+SERVERS = "/projects/10001/servers"
+ORDER: Mapping[str, Any] = {
+    "project_id": 10001, "plan": "e5_1620v4", "hostname": "k8s-ours-workers-gndxdmmw", "image": "ubuntu_18_04",
+    "region": "eu_nord_1", "ssh_keys": [101, 102], "ip_addresses": None, "user_data": "IyEvYmluL2Jhc2gK",
+    "tags": {"k8s-cluster": "ours", "k8s-nodepool": "workers"}}
+
+
+class Bed:
+    """An account and its API; a request a second is no hurry."""
+
+    def __init__(self, times: Times | None = None) -> None:
+        self.clock = ManualClock(START)
+        self.cloud = Cloud(self.clock, times=times or Times(deploy=100.0, virtual=30.0, fail=20.0, terminate=10.0))
+        self.front = Front(self.cloud)
+        self.front.tokens[TOKEN] = Token()
+        self.front.throttle.limit = None
+
+    def ask(self, method: str, target: str, body: object = None, *, token: str = TOKEN) -> Answer:
+        """One request; target without the version. Mistakes of the emulation are raised."""
+        sent = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        answer = self.front.served(Incoming(method, f"/v1{target}", headers, sent))
+        assert not self.front.crashes, self.front.crashes[0]
+        return answer
+
+    def json(self, method: str, target: str, body: object = None) -> Any:
+        """What a request that is granted answers."""
+        answer = self.ask(method, target, body)
+        assert answer.status < 300, answer.body
+        return json.loads(answer.body)
+
+    def refusal(self, method: str, target: str, body: object = None, *, token: str = TOKEN) -> tuple[int, str]:
+        """Status and text of one that is not, in the recorded form."""
+        answer = self.ask(method, target, body, token=token)
+        said = json.loads(answer.body)
+        assert set(said) == {"code", "message"}
+        assert said["code"] == answer.status >= 400
+        return answer.status, said["message"]
+
+    def after(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.advance(seconds)
+        self.cloud.step()

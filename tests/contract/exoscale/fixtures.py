@@ -1,0 +1,127 @@
+"""An emulated zone on a clock, a client of it that signs by itself, and operations as a plan would write them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.providers.base import Provider
+from chalicelib.providers.errors import Conflict, Throttled, Transient
+from chalicelib.store import Store
+from chalicelib.store.cache import Shelf
+from infra.emulators.aws import create_table
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.dynamodb.client import MemoryClient
+from infra.emulators.dynamodb.tables import Tables
+from infra.emulators.exoscale.account import Zone
+from infra.emulators.exoscale.dispatcher import Front
+from infra.emulators.exoscale.models import Times
+from infra.emulators.vendor_common.http_messages import Answer, Incoming
+from tests.contract.exoscale.openapi_document import checker
+from tests.contract.provider_fixtures.exoscale import ExoscaleBench
+
+START = 1_800_000_000.0
+KEY, SECRET = "EXO-EXAMPLE-KEY-0001", "example-secret-0001"
+_VERBS = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target", Kind.REMOVE: "remove", Kind.DISCARD: "remove"}
+_MOST = 60
+
+
+class Desk:
+    """A zone and its API without a network: requests are made by hand. All of it is compared with the document."""
+
+    def __init__(self, times: Times | None = None) -> None:
+        self.clock = ManualClock(START)
+        self.zone = Zone(self.clock, times=times)
+        self.front = Front(self.zone)
+        self.front.ring.add(KEY, SECRET)
+        self.checker = checker()
+        self.front.watches.append(self.checker.watch)
+
+    def send(self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None,
+             key: str = KEY, secret: str = SECRET) -> Answer:
+        """One request, signed."""
+        raw = b"" if body is None else json.dumps(body).encode()
+        return self.front.served(signed(method, f"/v2{path}", raw, query or {}, key=key, secret=secret,
+                                        expires=int(self.clock()) + 600))
+
+    def ask(self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None,
+            status: int = 200) -> dict[str, Any]:
+        """Its answer, which must have that status."""
+        answer = self.send(method, path, body, query=query)
+        assert answer.status == status, answer.body
+        found: dict[str, Any] = json.loads(answer.body)
+        return found
+
+    def after(self, seconds: float) -> None:
+        """Time passes."""
+        self.clock.advance(seconds)
+        self.zone.step()
+
+
+def signed(method: str, path: str, body: bytes, query: Mapping[str, str], *, key: str = KEY, secret: str = SECRET,
+           expires: int) -> Incoming:
+    """A request with its signature (exoscale.md §4)."""
+    values = "".join(query[name] for name in sorted(query))
+    text = b"\n".join((f"{method} {path}".encode(), body, values.encode(), b"", str(expires).encode()))
+    found = base64.b64encode(hmac.new(secret.encode(), text, hashlib.sha256).digest()).decode()
+    names = f",signed-query-args={';'.join(sorted(query))}" if query else ""
+    headers = {"authorization": f"EXO2-HMAC-SHA256 credential={key}{names},expires={expires},signature={found}"}
+    if body:
+        headers["content-type"] = "application/json"
+    return Incoming(method, f"{path}?{urlencode(query)}" if query else path, headers, body)
+
+
+def order(bench: ExoscaleBench, kind: Kind, group: str, start: int, end: int, *handles: str,
+          op: str = "op-0123456789abcdef") -> Operation:
+    """handles: of the instances to remove."""
+    nodes = {node.provider_id: node.name for node in bench.nodes()}
+    ids = [each if each.startswith("exoscale://") else f"exoscale://{each}" for each in handles]
+    targets = tuple(Target(nodes.get(id_, ""), id_, handle) for id_, handle in zip(ids, handles, strict=True))
+    now = bench.now()
+    return Operation(id=op, cluster="ours", provider="exoscale", group=group, kind=kind, plan="plan", created_at=now,
+                     from_size=start, to_size=end, due_at=now, deadline=now + 7200.0, targets=targets)
+
+
+def ask(provider: Provider, operation: Operation) -> Outcome:
+    """The first call of an operation, or the next one of one that is under way."""
+    made: Outcome = getattr(provider, "poll" if operation.step else _VERBS[operation.kind])(operation)
+    return made
+
+
+def drive(bench: ExoscaleBench, operation: Operation) -> Outcome:
+    """To its end, each step by a provider that has just been built, as after a cold start. What is temporary is met
+    again after ten seconds."""
+    for _ in range(_MOST):
+        try:
+            outcome = ask(bench.provider(), operation)
+        except (Conflict, Throttled, Transient) as error:
+            bench.settle(max(10.0, error.retry_after))
+            continue
+        if not isinstance(outcome, Pending):
+            return outcome
+        operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+        bench.settle(max(1.0, outcome.after))
+    raise AssertionError(f"not over after {_MOST} steps: {outcome}")
+
+
+def seen(bench: ExoscaleBench, group: str) -> NodeGroup:
+    """The group as the next pass sees it."""
+    return {each.id: each for each in bench.provider().observe(bench.nodes()).groups}[group]
+
+
+def shelf(bench: ExoscaleBench) -> Shelf:
+    """One in a table, as all functions of a deployment share it."""
+    client = MemoryClient(Tables())
+    create_table(client, "exoscale")
+    return Store("exoscale", clock=bench.clock, client=client, region="eu-west-1", sleep=lambda _: None,
+                 chance=lambda: 0.5).shelf

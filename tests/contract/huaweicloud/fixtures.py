@@ -1,0 +1,144 @@
+"""An emulated project on a clock without a network, and operations as a plan would write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
+
+from chalicelib.model.group import NodeGroup
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Outcome, Pending
+from chalicelib.providers.base import Provider
+from chalicelib.providers.errors import Conflict, ProviderError, Throttled, Transient
+from chalicelib.store import Store
+from chalicelib.store.cache import Shelf
+from infra.emulators.aws import create_table
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.dynamodb.client import MemoryClient
+from infra.emulators.dynamodb.tables import Tables
+from infra.emulators.huaweicloud.account import PROJECT, Cloud
+from infra.emulators.huaweicloud.dispatcher import Front
+from infra.emulators.huaweicloud.models import Times
+from infra.emulators.vendor_common.http_messages import Answer, Incoming
+from tests.contract.provider_fixtures.huaweicloud import HuaweiBench
+
+START = 1_800_000_000.0
+TOKEN = "MIIexampletoken"
+_VERBS = {Kind.GROW: "grow", Kind.SHRINK: "shrink_target", Kind.REMOVE: "remove", Kind.DISCARD: "remove"}
+_MOST = 60
+
+
+class Desk:
+    """A project with one cluster and its API: requests are made by hand, with a token."""
+
+    def __init__(self, times: Times | None = None) -> None:
+        self.clock = ManualClock(START)
+        self.cloud = Cloud(self.clock, times=times)
+        self.cluster = self.cloud.add_cluster("prod").uid
+        self.front = Front(self.cloud)
+        self.front.ring.tokens[TOKEN] = self.front.ring.add("AKIDEXAMPLE00000DESK", "SKEXAMPLEofthedesk")
+        self.base = f"/api/v3/projects/{PROJECT}/clusters/{self.cluster}"
+
+    def send(self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None) -> Answer:
+        """One request. path: below the cluster's, or from the root if it begins with `//`."""
+        raw = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        place = path[1:] if path.startswith("//") else f"{self.base}{path}"
+        target = f"{place}?{urlencode(query)}" if query else place
+        return self.front.served(Incoming(method, target, {"host": "cce.example.com", "x-auth-token": TOKEN}, raw))
+
+    def ask(self, method: str, path: str, body: object = None, *, query: Mapping[str, str] | None = None,
+            status: int = 200) -> dict[str, Any]:
+        """Its answer, which must have that status."""
+        answer = self.send(method, path, body, query=query)
+        assert answer.status == status, answer.body
+        found: dict[str, Any] = json.loads(answer.body or b"{}")
+        return found
+
+    def scale(self, pool: str, total: int, *groups: str, status: int = 200, **options: str) -> dict[str, Any]:
+        """To an absolute total."""
+        spec = {"desiredNodeCount": total, "scaleGroups": list(groups), "options": options}
+        return self.ask("POST", f"/nodepools/{pool}/operation/scale", {"kind": "NodePool", "apiVersion": "v3",
+                                                                       "spec": spec}, status=status)
+
+    def pool(self, uid: str) -> dict[str, Any]:
+        """As the list shows it."""
+        listed = self.ask("GET", "/nodepools", query={"advanceStatus": "true"})["items"]
+        return next(each for each in listed if each["metadata"]["uid"] == uid)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """All of them."""
+        return list(self.ask("GET", "/nodes")["items"])
+
+    def after(self, seconds: float) -> None:
+        """Time passes."""
+        self.clock.advance(seconds)
+        self.cloud.step()
+
+
+def order(bench: HuaweiBench, kind: Kind, group: str, start: int, end: int, *handles: str,
+          op: str = "op-0123456789abcdef") -> Operation:
+    """handles: of the nodes to remove."""
+    names = {node.provider_id: node.name for node in bench.nodes()}
+    targets = tuple(Target(names.get(each, ""), each, each) for each in handles)
+    now = bench.now()
+    return Operation(id=op, cluster="ours", provider="huaweicloud", group=group, kind=kind, plan="plan", created_at=now,
+                     from_size=start, to_size=end, due_at=now, deadline=now + 7200.0, targets=targets)
+
+
+def ask(provider: Provider, operation: Operation) -> Outcome:
+    """The first call of an operation, or the next one of one that is under way."""
+    made: Outcome = getattr(provider, "poll" if operation.step else _VERBS[operation.kind])(operation)
+    return made
+
+
+def tried(bench: HuaweiBench, operation: Operation) -> Outcome | ProviderError:
+    """By a provider that has just been built; an error that is raised is an answer too."""
+    try:
+        return ask(bench.provider(), operation)
+    except ProviderError as error:
+        return error
+
+
+def carried(operation: Operation, outcome: object) -> Operation:
+    """As the table has it after a Pending."""
+    assert isinstance(outcome, Pending), outcome
+    return msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+
+
+def drive(bench: HuaweiBench, operation: Operation) -> Outcome:
+    """To its end, each step by a provider that has just been built, as after a cold start. What is temporary is met
+    again after ten seconds."""
+    for _ in range(_MOST):
+        try:
+            outcome = ask(bench.provider(), operation)
+        except (Conflict, Throttled, Transient) as error:
+            bench.settle(max(10.0, error.retry_after))
+            continue
+        if not isinstance(outcome, Pending):
+            return outcome
+        operation = carried(operation, outcome)
+        bench.settle(max(1.0, outcome.after))
+    raise AssertionError(f"not over after {_MOST} steps: {outcome}")
+
+
+def seen(bench: HuaweiBench, group: str) -> NodeGroup:
+    """The group as the next pass sees it."""
+    return {each.id: each for each in bench.provider().observe(bench.nodes()).groups}[group]
+
+
+def scalings(bench: HuaweiBench) -> list[tuple[int, list[str]]]:
+    """The totals and groups that were asked for since the last look."""
+    specs = [json.loads(call.body)["spec"] for call in bench.look() if call.operation == "scale-pool"]
+    return [(spec["desiredNodeCount"], spec["scaleGroups"]) for spec in specs]
+
+
+def shelf(bench: HuaweiBench) -> Shelf:
+    """One in a table, as all functions of a deployment share it."""
+    client = MemoryClient(Tables())
+    create_table(client, "huaweicloud")
+    return Store("huaweicloud", clock=bench.clock, client=client, region="eu-west-1", sleep=lambda _: None,
+                 chance=lambda: 0.5).shelf

@@ -1,0 +1,209 @@
+"""Alibaba Cloud's bench: the real provider over HTTP, and the emulated ESS with its keys, stock and clock."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Self
+
+from chalicelib.model.node import Node
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers import registry
+from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.services import Means
+from infra.emulators.alicloud.account import REGION, Cloud
+from infra.emulators.alicloud.dispatcher import Logged
+from infra.emulators.alicloud.models import GONE_SOON, NO_STOCK, NOT_STARTING, QUOTA, Times
+from infra.emulators.alicloud.node_registration import Ways, joined, node_object
+from infra.emulators.alicloud.server import AlicloudServer
+from infra.emulators.certificates import Authority
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.provider_fixtures.workload import Workload, ready_node
+from tests.contract.suite.kubelets import Kubelets
+from tests.contract.suite.provider_fixture import Misfortune, Trouble
+from tests.contract.suite.shared_services import shared
+
+START = 1_800_000_000.0
+SECRET = "outscaler/alicloud/credentials"
+_CHECK = 7200.0     # ESS tries again only long after a test is over
+_FAULTS = {
+    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED, Trouble.FORBIDDEN: Fault.FORBIDDEN, Trouble.NOT_FOUND: Fault.NOT_FOUND,
+    Trouble.CONFLICT: Fault.CONFLICT, Trouble.THROTTLED: Fault.THROTTLED, Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
+    Trouble.SERVER_ERROR: Fault.SERVER_ERROR, Trouble.CUT_OFF: Fault.CUT_OFF, Trouble.WEB_PAGE: Fault.WEB_PAGE,
+    Trouble.HANGS: Fault.HANGS_UP, Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
+}
+_FATES = {Misfortune.OUT_OF_STOCK: NO_STOCK, Misfortune.QUOTA: QUOTA, Misfortune.NEVER_COMES: NOT_STARTING}
+
+
+class AlicloudBench:
+    """See Bench. Tests of Alibaba Cloud alone may set the scene through cloud and server as well.
+
+    desired: whether groups have a desired capacity; prefix: of the Nodes' providerIDs. settings: of the policy, beside
+    what a bench needs; texts: secrets beside the key's.
+    """
+
+    name = "alicloud"
+    repeatable = True
+
+    def __init__(self, *, desired: bool = True, prefix: str = "", times: Times | None = None) -> None:
+        self.lacks = {"discovery": "scaling groups are named in the policy, and none is looked for"}
+        if not desired:
+            self.lacks["shrink"] = "a group without a desired capacity has no target apart from its instances"
+        self.differs: dict[str, str] = {}
+        self.clock = ManualClock(START)
+        self.kubelets = Kubelets()
+        self.cloud = Cloud(self.clock, times=times or Times(check=_CHECK))
+        self.server = AlicloudServer(self.cloud)
+        self.settings: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
+        self._desired, self._prefix, self._theirs = desired, prefix, set[str]()
+        self._bounds: dict[str, GroupPolicy] = {}
+        self._keys, self._slept, self._looked = 0, 0.0, 0
+        self._pacer = shared(self.clock)
+        self._untrusted: AlicloudServer | None = None
+        self._rotate()
+
+    def __enter__(self) -> Self:
+        """See Bench."""
+        self.server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """See Bench."""
+        self.server.stop()
+        if self._untrusted is not None:
+            self._untrusted.stop()
+
+    def now(self) -> float:
+        """See Bench."""
+        return self.clock.now()
+
+    def most_calls(self, groups: int, machines: int) -> int:
+        """Groups by 20, instances by 50 in each, configurations by 10, and the instance types."""
+        return math.ceil(groups / 20) + groups + machines // 50 + math.ceil(groups / 10) + 2
+
+    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, cluster: str = "ours",
+                  instance_type: str = "") -> str:
+        """See Bench."""
+        made = self.cloud.add_group(name, size=size, least=least, most=most, desired=self._desired,
+                                    types=(instance_type or "ecs.g7.xlarge",))
+        if cluster == "ours":
+            self.bind(made.id, least, most)
+        else:
+            self._theirs.add(made.id)
+        return made.id
+
+    def bind(self, group: str, least: int, most: int) -> None:
+        """The policy names a group of the account, with these bounds."""
+        self._bounds[group] = GroupPolicy(self.name, group, least, most)
+
+    @property
+    def ways(self) -> Ways:
+        """How instances join this cluster: as soon as they run, since it is ESS that is tried here."""
+        return Ways(prefix=self._prefix, boot=0.0, never=frozenset(self._theirs))
+
+    def nodes(self) -> tuple[Node, ...]:
+        """See Bench."""
+        self.cloud.step()
+        due = joined(self.cloud, self.clock(), self.ways)
+        return self.kubelets.say(tuple(
+            ready_node(node_object(self.cloud, group, machine, self.ways), machine.created)
+            for group, machine in due.values()))
+
+    def provider(self, *, credential: str = "good") -> Provider:
+        """See Bench."""
+        if credential == "rotated":
+            self._rotate()
+        return registry.build(self.name, self.connection(self.server.url, wrong=credential == "wrong"))
+
+    def connection(self, url: str, *, wrong: bool = False) -> Connection:
+        """What a provider is built from. wrong: its secret holds another key's secret."""
+        settings = {"region": REGION, "credentialsSecret": SECRET, "essEndpoint": url, "ecsEndpoint": url,
+                    "stsEndpoint": url, **self.settings}
+        means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer)
+        return Connection("ours", settings, tuple(self._bounds.values()),
+                          lambda name: self.read_secret(name, wrong=wrong), Workload(self.nodes), self.clock,
+                          means=means)
+
+    def read_secret(self, name: str, *, wrong: bool = False) -> str:
+        """The newest text of a secret: of the key's, or of one that a test has put into texts."""
+        if name in self.texts:
+            return self.texts[name]
+        key = self.key_id
+        secret = "not-the-secret-of-this-key-000000" if wrong else self.server.ring.keys[key].secret
+        return json.dumps({"accessKeyId": key, "accessKeySecret": secret})
+
+    @property
+    def key_id(self) -> str:
+        """The key that is good now."""
+        return f"LTAI-SUITE-KEY-{self._keys:09d}"
+
+    def _rotate(self) -> None:
+        if self._keys:
+            self.server.ring.keys[self.key_id].active = False
+        self._keys += 1
+        self.server.ring.add(self.key_id, f"suite-secret-number-{self._keys:09d}")
+
+    def untrusted(self) -> Provider:
+        """See Bench."""
+        self._untrusted = AlicloudServer(self.cloud, tls=Authority("nobody's").server())
+        return registry.build(self.name, self.connection(self._untrusted.start()))
+
+    def machines(self, group: str) -> list[str]:
+        """See Bench."""
+        self.cloud.step()
+        return [each.id for each in self.cloud.groups[group].machines.values() if each.state not in GONE_SOON]
+
+    def target(self, group: str) -> int:
+        """See Bench."""
+        self.cloud.step()
+        held = self.cloud.groups[group]
+        return held.total - held.count(*GONE_SOON) if held.desired is None else held.desired
+
+    def settle(self, seconds: float = 600.0) -> None:
+        """See Bench."""
+        self.clock.advance(seconds)
+        self.cloud.step()
+
+    def trouble(self, kind: Trouble, *, on: str = "any", times: int = 1) -> None:
+        """See Bench."""
+        self.server.faults.next(_FAULTS[kind], on=on, times=times)
+
+    def misfortune(self, group: str, kind: Misfortune, *, times: int = 1) -> None:
+        """See Bench."""
+        self.cloud.spoil(group, _FATES[kind], times)
+
+    def calm(self) -> None:
+        """See Bench."""
+        self.server.faults.clear()
+        for group in self.cloud.groups.values():
+            group.fates.clear()
+
+    def calls(self) -> list[str]:
+        """See Bench."""
+        return [call.line for call in self.look()]
+
+    def writes(self) -> list[str]:
+        """See Bench."""
+        return [call.line for call in self.look() if call.writes]
+
+    def look(self) -> list[Logged]:
+        """The calls since the last look."""
+        log = self.server.log
+        seen, self._looked = log[self._looked:], len(log)
+        return seen
+
+    def secrets(self) -> Sequence[str]:
+        """See Bench."""
+        return [*self.server.ring.secrets(), *self.server.front.seen]
+
+    def slept(self) -> float:
+        """See Bench."""
+        return self._slept
+
+    def _sleep(self, seconds: float) -> None:
+        self._slept += seconds
+        self.clock.advance(seconds)

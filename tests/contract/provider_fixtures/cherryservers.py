@@ -1,0 +1,309 @@
+"""Cherry Servers' bench: the real provider over HTTP, and the emulated API with its token, stock, pace and clock."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Self
+
+import msgspec
+
+from chalicelib.model.node import Node
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.model.timestamps import format_time
+from chalicelib.providers import registry
+from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.services import Means, Pace, Pacer
+from chalicelib.snapshot import api_types
+from chalicelib.snapshot.snapshot_builder import node_from_wire
+from infra.emulators.certificates import Authority
+from infra.emulators.cherryservers.account import Cloud
+from infra.emulators.cherryservers.attached_account import (
+    BOOTSTRAP_NAME,
+    CLOUD_INIT,
+    DEFINITION,
+    SECRET_NAME,
+    TOKEN_ID,
+    TOKEN_SECRET,
+    gcfg,
+)
+from infra.emulators.cherryservers.dispatcher import Logged
+from infra.emulators.cherryservers.models import NO_CREDIT, NO_STOCK, NOT_DEPLOYED, Times
+from infra.emulators.cherryservers.node_registration import PREFIX, Ways, joined, node_object
+from infra.emulators.cherryservers.serializers import PASSWORD
+from infra.emulators.cherryservers.server import CherryServer
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.suite.kubelets import Kubelets
+from tests.contract.suite.provider_fixture import Misfortune, Trouble
+from tests.contract.suite.shared_services import shared
+
+START = 1_800_000_000.0
+_ON_THE_WAY = 0.25      # seconds of the wall, at most, for a request on loopback
+QUICK = Times(accept=5.0, deploy=60.0, virtual=30.0, fail=20.0, terminate=30.0)
+_FAULTS = {
+    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED, Trouble.FORBIDDEN: Fault.FORBIDDEN, Trouble.NOT_FOUND: Fault.NOT_FOUND,
+    Trouble.CONFLICT: Fault.CONFLICT, Trouble.THROTTLED: Fault.THROTTLED, Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
+    Trouble.SERVER_ERROR: Fault.SERVER_ERROR, Trouble.CUT_OFF: Fault.CUT_OFF, Trouble.WEB_PAGE: Fault.WEB_PAGE,
+    Trouble.HANGS: Fault.HANGS_UP, Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
+}
+_FATES = {Misfortune.OUT_OF_STOCK: NO_STOCK, Misfortune.QUOTA: NO_CREDIT, Misfortune.NEVER_COMES: NOT_DEPLOYED}
+_LACKS = {
+    "discovery": "pools are named in the policy, and none is looked for",
+    "shrink": "a pool has no target apart from its servers",
+    "sizes": "a pool has no size that could be asked for",
+    Trouble.CONFLICT.value: "the vendor has no 409, for no change of a server is in another's way",
+    Trouble.NOT_FOUND.value: "404 to a deletion says that the server is gone, which is what was asked for; what 404 "
+                             "means otherwise is tried in tests/contract/cherryservers",
+}
+
+
+class NodesPage(msgspec.Struct, frozen=True):
+    """A page of a list, as the cluster's client hands it out."""
+
+    body: bytes
+    first: bool = True
+
+
+class Workload:
+    """The cluster's client, as far as this provider uses it: the list of Nodes."""
+
+    def __init__(self, nodes: Callable[[], Sequence[KubeObject]]) -> None:
+        self._nodes = nodes
+
+    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[NodesPage]:
+        """One page of everything, or of what has a label."""
+        assert path == "/api/v1/nodes"
+        label = (query or {}).get("labelSelector", "")
+        items = [node for node in self._nodes() if not label or label in node["metadata"]["labels"]]
+        return [NodesPage(json.dumps({"kind": "NodeList", "items": items}).encode())]
+
+
+class MemoryShelf:
+    """See means.Shelf: what all functions share, for as long as was said."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._rows = clock, dict[str, tuple[bytes, float]]()
+
+    def get(self, key: str) -> bytes | None:
+        """See means.Shelf."""
+        value, until = self._rows.get(key, (b"", 0.0))
+        return value if self._clock() < until else None
+
+    def put(self, key: str, value: bytes, seconds: float) -> None:
+        """See means.Shelf."""
+        self._rows[key] = (value, self._clock() + seconds)
+
+
+class CountingPacer:
+    """See means.Pacer. booked: calls that may be on their way, or have arrived."""
+
+    def __init__(self, pacer: Pacer) -> None:
+        self._pacer, self.booked = pacer, 0
+
+    def take(self, pace: Pace, calls: int) -> float:
+        """See means.Pacer."""
+        wait = self._pacer.take(pace, calls)
+        self.booked += 0 if wait else calls
+        return wait
+
+    def hold(self, pace: Pace, seconds: float) -> None:
+        """See means.Pacer."""
+        self._pacer.hold(pace, seconds)
+
+
+class CherryBench:
+    """See Bench. Tests of Cherry Servers alone may set the scene through cloud and server as well.
+
+    ways: how servers join; cap: the most rows of one answer; lag, delete_lag: seconds that lists are late with new
+    servers and with deleted ones. default, pools: definitions beside what a bench needs; texts: secrets beside the
+    token's. nameless: the cloud controller has not been there yet, so that no Node has a providerID.
+    """
+
+    name = "cherryservers"
+    repeatable = False
+
+    def __init__(self, *, ways: Ways | None = None, times: Times = QUICK, cap: int | None = None, lag: float = 0.0,
+                 delete_lag: float = 0.0, prefix: str = PREFIX) -> None:
+        self.lacks, self.differs = dict(_LACKS), dict[str, str]()
+        self.clock = ManualClock(START)
+        self.kubelets = Kubelets()
+        self.cloud = Cloud(self.clock, times=times)
+        self.cloud.lag, self.cloud.delete_lag = lag, delete_lag
+        self.server = CherryServer(self.cloud)
+        self.server.front.actions.cap = cap
+        self.ways = ways or Ways(boot=0.0, prefix=prefix)
+        self.default: dict[str, object] = {**DEFINITION, "cloudinit": base64.b64encode(CLOUD_INIT.encode()).decode()}
+        self.pools: dict[str, dict[str, object]] = {}
+        self.settings: dict[str, str] = {}
+        self.texts: dict[str, str] = {}
+        self.shelf = MemoryShelf(self.clock)
+        self._bounds: dict[str, GroupPolicy] = {}
+        self._clusters: dict[str, str] = {}
+        self.nameless = False
+        self._tokens, self._slept, self._looked = 0, 0.0, 0
+        self._pacer = CountingPacer(shared(self.clock))
+        self._untrusted: CherryServer | None = None
+        self._rotate()
+
+    def __enter__(self) -> Self:
+        """See Bench."""
+        self.server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """See Bench."""
+        self.server.stop()
+        if self._untrusted is not None:
+            self._untrusted.stop()
+
+    def now(self) -> float:
+        """See Bench."""
+        return self.clock.now()
+
+    def most_calls(self, groups: int, machines: int) -> int:
+        """The servers in one list, and the plans that are in use, here one for all groups."""
+        del groups
+        cap = self.server.front.actions.cap
+        return 2 + (machines // cap if cap else 0)
+
+    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, cluster: str = "ours",
+                  instance_type: str = "") -> str:
+        """See Bench. instance_type: a plan's slug."""
+        self._clusters[name] = cluster
+        plan = instance_type or str(self.default["plan"])
+        if instance_type:
+            self.pools[name] = {"plan": plan}
+        for _ in range(size):
+            self.cloud.add_server(name, cluster=cluster, plan=plan)
+        if cluster == "ours":
+            self.bind(name, least, most)
+        return name
+
+    def bind(self, group: str, least: int, most: int) -> None:
+        """The policy names a pool, with these bounds."""
+        self._bounds[group] = GroupPolicy(self.name, group, least, most)
+
+    def kube_nodes(self) -> list[KubeObject]:
+        """The cluster's Nodes as its API has them."""
+        self.cloud.step()
+        with self.cloud.lock:
+            return self.kubelets.say_raw([self._object(node_object(self.cloud, server, self.ways), server.created)
+                                          for server in joined(self.cloud, self.clock(), self.ways).values()])
+
+    def nodes(self) -> tuple[Node, ...]:
+        """See Bench."""
+        return tuple(node_from_wire(msgspec.convert(each, api_types.NodeObject)) for each in self.kube_nodes())
+
+    def _object(self, raw: KubeObject, created: float) -> KubeObject:
+        at, meta = format_time(created), raw["metadata"]
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": at}
+        spec = {} if self.nameless else {"providerID": raw["spec"]["providerID"]}
+        return {"metadata": {**meta, "uid": f"uid-{meta['name']}", "creationTimestamp": at}, "spec": spec,
+                "status": {**raw["status"], "conditions": [ready]}}
+
+    def provider(self, *, credential: str = "good") -> Provider:
+        """See Bench."""
+        if credential == "rotated":
+            self._rotate()
+        return registry.build(self.name, self.connection(self.server.root, wrong=credential == "wrong"))
+
+    def connection(self, root: str, *, wrong: bool = False) -> Connection:
+        """What a provider is built from. wrong: its secret holds a token that is none."""
+        settings = {"credentialsSecret": SECRET_NAME, "clusterName": "ours", "endpoint": root,
+                    "cloudConfig": gcfg({"default": self.default, **self.pools}),
+                    "bootstrapTokenSecret": BOOTSTRAP_NAME, **self.settings}
+        means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
+        return Connection("ours", settings, tuple(self._bounds.values()),
+                          lambda name: self.read_secret(name, wrong=wrong), Workload(self.kube_nodes), self.clock,
+                          means=means)
+
+    def read_secret(self, name: str, *, wrong: bool = False) -> str:
+        """The newest text of a secret: of the token, or of one that a test has put into texts."""
+        if name in self.texts:
+            return self.texts[name]
+        if name == BOOTSTRAP_NAME:
+            return json.dumps({"tokenId": TOKEN_ID, "tokenSecret": TOKEN_SECRET})
+        assert name == SECRET_NAME
+        return "CHERRY-EXAMPLE-NOT-A-TOKEN" if wrong else self.token
+
+    @property
+    def token(self) -> str:
+        """The token that is good now."""
+        return f"CHERRY-EXAMPLE-SUITE-TOKEN-{self._tokens:04d}"
+
+    def _rotate(self) -> None:
+        if self._tokens:
+            self.server.front.tokens[self.token].active = False
+        self._tokens += 1
+        self.server.add_token(self.token)
+
+    def untrusted(self) -> Provider:
+        """See Bench."""
+        self._untrusted = CherryServer(self.cloud, tls=Authority("nobody's").server())
+        self._untrusted.add_token(self.token)
+        self._untrusted.start()
+        return registry.build(self.name, self.connection(self._untrusted.root))
+
+    def machines(self, group: str) -> list[str]:
+        """See Bench."""
+        self.cloud.step()
+        return [str(each.id) for each in self.cloud.members(group, self._clusters.get(group, "ours"))
+                if not each.leaving]
+
+    def target(self, group: str) -> int:
+        """See Bench."""
+        return len(self.machines(group))
+
+    def settle(self, seconds: float = 600.0) -> None:
+        """See Bench."""
+        self.clock.advance(seconds)
+        self.cloud.step()
+
+    def trouble(self, kind: Trouble, *, on: str = "any", times: int = 1) -> None:
+        """See Bench."""
+        self.server.faults.next(_FAULTS[kind], on=on, times=times)
+
+    def misfortune(self, group: str, kind: Misfortune, *, times: int = 1) -> None:
+        """See Bench."""
+        self.cloud.spoil(group, _FATES[kind], times)
+
+    def calm(self) -> None:
+        """See Bench."""
+        self.server.faults.clear()
+        self.cloud.relent()
+
+    def calls(self) -> list[str]:
+        """See Bench."""
+        return [call.line for call in self.look()]
+
+    def writes(self) -> list[str]:
+        """See Bench."""
+        return [call.line for call in self.look() if call.writes]
+
+    def look(self) -> list[Logged]:
+        """The calls since the last look."""
+        log = self.server.log
+        seen, self._looked = log[self._looked:], len(log)
+        return seen
+
+    def secrets(self) -> Sequence[str]:
+        """See Bench. What servers were told at their creation holds the bootstrap token."""
+        told = {server.order.user_data for server in (*self.cloud.servers.values(), *self.cloud.dropped)}
+        return [*self.server.front.tokens, "CHERRY-EXAMPLE-NOT-A-TOKEN", TOKEN_SECRET, PASSWORD, *sorted(told - {""})]
+
+    def slept(self) -> float:
+        """See Bench."""
+        return self._slept
+
+    def _sleep(self, seconds: float) -> None:
+        """No time passes while requests of other threads are on their way to the vendor: they are quick."""
+        front = self.server.front
+        with front.arrived:
+            if not front.arrived.wait_for(lambda: len(front.log) >= self._pacer.booked, _ON_THE_WAY):
+                self._pacer.booked = len(front.log)         # a call that was booked and not made
+        self._slept += seconds
+        self.clock.advance(seconds)

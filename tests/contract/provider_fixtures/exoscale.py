@@ -1,0 +1,226 @@
+"""Exoscale's bench: the real provider over HTTP, and the emulated zone with its keys, quota and clock.
+
+Everything that passes is compared with the vendor's OpenAPI document; a mismatch ends the test that it happened in.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Self
+
+from chalicelib.model.node import Node
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers import registry
+from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.services import Bare, Means, Shelf
+from infra.emulators.certificates import Authority
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.exoscale.account import ZONE, Zone
+from infra.emulators.exoscale.dispatcher import Logged
+from infra.emulators.exoscale.models import NOT_STARTING, UNAVAILABLE, Nodepool, Pool, Times
+from infra.emulators.exoscale.node_registration import Ways, joined, node_object
+from infra.emulators.exoscale.server import ExoscaleServer
+from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.exoscale.openapi_document import checker
+from tests.contract.provider_fixtures.workload import Workload, ready_node
+from tests.contract.suite.kubelets import Kubelets
+from tests.contract.suite.provider_fixture import Misfortune, Trouble
+from tests.contract.suite.shared_services import shared
+
+START = 1_800_000_000.0
+SECRET = "outscaler/exoscale/credentials"
+MOST_NODEPOOLS = 16     # of one cluster, says the vendor's document
+_FAULTS = {
+    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED, Trouble.FORBIDDEN: Fault.FORBIDDEN, Trouble.NOT_FOUND: Fault.NOT_FOUND,
+    Trouble.CONFLICT: Fault.CONFLICT, Trouble.THROTTLED: Fault.THROTTLED, Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
+    Trouble.SERVER_ERROR: Fault.SERVER_ERROR, Trouble.CUT_OFF: Fault.CUT_OFF, Trouble.WEB_PAGE: Fault.WEB_PAGE,
+    Trouble.HANGS: Fault.HANGS_UP, Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
+}
+_FATES = {Misfortune.OUT_OF_STOCK: UNAVAILABLE, Misfortune.NEVER_COMES: NOT_STARTING}
+
+
+class ExoscaleBench:
+    """See Bench. Tests of Exoscale alone may set the scene through zone and server as well.
+
+    standalone: groups are Instance Pools of their own instead of SKS Nodepools. settings: of the policy, beside what a
+    bench needs; operations: what the keys' role allows, None for everything; shelf: what its providers share.
+    """
+
+    name = "exoscale"
+    repeatable = True       # a growth names the size; an eviction is never repeated (test_exo_change.py)
+
+    def __init__(self, *, standalone: bool = False, times: Times | None = None,
+                 operations: frozenset[str] | None = None) -> None:
+        self.lacks = {"zero": "an Instance Pool keeps one instance at least"} if standalone else dict[str, str]()
+        # A list that is not found: this is not the API. A lost answer is asked for again, and meets its own change.
+        self.differs = {"404 read": "InvalidRequest", f"{Trouble.LOST_ANSWER} again": "Conflict"}
+        self.clock = ManualClock(START)
+        self.kubelets = Kubelets()
+        self.zone = Zone(self.clock, times=times)
+        self.zone.limit = -1
+        self.server = ExoscaleServer(self.zone)
+        self.checker = checker()
+        self.server.front.watches.append(self.checker.watch)
+        self.settings: dict[str, str] = {}
+        self.shelf: Shelf = Bare()
+        self._standalone, self._operations, self._theirs = standalone, operations, set[str]()
+        self._bounds: dict[str, GroupPolicy] = {}
+        self._clusters: dict[str, str] = {}
+        self._keys, self._slept, self._looked = 0, 0.0, 0
+        self._pacer = shared(self.clock)
+        self._untrusted: ExoscaleServer | None = None
+        self._rotate()
+
+    def __enter__(self) -> Self:
+        """See Bench."""
+        self.server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """See Bench. AssertionError for what the vendor's document does not know."""
+        self.server.stop()
+        if self._untrusted is not None:
+            self._untrusted.stop()
+        assert not self.checker.problems, "\n".join(self.checker.problems)
+
+    def now(self) -> float:
+        """See Bench."""
+        return self.clock.now()
+
+    def most_calls(self, groups: int, machines: int) -> int:
+        """Pools, instances, clusters and the quota, and the one instance type that all groups here have."""
+        return 5
+
+    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, cluster: str = "ours",
+                  instance_type: str = "") -> str:
+        """See Bench."""
+        kind = instance_type or "standard.medium"
+        pool = self.zone.add_pool(name, size=size, type=kind) if self._standalone \
+            else self.add_nodepool(name, size=size, type=kind, cluster=cluster).pool
+        if cluster == "ours":
+            self.bind(pool.id, least, most)
+        else:
+            self._theirs.add(pool.id)
+        return pool.id
+
+    def add_nodepool(self, name: str, *, size: int = 0, type: str = "standard.medium",  # noqa: A002  # the vendor's word
+                     cluster: str = "ours") -> Nodepool:
+        """In a cluster of that name that has room."""
+        held = self._clusters.get(cluster)
+        if held is None or len(self.zone.clusters[held].nodepools) >= MOST_NODEPOOLS:
+            held = self._clusters[cluster] = self.zone.add_cluster(cluster).id
+        return self.zone.add_nodepool(held, name, size=size, type=type)
+
+    def bind(self, group: str, least: int, most: int) -> None:
+        """The policy names a group, with these bounds."""
+        self._bounds[group] = GroupPolicy(self.name, group, least, most)
+
+    @property
+    def ways(self) -> Ways:
+        """How instances join this cluster: as soon as they run, since it is the vendor that is tried here."""
+        return Ways(boot=0.0, never=frozenset(self._theirs))
+
+    def nodes(self) -> tuple[Node, ...]:
+        """See Bench."""
+        self.zone.step()
+        return self.kubelets.say(tuple(ready_node(node_object(self.zone, vm, self.ways), vm.created)
+                                       for vm in joined(self.zone, self.clock(), self.ways)))
+
+    def provider(self, *, credential: str = "good") -> Provider:
+        """See Bench."""
+        if credential == "rotated":
+            self._rotate()
+        return registry.build(self.name, self.connection(self.server.root, wrong=credential == "wrong"))
+
+    def connection(self, root: str, *, wrong: bool = False) -> Connection:
+        """What a provider is built from. wrong: its secret holds another key's secret."""
+        settings = {"zone": ZONE, "credentialsSecret": SECRET, "endpoint": root, **self.settings}
+        means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
+        return Connection("ours", settings, tuple(self._bounds.values()), lambda _: self.read_secret(wrong=wrong),
+                          Workload(self.nodes), self.clock, means=means)
+
+    def read_secret(self, *, wrong: bool = False) -> str:
+        """The newest text of the secret."""
+        secret = "not-the-secret-of-this-key-00000" if wrong else self.server.ring.keys[self.key_id].secret
+        return json.dumps({"apiKey": self.key_id, "apiSecret": secret})
+
+    @property
+    def key_id(self) -> str:
+        """The key that is good now."""
+        return f"EXO-EXAMPLE-SUITE-KEY-{self._keys:04d}"
+
+    def _rotate(self) -> None:
+        if self._keys:
+            self.server.ring.keys[self.key_id].active = False
+        self._keys += 1
+        self.server.ring.add(self.key_id, f"example-suite-secret-number-{self._keys:09d}", self._operations)
+
+    def untrusted(self) -> Provider:
+        """See Bench."""
+        self._untrusted = ExoscaleServer(self.zone, tls=Authority("nobody's").server())
+        self._untrusted.start()
+        return registry.build(self.name, self.connection(self._untrusted.root))
+
+    def pool(self, group: str) -> Pool:
+        """A group's pool, played up to now."""
+        self.zone.step()
+        return self.zone.pools[group]
+
+    def machines(self, group: str) -> list[str]:
+        """See Bench."""
+        return [vm.id for vm in self.pool(group).staying]
+
+    def target(self, group: str) -> int:
+        """See Bench."""
+        return self.pool(group).size
+
+    def settle(self, seconds: float = 600.0) -> None:
+        """See Bench."""
+        self.clock.advance(seconds)
+        self.zone.step()
+
+    def trouble(self, kind: Trouble, *, on: str = "any", times: int = 1) -> None:
+        """See Bench."""
+        self.server.faults.next(_FAULTS[kind], on=on, times=times)
+
+    def misfortune(self, group: str, kind: Misfortune, *, times: int = 1) -> None:
+        """See Bench. The quota is the organisation's, so it is used up for all groups, until calm()."""
+        if kind is Misfortune.QUOTA:
+            self.zone.limit = self.zone.usage()
+        else:
+            self.zone.spoil(group, _FATES[kind], times)
+
+    def calm(self) -> None:
+        """See Bench."""
+        self.server.faults.clear()
+        self.zone.limit = -1
+        for pool in self.zone.pools.values():
+            pool.fates.clear()
+
+    def calls(self) -> list[str]:
+        """See Bench."""
+        return [call.line for call in self.look()]
+
+    def writes(self) -> list[str]:
+        """See Bench."""
+        return [call.line for call in self.look() if call.writes]
+
+    def look(self) -> list[Logged]:
+        """The calls since the last look."""
+        log = self.server.log
+        seen, self._looked = log[self._looked:], len(log)
+        return seen
+
+    def secrets(self) -> Sequence[str]:
+        """See Bench."""
+        return [*self.server.ring.secrets(), *self.server.front.seen]
+
+    def slept(self) -> float:
+        """See Bench."""
+        return self._slept
+
+    def _sleep(self, seconds: float) -> None:
+        self._slept += seconds
+        self.clock.advance(seconds)

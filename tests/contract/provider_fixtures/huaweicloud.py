@@ -1,0 +1,227 @@
+"""Huawei Cloud's bench: the real provider over HTTP, and the emulated CCE with its keys, quota and clock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+from chalicelib.model.node import Node
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers import registry
+from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.services import Bare, Means, Shelf
+from infra.emulators.certificates import Authority
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.huaweicloud.account import REGION, Cloud
+from infra.emulators.huaweicloud.authentication import Key
+from infra.emulators.huaweicloud.dispatcher import Logged
+from infra.emulators.huaweicloud.models import DEFAULT, NOT_INSTALLED, SOLD_OUT, Pool, ScaleGroup, Times
+from infra.emulators.huaweicloud.node_registration import Ways, joined, node_object
+from infra.emulators.huaweicloud.server import HuaweiServer
+from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.vendor_common.fault_injection import Fault
+from tests.contract.provider_fixtures.workload import Workload, ready_node
+from tests.contract.suite.kubelets import Kubelets
+from tests.contract.suite.provider_fixture import Misfortune, Trouble
+from tests.contract.suite.shared_services import shared
+
+START = 1_800_000_000.0
+SECRET = "outscaler/huaweicloud/credentials"
+BESIDE, EXTRA = 2, "az2"    # nodes of the scale group beside ours, and the name of ours there
+_FAULTS = {
+    Trouble.UNAUTHORIZED: Fault.UNAUTHORIZED, Trouble.FORBIDDEN: Fault.FORBIDDEN, Trouble.NOT_FOUND: Fault.NOT_FOUND,
+    Trouble.CONFLICT: Fault.CONFLICT, Trouble.THROTTLED: Fault.THROTTLED, Trouble.THROTTLED_FOR: Fault.THROTTLED_FOR,
+    Trouble.SERVER_ERROR: Fault.SERVER_ERROR, Trouble.CUT_OFF: Fault.CUT_OFF, Trouble.WEB_PAGE: Fault.WEB_PAGE,
+    Trouble.HANGS: Fault.HANGS_UP, Trouble.LOST_ANSWER: Fault.LOST_ANSWER,
+}
+_FATES = {Misfortune.OUT_OF_STOCK: SOLD_OUT, Misfortune.NEVER_COMES: NOT_INSTALLED}
+
+
+class HuaweiBench:
+    """See Bench. Tests of CCE alone may set the scene through cloud and server as well.
+
+    grouped: each group is the second of two scale groups of a pool; the first one has nodes that are none of ours.
+    ways: how nodes join; actions: what the keys may do, None for everything. settings: of the policy, beside what a
+    bench needs; shelf: what its providers share.
+    """
+
+    name = "huaweicloud"
+    repeatable = False      # the pool's whole size is named: asked for late, it would undo what others have done
+
+    def __init__(self, *, grouped: bool = False, times: Times | None = None, ways: Ways | None = None,
+                 actions: frozenset[str] | None = None) -> None:
+        self.lacks: dict[str, str] = {}
+        self.differs = {"404 read": "InvalidRequest"}   # of a list: the cluster or the project is none of this account
+        self.clock = ManualClock(START)
+        self.kubelets = Kubelets()
+        self.cloud = Cloud(self.clock, times=times)
+        self.cluster = self.cloud.add_cluster("ours").uid
+        self.theirs = self.cloud.add_cluster("theirs").uid
+        self.server = HuaweiServer(self.cloud)
+        self.settings: dict[str, str] = {}
+        self.shelf: Shelf = Bare()
+        self.ways = ways or Ways(boot=0.0, taint=0.0)
+        self._grouped, self._actions, self._strangers = grouped, actions, set[str]()
+        self._bounds: dict[str, GroupPolicy] = {}
+        self._keys, self._slept, self._looked = 0, 0.0, 0
+        self._pacer = shared(self.clock)
+        self._untrusted: HuaweiServer | None = None
+        self._rotate()
+
+    def __enter__(self) -> Self:
+        """See Bench."""
+        self.server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """See Bench."""
+        self.server.stop()
+        if self._untrusted is not None:
+            self._untrusted.stop()
+
+    def now(self) -> float:
+        """See Bench."""
+        return self.clock.now()
+
+    def most_calls(self, groups: int, machines: int) -> int:
+        """Pools, the flavours of the one zone that all groups are in, the add-ons, and nodes by the thousand."""
+        return 3 + max(1, -(-machines // 1000))
+
+    def add_group(self, name: str, *, size: int = 0, least: int = 0, most: int = 10, cluster: str = "ours",
+                  instance_type: str = "") -> str:
+        """See Bench."""
+        flavor = instance_type or "c7.xlarge.2"
+        place = self.cluster if cluster == "ours" else self.theirs
+        if not self._grouped:
+            pool = self.cloud.add_pool(place, name, size=size, flavor=flavor, least=least, most=most)
+            return f"{pool.uid}/{DEFAULT}"
+        pool = self.cloud.add_pool(place, name, size=BESIDE, flavor="c7.large.2", most=most + BESIDE)
+        self.cloud.add_group(pool.uid, EXTRA, size=size, flavor=flavor)
+        self._strangers.add(f"{pool.uid}/{DEFAULT}")
+        if cluster == "ours":
+            self.bind(f"{pool.uid}/{EXTRA}", least, most)
+        return f"{pool.uid}/{EXTRA}"
+
+    def bind(self, group: str, least: int, most: int) -> None:
+        """The policy names a group, with these bounds."""
+        self._bounds[group] = GroupPolicy(self.name, group, least, most)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """See Bench."""
+        self.cloud.step()
+        return self.kubelets.say(tuple(
+            ready_node(node_object(self.cloud, node, self.ways), node.created)
+            for node in joined(self.cloud, self.clock(), self.ways, cluster=self.cluster)
+            if f"{node.pool}/{node.group}" not in self._strangers))
+
+    def provider(self, *, credential: str = "good") -> Provider:
+        """See Bench."""
+        if credential == "rotated":
+            self._rotate()
+        return registry.build(self.name, self.connection(self.server.url, wrong=credential == "wrong"))
+
+    def connection(self, url: str, *, wrong: bool = False) -> Connection:
+        """What a provider is built from. wrong: its secret holds another key's secret."""
+        means = Means(deployment=LOOPBACK, sleep=self._sleep, chance=lambda: 0.5, pacer=self._pacer, shelf=self.shelf)
+        return Connection("ours", self.policy(url), tuple(self._bounds.values()),
+                          lambda _: self.read_secret(wrong=wrong), Workload(self.nodes), self.clock, means=means)
+
+    def policy(self, url: str) -> Mapping[str, str]:
+        """The section `providers.huaweicloud`. Where groups have others beside them, only ours are named."""
+        found = {"region": REGION, "projectId": self.cloud.project, "clusterId": self.cluster,
+                 "credentialsSecret": SECRET, "cceEndpoint": url, "ecsEndpoint": url, "iamEndpoint": url}
+        only = {"autodiscovery": "false"} if self._grouped and self._bounds else {}
+        return {**found, **only, **self.settings}
+
+    def read_secret(self, *, wrong: bool = False) -> str:
+        """The newest text of the secret."""
+        secret = "SKEXAMPLEnotthesecretofthiskey0000000000" if wrong else self.key.secret
+        return json.dumps({"accessKey": self.key.id, "secretKey": secret})
+
+    @property
+    def key(self) -> Key:
+        """The key that is good now."""
+        return self.server.ring.keys[self._key_id()]
+
+    def _key_id(self) -> str:
+        return f"AKIDEXAMPLE000000{self._keys:03d}"
+
+    def _rotate(self) -> None:
+        if self._keys:
+            self.key.active = False
+        self._keys += 1
+        self.server.ring.add(self._key_id(), f"SKEXAMPLEsecretkeyofthesuitenumber{self._keys:06d}", self._actions)
+
+    def untrusted(self) -> Provider:
+        """See Bench."""
+        self._untrusted = HuaweiServer(self.cloud, tls=Authority("nobody's").server())
+        self._untrusted.start()
+        return registry.build(self.name, self.connection(self._untrusted.url))
+
+    def pool(self, group: str) -> Pool:
+        """A group's pool, played up to now."""
+        self.cloud.step()
+        return self.cloud.pool(group.partition("/")[0])
+
+    def group(self, group: str) -> ScaleGroup:
+        """A group's records."""
+        return self.pool(group).groups[group.partition("/")[2]]
+
+    def machines(self, group: str) -> list[str]:
+        """See Bench."""
+        return [node.uid for node in self.group(group).staying]
+
+    def target(self, group: str) -> int:
+        """See Bench."""
+        return self.group(group).desired
+
+    def settle(self, seconds: float = 600.0) -> None:
+        """See Bench."""
+        self.clock.advance(seconds)
+        self.cloud.step()
+
+    def trouble(self, kind: Trouble, *, on: str = "any", times: int = 1) -> None:
+        """See Bench."""
+        self.server.faults.next(_FAULTS[kind], on=on, times=times)
+
+    def misfortune(self, group: str, kind: Misfortune, *, times: int = 1) -> None:
+        """See Bench. The quota is the project's, so it is used up for all groups, until calm()."""
+        if kind is Misfortune.QUOTA:
+            self.cloud.limit = sum(1 for cluster in self.cloud.clusters.values() for _ in cluster.nodes())
+        else:
+            self.group(group).fates += [_FATES[kind]] * times
+
+    def calm(self) -> None:
+        """See Bench."""
+        self.server.faults.clear()
+        self.cloud.limit = -1
+        for pool in self.cloud.pools():
+            for group in pool.groups.values():
+                group.fates.clear()
+
+    def calls(self) -> list[str]:
+        """See Bench."""
+        return [call.line for call in self.look()]
+
+    def writes(self) -> list[str]:
+        """See Bench."""
+        return [call.line for call in self.look() if call.writes]
+
+    def look(self) -> list[Logged]:
+        """The calls since the last look."""
+        log = self.server.log
+        seen, self._looked = log[self._looked:], len(log)
+        return seen
+
+    def secrets(self) -> Sequence[str]:
+        """See Bench."""
+        return [*self.server.ring.secrets(), *self.server.front.seen]
+
+    def slept(self) -> float:
+        """See Bench."""
+        return self._slept
+
+    def _sleep(self, seconds: float) -> None:
+        self._slept += seconds
+        self.clock.advance(seconds)

@@ -1,0 +1,48 @@
+"""The cluster that a bench's providers see: the list of Nodes that its emulator has made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from chalicelib.model.node import Node
+from chalicelib.model.timestamps import format_time
+from chalicelib.snapshot import api_types
+from chalicelib.snapshot.snapshot_builder import node_from_wire
+from infra.emulators.controllers.kubelet import NOT_READY
+from infra.emulators.kube.objects import KubeObject
+
+
+class NodesPage(msgspec.Struct, frozen=True):
+    """A page of a list, as the cluster's client hands it out."""
+
+    body: bytes
+    first: bool = True
+
+
+class Workload:
+    """The cluster's client, as far as providers of clouds use it: the list of Nodes."""
+
+    def __init__(self, nodes: Callable[[], tuple[Node, ...]]) -> None:
+        self._nodes = nodes
+
+    def list_pages(self, path: str, *, query: Mapping[str, str] | None = None) -> Iterable[NodesPage]:
+        """One page of everything."""
+        assert (path, query) == ("/api/v1/nodes", None)
+        items = [{"metadata": {"name": node.name, "uid": node.uid, "labels": node.labels},
+                  "spec": {"providerID": node.provider_id}} for node in self._nodes()]
+        return [NodesPage(json.dumps({"kind": "NodeList", "items": items}).encode())]
+
+
+def ready_node(raw: KubeObject, created: float) -> Node:
+    """A Node as a pass reads it, once what registers it (a joining's node object) is ready and without taints of its
+    start. created: epoch seconds."""
+    at, meta = format_time(created), raw["metadata"]
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastTransitionTime": at}
+    made = {"metadata": {**meta, "uid": f"uid-{meta['name']}", "creationTimestamp": at},
+            "spec": {"providerID": raw["spec"]["providerID"],
+                     "taints": [taint for taint in raw["spec"].get("taints", ()) if taint != NOT_READY]},
+            "status": {**raw["status"], "conditions": [ready]}}
+    return node_from_wire(msgspec.convert(made, api_types.NodeObject))

@@ -1,0 +1,37 @@
+"""The troubles ordered of a bench, and which of them a call meets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.contract.suite.provider_fixture import Trouble
+
+
+@dataclass
+class _Ordered:
+    kind: Trouble
+    on: str
+    left: int
+
+
+class Troubles:
+    """In the order in which they were ordered; the first that fits is met."""
+
+    def __init__(self) -> None:
+        self._ordered: list[_Ordered] = []
+
+    def order(self, kind: Trouble, on: str, times: int) -> None:
+        """See Bench.trouble."""
+        self._ordered.append(_Ordered(kind, on, times))
+
+    def clear(self) -> None:
+        """See Bench.calm."""
+        self._ordered.clear()
+
+    def met(self, of: str) -> Trouble | None:
+        """What goes wrong with this call, counted. of: `read` or `write`."""
+        for each in self._ordered:
+            if each.on in ("any", of) and each.left != 0:
+                each.left -= 1
+                return each.kind
+        return None

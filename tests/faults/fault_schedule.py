@@ -1,0 +1,123 @@
+"""What goes wrong, and when: single strikes at one I/O to come, spells that last, and tricks with messages.
+
+Everything is ordered beforehand by a rule, and counted down by the I/O of the functions; so a run is its list of steps,
+and a shorter list (hypothesis shrinks it) is a smaller story.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+import msgspec
+
+from infra.emulators.aws_faults import busy, cancelled
+from infra.emulators.kube.request import Response, answer
+from infra.emulators.virtual_sqs import Message
+
+KILL, FAIL, LOSE, PAUSE = "kill", "fail", "lose", "pause"
+TABLE, API, QUEUE = "table", "api", "queue"
+
+
+_REFUSALS = ((429, "TooManyRequests"), (500, "InternalError"), (503, "ServiceUnavailable"), (504, "Timeout"), (0, ""))
+_PAGE = (200, "<html>a proxy's page</html>")
+
+
+class Io(msgspec.Struct, frozen=True):
+    """One I/O of a function. door: TABLE, API or QUEUE; verb: method of it; what: path or queue; writes: it changes."""
+
+    function: str
+    door: str
+    verb: str
+    what: str = ""
+    writes: bool = False
+
+
+class Strike(msgspec.Struct):
+    """Something that happens at the `countdown`-th matching I/O, once.
+
+    kind: KILL the process; FAIL instead of the call; LOSE the answer of a call that was made; PAUSE: the process stands
+    still for `seconds` while the world goes on and `meanwhile` happens. after: behind the call, not before it.
+    door, function: "" for any; writing: only calls that change something.
+    """
+
+    kind: str
+    countdown: int
+    door: str = ""
+    function: str = ""
+    writing: bool = False
+    after: bool = False
+    seconds: float = 0.0
+    meanwhile: Callable[[], None] | None = None
+
+    def meets(self, io: Io) -> bool:
+        """Whether it is this I/O's turn to count down, and the countdown is over."""
+        met = self.door in ("", io.door) and self.function in ("", io.function) and (io.writes or not self.writing)
+        if not met:
+            return False
+        self.countdown -= 1
+        return self.countdown <= 0
+
+
+class Weather:
+    """strikes: armed; down, flaky: door -> until when it fails always, or at times; tricks: for the next messages sent.
+
+    skew: the most, in seconds, by which the clock of a process is wrong. dice: for flaky doors and skews.
+    """
+
+    def __init__(self, clock: Callable[[], float], dice: Random) -> None:
+        self._clock, self._dice = clock, dice
+        self.strikes: list[Strike] = []
+        self.down: dict[str, float] = {}
+        self.flaky: dict[str, float] = {}
+        self.tricks: list[Callable[[Message], Sequence[Message]]] = []
+        self.skew = 0.0
+
+    def clear(self) -> None:
+        """Nothing goes wrong any more."""
+        self.strikes, self.down, self.flaky, self.tricks, self.skew = [], {}, {}, [], 0.0
+
+    def new_skew(self) -> float:
+        """How wrong the next process' clock is."""
+        return round(self._dice.uniform(-self.skew, self.skew), 1) if self.skew else 0.0
+
+    def out(self, io: Io) -> bool:
+        """Whether this call fails because its door is down or flaky."""
+        now = self._clock()
+        if self.down.get(io.door, 0.0) > now:
+            return True
+        return self.flaky.get(io.door, 0.0) > now and self._dice.random() < 0.3
+
+    def before(self, io: Io) -> Strike | None:
+        """The strike that comes at this call, if one does; one of kind LOSE, or with `after`, is for behind it."""
+        for strike in self.strikes:
+            if strike.meets(io):
+                self.strikes.remove(strike)
+                return strike
+        return None
+
+    def refusal(self, io: Io) -> Response:
+        """How the cluster's API fails: too busy, out of order, something else in its place, or no answer at all."""
+        code, reason = self._dice.choice((*_REFUSALS, _PAGE))
+        if not code:
+            return Response(0, close=True)
+        if code == 200:
+            return Response(200, {"Content-Type": "text/html"}, reason.encode())
+        return answer(code, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code,
+                             "message": "the weather"})
+
+    def table_refusal(self, method: str) -> BaseException:
+        """How the table fails: throttled, another writer in the way of a transaction, or out of order."""
+        if method == "transact_write_items" and self._dice.random() < 0.3:
+            return cancelled("TransactionConflict")
+        return busy(self._dice.choice(("ThrottlingException", "InternalServerError")))
+
+    def lost(self, made: Response) -> Response:
+        """What arrives of an answer that does not arrive: nothing, or half of it."""
+        if self._dice.random() < 0.5 or not made.body:
+            return Response(0, close=True)
+        return Response(made.status, made.headers, made.body, truncate=len(made.body) // 2)
+
+    def tamper(self, message: Message) -> Sequence[Message]:
+        """VirtualQueues.tamper: what becomes of a message that is sent."""
+        return self.tricks.pop(0)(message) if self.tricks else (message,)

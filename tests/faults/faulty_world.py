@@ -1,0 +1,202 @@
+"""LocalWorld with gates: every I/O of every function passes the weather, and the audit sees what became of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import msgspec
+
+from chalicelib.dispatch.errors import NotSent
+from chalicelib.dispatch.messages import decode_act
+from chalicelib.kube.client import Cluster
+from chalicelib.model.errors import BadInput, OutscalerError
+from chalicelib.model.policy import Policy
+from chalicelib.runtime.log import logger
+from chalicelib.runtime.runtime import Runtime, build
+from chalicelib.store import Store
+from infra.emulators.aws_faults import lost_answer
+from infra.emulators.aws_services import QuickServices
+from infra.emulators.controllers.manager import Pace
+from infra.emulators.crash_injection import Life
+from infra.emulators.invocation import Invocation
+from infra.emulators.kube.api import Api
+from infra.emulators.kube.request import Response
+from infra.emulators.lambda_events import Json
+from infra.emulators.local_world import LocalWorld
+from tests.faults.audit import Audit
+from tests.faults.fault_schedule import API, QUEUE, TABLE, Io, Strike, Weather
+from tests.faults.io_interceptor import Doors, Gate, Process
+
+_TABLE_READS = frozenset({"get_item", "batch_get_item", "query", "scan"})
+
+
+_LOG = (tuple(logging.getLogger(logger.name).handlers), logging.getLogger(logger.name).level)
+"""How the functions' log was before any of these worlds: they are not always closed in the order they were opened."""
+
+
+class FaultWorld(LocalWorld):
+    """weather: what goes wrong; audit: what was done; trace: what happened, in words; process: who is running."""
+
+    def __init__(self, dice: Random, *, pace: Pace, grain: float) -> None:
+        self.trace: list[str] = []
+        self.process: Process | None = None
+        super().__init__(quick=True, pace=pace, grain=grain)
+        self.weather = Weather(self.clock, dice)
+        self.audit = Audit(self.kube, self.clock, lambda: self.process)
+        self.queues.tamper = self.weather.tamper
+        self._watched = WatchedApi(self.server.api, self)
+        self.server.api = cast(Api, self._watched)
+
+    @property
+    def changes(self) -> int:
+        """How often the table may have changed so far."""
+        return cast(QuickServices, self.services).tables.changes
+
+    def tell(self, text: str) -> None:
+        """One line of the story."""
+        self.trace.append(f"{self.clock() - self.audit.start:9.1f}  {text}")
+
+    # -- processes
+
+    def invoke(self, function: str, event: Json) -> Invocation:
+        """See LocalWorld; within another invocation, this is a process beside it."""
+        outer, runtime, current = self.process, self._runtime, self._invoker.current
+        self.process = Process(function, _operation(event), self.clock(), self.weather.new_skew())
+        if outer is not None:
+            self._runtime = None
+        try:
+            made = super().invoke(function, event)
+        finally:
+            self.process, self._invoker.current = outer, current
+            if outer is not None:
+                self._runtime = runtime
+        self.tell(f"{'  ' if outer else ''}{function} {_operation(event)} {_how(made)}")
+        return made
+
+    def start(self) -> None:
+        """See LocalWorld. The log is listened to and goes nowhere else."""
+        base = logging.getLogger(logger.name)
+        base.handlers = [_Listener(self.audit)]
+        base.setLevel(logging.ERROR)
+        super().start()
+
+    def close(self) -> None:
+        """See LocalWorld."""
+        base = logging.getLogger(logger.name)
+        base.handlers, level = list(_LOG[0]), _LOG[1]
+        base.setLevel(level)
+        super().close()
+
+    def new_runtime(self) -> Runtime:
+        """See LocalWorld: with gates, and with a clock that may be wrong."""
+        base, life = super().new_runtime(), Life(self._dies_at)
+        gate = Gate(self.weather, life, self.clock, lambda: self.process, self._interlude, self.tell)
+        table = self.store.table
+        client = Doors(table.client, gate, TABLE, _TABLE_READS, self.weather.table_refusal,
+                       lambda _: lost_answer())
+        store = Store(table.name, clock=self._skewed, client=client, sleep=self.clock.advance, chance=lambda: 0.5,
+                      region="us-east-1")
+        sender = Doors(base.sender, gate, QUEUE, frozenset(), _not_sent, _not_sent)
+
+        def connect(policy: Policy) -> Cluster:
+            life.check()
+            made = base.connect(policy)
+            self._watched.gate = gate
+            return made
+
+        made = build(clock=self._skewed, store=store, sender=cast(Any, sender), read_secret=base.read_secret,
+                     connect=connect, deployment=base.deployment, owner=base.owner,
+                     sleep=self.clock.advance, chance=lambda: 0.5)
+        return dataclasses.replace(made, checkpoint=life.checkpoint, emit=self._emit, batch_failures_reported=True)
+
+    def _emit(self, line: str) -> None:
+        self.metrics.append(msgspec.json.decode(line))
+
+    def _skewed(self) -> float:
+        return self.clock() + (self.process.skew if self.process else 0.0)
+
+    def _interlude(self, strike: Strike) -> None:
+        """A process stands still: what happens meanwhile, and time. Only one stands still at a time."""
+        if strike.meanwhile is not None:
+            process, self.process = self.process, None
+            strike.meanwhile()
+            self.process = process
+        if self._inside or not strike.seconds:
+            return
+        self._inside, gate = True, self._watched.gate
+        try:
+            self.step(strike.seconds)
+        finally:
+            self._inside, self._watched.gate = False, gate
+
+    _inside = False
+
+
+class WatchedApi:
+    """The simulated API server, seen by the gate and the audit. gate: of the process that talks to it."""
+
+    def __init__(self, api: Api, world: FaultWorld) -> None:
+        self._api, self._world = api, world
+        self.gate: Gate | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._api, name)
+
+    def handle(self, method: str, target: str, headers: Mapping[str, str] | None = None, body: bytes = b"",
+               certificate: Any = None) -> Response:
+        """See Api.handle."""
+        audit, weather = self._world.audit, self._world.weather
+
+        def call() -> Response:
+            watch = audit.watch(method, target, body)
+            made = self._api.handle(method, target, headers, body, certificate)
+            audit.saw(watch, made)
+            return made
+
+        if self.gate is None:
+            return call()
+        io = Io(self.gate.function, API, method, target, method != "GET")
+        return self.gate.through(io, call, lambda: weather.refusal(io), weather.lost)
+
+
+class _Listener(logging.Handler):
+    """Errors without a name of ours are findings; those with one are what the weather brings."""
+
+    def __init__(self, audit: Audit) -> None:
+        super().__init__(logging.ERROR)
+        self._audit = audit
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One line of the log."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is not None and not isinstance(error, OutscalerError):
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self._audit.fault(f"an error without a name: {type(error).__name__}: {error}, at "
+                              f"{Path(place.filename).name}:{place.lineno}")
+
+
+def _how(made: Invocation) -> str:
+    """What became of it, in a word."""
+    if made.killed_at:
+        return f"died at {made.killed_at}"
+    return made.error or ("gave it back" if made.failed_messages else "ok")
+
+
+def _operation(event: Json) -> str:
+    """The operation a message is about."""
+    for record in event.get("Records", ()):
+        try:
+            return decode_act(record["body"]).operation
+        except BadInput:
+            return ""
+    return ""
+
+
+def _not_sent(_: str) -> NotSent:
+    return NotSent("a queue", "ServiceUnavailable")

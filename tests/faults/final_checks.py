@@ -1,0 +1,104 @@
+"""What must be true when nothing goes wrong any more: within an hour and a half everything has come to rest, well.
+
+Who could be placed is asked of the simulated scheduler, which shares no code with the planner: a pod may wait only if
+no node takes it, and no empty new node of a group that may still grow would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.capi import fields
+from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.node_local import Nowhere
+from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
+from infra.emulators.controllers.scheduler.predicates import judge
+from infra.emulators.controllers.scheduler.scheduling_round import waits
+from tests.faults.cluster import GROUPS
+from tests.faults.objects import marks_of, taint_of
+from tests.faults.run_state import HARD, Broken, Machine
+
+STRIDE, LIMIT = 60.0, 5400.0
+"""Virtual seconds: between two looks, and until everything must be at rest."""
+LONGEST = 1200.0
+"""Virtual seconds after which an operation must have ended, with the options of cluster.py."""
+QUIET = 3
+"""Looks in a row without a complaint after which a run is over."""
+
+
+def finish(m: Machine) -> None:
+    """Let all faults stop, switch the cluster on, and wait until it is at rest. Raises Broken."""
+    m.world.tell("the faults stop")
+    m.world.weather.clear()
+    for name in m.silent:
+        m.world.cluster.kubelets.revive(name)
+    m.silent.clear()
+    m.mode = "active"
+    m.apply_policy()
+    began, quiet = m.world.clock(), 0
+    begun = {operation.id for operation in m.world.operations()}
+    while quiet < QUIET:
+        m.world.step(STRIDE)
+        m.check()
+        complaints = [*restless(m), *_unfinished(m, begun)]
+        quiet = 0 if complaints else quiet + 1
+        if complaints and m.world.clock() - began > LIMIT:
+            raise Broken(m.report([f"{LIMIT / 60:.0f} minutes after the last fault: {each}" for each in complaints]))
+
+
+def restless(m: Machine) -> Iterator[str]:
+    """What is not as it should be in the end."""
+    operations, audit = m.world.operations(), m.world.audit
+    leaving = {target.node for operation in operations for target in operation.targets}
+    machines = {each["metadata"]["name"]: each for each in m.world.kube.list("machines", group=fields.GROUP)}
+    for node in m.world.kube.list("nodes"):
+        name = node["metadata"]["name"]
+        if name in leaving or "deletionTimestamp" in machines.get(name, node)["metadata"]:
+            continue
+        if taint_of(node, HARD) is not None:
+            yield f"node {name} still carries our taint"
+        if node["spec"].get("unschedulable") and name not in audit.cordoned_by_users | audit.taken_over:
+            yield f"node {name} is cordoned, and no person did it"
+    yield from _waiting(m)
+    yield from _marks_left(m, leaving)
+
+
+def _marks_left(m: Machine, leaving: Collection[str]) -> Iterator[str]:
+    """Machines that stay and carry a mark of ours (tests/scenario/test_story_faults_left_mark.py)."""
+    for machine in m.world.kube.list("machines", group=fields.GROUP):
+        name = machine["metadata"]["name"]
+        if "deletionTimestamp" not in machine["metadata"] and name not in leaving and (
+                marks_of(machine).get(fields.DELETE_MACHINE, "").startswith("outscaler/")):
+            yield f"machine {name} still carries our mark"
+
+
+def _unfinished(m: Machine, begun: Collection[str]) -> Iterator[str]:
+    """Operations that were open when the faults stopped, and any that is older than it may become."""
+    for operation in m.world.operations():
+        age = m.world.clock() - operation.created_at
+        if operation.id in begun or age > LONGEST:
+            step = operation.step or "its beginning"
+            yield f"operation {operation.id} is {operation.state.value} at {step} after {age:.0f} s"
+
+
+def _waiting(m: Machine) -> Iterator[str]:
+    pods = [read_pod(pod) for pod in m.world.kube.list("pods")]
+    pending = [pod for pod in pods if waits(pod)]
+    if not pending:
+        return
+    nodes = [read_node(node) for node in m.world.kube.list("nodes")]
+    for name, group in sorted(GROUPS.items()):
+        size = m.world.size(name)
+        if size >= m.bounds[name][1]:
+            continue
+        fresh = read_node(objects.node("fresh", f"{int(group.cpu) * 1000 - 100}m", "15Gi", labels=group.labels, taints=[
+            {"key": "pool", "value": "batch", "effect": "NoSchedule"} for _ in group.taints]))
+        for pod in pending:
+            if _fits(pod, fresh, nodes, pods):
+                yield f"pod {pod.name} waits although group {name} ({size} of {m.bounds[name][1]}) could take it"
+
+
+def _fits(pod: PodView, fresh: NodeView, nodes: list[NodeView], pods: list[PodView]) -> bool:
+    verdict = judge(pod, World([*nodes, fresh], pods))
+    return not isinstance(verdict, Nowhere) and not verdict(fresh)

@@ -1,0 +1,120 @@
+"""The gate that every I/O of a function passes: table, cluster's API, queues. Here it is refused, cut off or killed.
+
+A process is one invocation. Its clock may be wrong, it lives as long as Lambda lets it, and it may stand still in the
+middle of a call while other processes work; what it does when it wakes up is what this test is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from infra.emulators.crash_injection import Life
+from tests.faults.fault_schedule import FAIL, KILL, LOSE, PAUSE, Io, Strike, Weather
+
+T = TypeVar("T")
+
+LIFETIME = {"reconcile": 120.0}
+"""Seconds until Lambda ends an invocation (.chalice/config.json); 60 for the others."""
+
+
+@dataclass
+class Process:
+    """One invocation. operation: that its message is about. began: true time. skew: its clock's error, seconds. counts:
+    I/O calls it made."""
+
+    function: str
+    operation: str
+    began: float
+    skew: float = 0.0
+    counts: int = 0
+
+    @property
+    def ends(self) -> float:
+        """When Lambda ends it."""
+        return self.began + LIFETIME.get(self.function, 60.0)
+
+
+class Gate:
+    """The doors of one runtime. life: of its process; now: true time; process: the invocation that is running.
+
+    pause: let the world go on while the process stands still.
+    """
+
+    def __init__(self, weather: Weather, life: Life, now: Callable[[], float], process: Callable[[], Process | None],
+                 pause: Callable[[Strike], None], tell: Callable[[str], None]) -> None:
+        self._weather, self.life, self._now, self._process = weather, life, now, process
+        self._pause, self._tell = pause, tell
+
+    @property
+    def function(self) -> str:
+        """The one that is running."""
+        process = self._process()
+        return process.function if process else ""
+
+    def through(self, io: Io, call: Callable[[], T], refuse: Callable[[], T], lose: Callable[[T], T]) -> T:
+        """Make the call, or what the weather makes of it. refuse: the answer of a failed call; lose: instead of an
+        answer that never arrives. Both usually raise. Raises Killed where the process dies."""
+        process = self._process()
+        if process is None:        # nobody's process: an observer
+            return call()
+        process.counts += 1
+        self._alive(process)
+        strike = self._weather.before(io)
+        if strike is not None:
+            self._tell(f"{strike.kind} {'after' if strike.after else 'at'} {io.door} {io.verb} {io.what[-80:]}")
+            if not strike.after and strike.kind != LOSE:
+                self._strike(strike, process, io)
+        if self._weather.out(io) or (strike is not None and strike.kind == FAIL):
+            return refuse()
+        answer = call()
+        if strike is not None and strike.kind == LOSE:
+            return lose(answer)
+        if strike is not None and strike.after:
+            self._strike(strike, process, io)
+        return answer
+
+    def _strike(self, strike: Strike, process: Process, io: Io) -> None:
+        if strike.kind == KILL:
+            self.die(f"{io.door}:{io.verb}{':after' if strike.after else ''}")
+        if strike.kind == PAUSE:
+            self._pause(strike)
+            self._alive(process)
+
+    def _alive(self, process: Process) -> None:
+        self.life.check()
+        if self._now() >= process.ends:
+            self.die("timeout")
+
+    def die(self, place: str) -> None:
+        """Raises Killed, now and at every I/O to come."""
+        self.life.died_at = place
+        self.life.check()
+
+
+class Doors:
+    """A client whose methods pass the gate. reads: those that change nothing. refuse, lose: the error
+    of a call that fails, and of one whose answer is lost, by the method's name."""
+
+    def __init__(self, client: Any, gate: Gate, door: str, reads: frozenset[str],
+                 refuse: Callable[[str], BaseException], lose: Callable[[str], BaseException]) -> None:
+        self._client, self._gate, self._door, self._reads = client, gate, door, reads
+        self._refuse, self._lose = refuse, lose
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._client, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            def refuse() -> Any:
+                raise self._refuse(name)
+
+            def lose(_: Any) -> Any:
+                raise self._lose(name)
+
+            io = Io(self._gate.function, self._door, name, str(args[0]) if args else "", name not in self._reads)
+            return self._gate.through(io, lambda: found(*args, **kwargs), refuse, lose)
+
+        return call

@@ -1,0 +1,94 @@
+"""One run: a world, the steps taken in it, and the moment a promise is broken."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from tests.faults import cluster
+from tests.faults.faulty_world import FaultWorld
+from tests.faults.objects import taint_of
+
+HARD = "ToBeDeletedByClusterAutoscaler"
+SAYS_IT_ALL = 10
+"""Every so many seeds also keep the status ConfigMap, which costs as much as everything else."""
+
+
+class Broken(AssertionError):
+    """A promise was broken; the text tells the whole run."""
+
+
+class Machine:
+    """A run. A context manager. seed: of what the weather draws, not of the steps.
+
+    mode, bounds: the policy in force. made: a counter for names. steps: how many. silent: nodes without
+    a voice.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.world = FaultWorld(random.Random(seed), pace=cluster.PACE, grain=20.0)
+        self.bounds = {name: (each.least, each.most) for name, each in cluster.GROUPS.items()}
+        self.mode, self.made, self.steps = "active", 0, 0
+        self.silent: set[str] = set()
+        self._left = -1, set[str]()
+        self._options = {"writeStatusConfigmap": seed % SAYS_IT_ALL == 0}
+
+    def __enter__(self) -> Self:
+        self.world.start()
+        self.world.audit.planned, self.world.audit.leaving = self._planned, self._leaving
+        for name, (least, most) in self.bounds.items():
+            self.world.audit.note_bounds(name, least, most)
+        self.apply_policy()
+        self.world.seed(*cluster.objects())
+        self.world.step(90.0)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.world.close()
+
+    def apply_policy(self) -> None:
+        """Put the policy in force."""
+        self.world.apply_policy(cluster.policy(self.mode, self.bounds, self._options))
+
+    def is_marked(self, node: str) -> bool:
+        """It carries our hard taint."""
+        found = self.world.kube.peek("nodes", node)
+        return found is not None and taint_of(found, HARD) is not None
+
+    def take(self, rule: Callable[[Machine, random.Random], str], dice: random.Random) -> None:
+        """One step. Raises Broken."""
+        self.steps += 1
+        number = len(self.world.trace)
+        said = rule(self, dice)
+        if said:
+            self.world.trace.insert(number, f"{'':9}  {self.steps:3d}. {said}")
+        self.check()
+
+    def check(self) -> None:
+        """Raises Broken if a promise has been broken so far."""
+        if self.world.audit.faults:
+            raise Broken(self.report(self.world.audit.faults))
+
+    def report(self, faults: list[str]) -> str:
+        """What was broken, and how it came to that."""
+        return "\n".join([*faults, "", "how it came to that:", *self.world.trace])
+
+    def _planned(self, operation: str) -> dict[str, Any] | None:
+        found = self.world.store.operations.get(self.world.name, operation)
+        if found is None:
+            return None
+        handles = [(target.handle or target.instance).rpartition("/")[2] for target in found.targets]
+        return {"kind": found.kind.value, "from": found.from_size, "to": found.to_size, "handles": handles}
+
+    def _leaving(self) -> set[str]:
+        """Asked for at every list of pods, and the table changes far less often."""
+        changes = self.world.changes
+        if self._left[0] != changes:
+            self._left = changes, self._in_table()
+        return self._left[1]
+
+    def _in_table(self) -> set[str]:
+        return {target.node for operation in self.world.operations() for target in operation.targets}

@@ -1,0 +1,193 @@
+"""The steps of a run: time, messages, strikes, spells of bad weather, and what users do (users.py).
+
+A rule takes the machine and a source of choices, does one thing, and says in words what it did. The same rules are
+driven by a seed and by hypothesis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from infra.emulators.lambda_events import sqs_event, sqs_record
+from infra.emulators.virtual_sqs import late, lost, twice
+from tests.faults import user_actions
+from tests.faults.cluster import GROUPS
+from tests.faults.fault_schedule import API, FAIL, KILL, LOSE, PAUSE, QUEUE, TABLE, Strike
+from tests.faults.run_state import Machine
+
+Rule = Callable[[Machine, Random], str]
+ACT = "act_clusterapi"
+
+
+# -- time and messages
+
+def moment(m: Machine, dice: Random) -> str:
+    """A few seconds."""
+    return _pass(m, dice.choice((1.0, 3.0, 6.0, 12.0)))
+
+
+def while_(m: Machine, dice: Random) -> str:
+    """A minute or so."""
+    return _pass(m, dice.choice((15.0, 30.0, 45.0, 75.0)))
+
+
+def long_while(m: Machine, dice: Random) -> str:
+    """Several minutes."""
+    return _pass(m, dice.choice((180.0, 300.0)))
+
+
+def _pass(m: Machine, seconds: float) -> str:
+    m.world.step(seconds)
+    return f"{seconds:.0f} s pass"
+
+
+def tick_again(m: Machine, dice: Random) -> str:
+    """EventBridge fires once more."""
+    m.world.tick()
+    return "another tick"
+
+
+def out_of_order(m: Machine, dice: Random) -> str:
+    """Any of the visible messages comes next, not the first."""
+    if not [each for each in m.world.queues.waiting() if each.visible_at <= m.world.clock()]:
+        return ""
+    choice = dice.randrange(10)
+    m.world.queues.pick = lambda visible: visible[choice % len(visible)]
+    try:
+        m.world.deliver()
+    finally:
+        m.world.queues.pick = lambda visible: visible[0]
+    return "a message out of order"
+
+
+def once_more(m: Machine, dice: Random) -> str:
+    """An old message comes again, whatever became of it."""
+    sent = m.world.queues.sent[-12:]
+    if not sent:
+        return ""
+    message = dice.choice(sent)
+    record = sqs_record(message.queue, f"again-{m.steps}", "receipt", message.body, {"ApproximateReceiveCount": "2"})
+    m.world.invoke(message.queue, sqs_event(record))
+    return f"an old message to {message.queue} again"
+
+
+def trick(m: Machine, dice: Random) -> str:
+    """One of the next messages is lost, doubled, or late."""
+    name, made = dice.choice((("lost", lost), ("twice", twice), ("60 s late", late(60.0)), ("5 min late", late(300.0))))
+    skipped = dice.randrange(3)
+    m.world.weather.tricks.extend([*[lambda message: (message,)] * skipped, made])
+    return f"message {skipped + 1} from now: {name}"
+
+
+def rubbish(m: Machine, dice: Random) -> str:
+    """A message that nobody sent."""
+    queue = dice.choice(("reconcile", ACT))
+    body = dice.choice(("", "nonsense", "[]", '{"cluster": 7}', '{"cluster": "shop", "operation": "none-such"}',
+                        '{"cluster": "another", "operation": "remove-1"}'))
+    m.world.invoke(queue, sqs_event(sqs_record(queue, f"rubbish-{m.steps}", "receipt", body, {})))
+    return f"rubbish to {queue}: {body}"
+
+
+# -- strikes
+
+def _strike(m: Machine, dice: Random, kind: str, *, doors: tuple[str, ...] = ("", TABLE, API)) -> Strike:
+    strike = Strike(kind, dice.randint(1, 30), dice.choice(doors), dice.choice(("", ACT, ACT)),
+                    writing=dice.random() < 0.6, after=dice.random() < 0.5)
+    if strike.writing:
+        strike.countdown = 1 + strike.countdown // 4
+    m.world.weather.strikes.append(strike)
+    return strike
+
+
+def _told(strike: Strike) -> str:
+    return (f"{strike.kind} {'after' if strike.after else 'at'} {'write' if strike.writing else 'call'} "
+            f"{strike.countdown} of {strike.function or 'anybody'} to {strike.door or 'any door'}")
+
+
+def kill(m: Machine, dice: Random) -> str:
+    """A process dies around one of the next I/Os."""
+    return _told(_strike(m, dice, KILL))
+
+
+def fail(m: Machine, dice: Random) -> str:
+    """A call fails."""
+    return _told(_strike(m, dice, FAIL, doors=("", TABLE, API, QUEUE)))
+
+
+def lose(m: Machine, dice: Random) -> str:
+    """A call is carried out, and its answer is lost."""
+    return _told(_strike(m, dice, LOSE, doors=("", TABLE, API, QUEUE)))
+
+
+def pause(m: Machine, dice: Random) -> str:
+    """A process stands still in the middle of its work, while others work, and perhaps a user does something."""
+    strike = _strike(m, dice, PAUSE)
+    strike.seconds = dice.choice((0.0, 5.0, 20.0, 40.0, 70.0))
+    inner = Random(dice.getrandbits(32))
+    if dice.random() < 0.5 or not strike.seconds:
+        strike.meanwhile = lambda: m.world.tell(f"meanwhile: {user_actions.any_rule(m, inner)}")
+    return f"{_told(strike)} for {strike.seconds:.0f} s"
+
+
+# -- spells
+
+def down(m: Machine, dice: Random) -> str:
+    """The table or the API does not work at all for a while."""
+    door, seconds = dice.choice((TABLE, API, API)), dice.choice((5.0, 20.0, 90.0))
+    m.world.weather.down[door] = m.world.clock() + seconds
+    return f"{door} down for {seconds:.0f} s"
+
+
+def flaky(m: Machine, dice: Random) -> str:
+    """Every third call fails for a while."""
+    door, seconds = dice.choice((TABLE, API)), dice.choice((10.0, 60.0, 180.0))
+    m.world.weather.flaky[door] = m.world.clock() + seconds
+    return f"{door} flaky for {seconds:.0f} s"
+
+
+def skew(m: Machine, dice: Random) -> str:
+    """From now on clocks are wrong by as much as that."""
+    m.world.weather.skew = dice.choice((0.0, 1.0, 5.0, 10.0))
+    return f"clocks wrong by up to {m.world.weather.skew:.0f} s"
+
+
+def bad_machines(m: Machine, dice: Random) -> str:
+    """The next machines of a group do not come, or slowly."""
+    name, kind = dice.choice(sorted(GROUPS)), dice.choice(("never-joins", "provisioning-failure", "slow"))
+    count = dice.randint(1, 2)
+    m.world.cluster.capi.fail_next(f"default/{name}", kind, count)
+    return f"the next {count} machines of {name}: {kind}"
+
+
+def silence(m: Machine, dice: Random) -> str:
+    """A kubelet falls silent, or those that were speak again."""
+    nodes = m.world.nodes()
+    if m.silent or not nodes:
+        for name in m.silent:
+            m.world.cluster.kubelets.revive(name)
+        m.silent.clear()
+        return "all kubelets speak"
+    name = dice.choice(nodes)
+    m.silent.add(name)
+    m.world.cluster.kubelets.silence(name)
+    return f"the kubelet of {name} is silent"
+
+
+def a_user(m: Machine, dice: Random) -> str:
+    """Somebody does something."""
+    return user_actions.any_rule(m, dice)
+
+
+RULES: tuple[tuple[int, Rule], ...] = (
+    (20, moment), (20, while_), (1, long_while), (2, tick_again), (3, out_of_order), (3, once_more), (3, trick),
+    (5, kill), (3, fail), (3, lose), (6, pause), (1, down), (1, flaky), (1, skew), (4, bad_machines), (1, silence),
+    (1, rubbish), (20, a_user),
+)
+"""How often each of them comes."""
+
+
+def any_step(m: Machine, dice: Random) -> str:
+    """One of them."""
+    (rule,) = dice.choices([rule for _, rule in RULES], [weight for weight, _ in RULES])
+    return rule(m, dice)

@@ -1,0 +1,250 @@
+"""What people and their programs do to a cluster while it is being scaled, each as one write to the simulated API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.capi import fields
+from infra.emulators.kube.objects import KubeObject, clone
+from infra.emulators.kube.status import ApiError
+from tests.faults.cluster import GROUPS, MAINTENANCE, SHAPES
+from tests.faults.objects import SAFE_TO_EVICT, SCALE_DOWN_DISABLED, marks_of, must_move
+from tests.faults.run_state import Machine
+
+Change = Callable[[KubeObject], None]
+
+
+def _edit(m: Machine, plural: str, obj: KubeObject, group: str, change: Change) -> None:
+    made = clone(obj)
+    change(made)
+    m.world.kube.update(plural, made, group)
+    m.world.settle()
+
+
+def _annotate(key: str, value: str | None) -> Change:
+    def change(obj: KubeObject) -> None:
+        marks = obj["metadata"].setdefault("annotations", {})
+        if value is None:
+            marks.pop(key, None)
+        else:
+            marks[key] = value
+    return change
+
+
+def _one(m: Machine, dice: Random, plural: str, group: str = "", namespace: str | None = None) -> KubeObject | None:
+    found = m.world.kube.list(plural, namespace, group)
+    return dice.choice(found) if found else None
+
+
+# -- workloads
+
+def create(m: Machine, dice: Random) -> str:
+    """A Deployment of one of the shapes."""
+    if len(m.world.kube.list("deployments", group="apps")) >= 6:
+        return ""
+    m.made += 1
+    shape, replicas = dice.choice(SHAPES), dice.randint(1, 4)
+    name = f"{shape.name}-{m.made}"
+    m.world.seed(objects.deployment(name, replicas=replicas, cpu=shape.cpu, memory="128Mi", **shape.spec))
+    return f"create deployment {name} x{replicas}"
+
+
+def scale(m: Machine, dice: Random) -> str:
+    """Another number of pods."""
+    found = _one(m, dice, "deployments", "apps", "default")
+    if found is None:
+        return ""
+    count = dice.choice((0, 0, 1, 2, 3, 4, 6))
+    _edit(m, "deployments", found, "apps", lambda obj: obj["spec"].update(replicas=count))
+    return f"scale {found['metadata']['name']} to {count}"
+
+
+def delete(m: Machine, dice: Random) -> str:
+    """A Deployment goes."""
+    found = _one(m, dice, "deployments", "apps", "default")
+    if found is None:
+        return ""
+    m.world.kube.delete("deployments", found["metadata"]["name"], "default", "apps")
+    m.world.settle()
+    return f"delete deployment {found['metadata']['name']}"
+
+
+def budget(m: Machine, dice: Random) -> str:
+    """A PodDisruptionBudget over a Deployment: new, another bound, or gone."""
+    found = _one(m, dice, "deployments", "apps", "default")
+    if found is None:
+        return ""
+    name, kube = found["metadata"]["name"], m.world.kube
+    there = kube.peek("poddisruptionbudgets", name, "default", "policy")
+    allowed = dice.choice((0, 0, 1, 1, 2))
+    if there is None:
+        m.world.seed(objects.pdb(name, max_unavailable=allowed))
+        return f"budget {name}: maxUnavailable {allowed}"
+    if dice.random() < 0.4:
+        kube.delete("poddisruptionbudgets", name, "default", "policy")
+        m.world.settle()
+        return f"delete budget {name}"
+    _edit(m, "poddisruptionbudgets", there, "policy", lambda obj: obj["spec"].update(maxUnavailable=allowed))
+    return f"budget {name}: now maxUnavailable {allowed}"
+
+
+def delete_pod(m: Machine, dice: Random) -> str:
+    """A pod is deleted by hand."""
+    found = _one(m, dice, "pods", namespace="default")
+    if found is None:
+        return ""
+    m.world.kube.delete("pods", found["metadata"]["name"], "default")
+    m.world.settle()
+    return f"delete pod {found['metadata']['name']}"
+
+
+def bind_pod(m: Machine, dice: Random) -> str:
+    """One more pod of a Deployment, bound by a scheduler that has not seen a taint yet; a tainted node, if there is."""
+    models = [pod for pod in m.world.kube.list("pods", "default") if pod["metadata"].get("ownerReferences")]
+    nodes = [node["metadata"]["name"] for node in m.world.kube.list("nodes")]
+    marked = [name for name in nodes if m.is_marked(name)]
+    if not models or not nodes:
+        return ""
+    model, node = dice.choice(models), dice.choice(marked or nodes)
+    app = model["metadata"]["labels"]["app"]
+    deployment = m.world.kube.peek("deployments", app, "default", "apps")
+    if deployment is None:
+        return ""
+    m.made += 1
+    meta = {key: clone(model["metadata"][key]) for key in ("namespace", "labels", "ownerReferences")}
+    m.world.kube.create("pods", {"metadata": {"name": f"bound-{m.made}", **meta},
+                                 "spec": {"nodeName": node, "containers": clone(model["spec"]["containers"])}})
+    _edit(m, "deployments", deployment, "apps", lambda obj: obj["spec"].update(replicas=obj["spec"]["replicas"] + 1))
+    return f"bind pod bound-{m.made} of {app} to {node}"
+
+
+def protect(m: Machine, dice: Random) -> str:
+    """safe-to-evict on a pod: false, true, or taken off."""
+    found = [pod for pod in m.world.kube.list("pods", "default") if must_move(pod)]
+    if not found:
+        return ""
+    pod, value = dice.choice(found), dice.choice(("false", "false", "true", None))
+    _edit(m, "pods", pod, "", _annotate(SAFE_TO_EVICT, value))
+    return f"pod {pod['metadata']['name']}: safe-to-evict {value}"
+
+
+# -- nodes
+
+def cordon(m: Machine, dice: Random) -> str:
+    """Cordon a node that is not, or uncordon one that is, whoever did it."""
+    node = _one(m, dice, "nodes")
+    if node is None:
+        return ""
+    name, owned = node["metadata"]["name"], m.world.audit.cordoned_by_users
+    if node["spec"].get("unschedulable"):
+        owned.discard(name)
+        _edit(m, "nodes", node, "", lambda obj: obj["spec"].pop("unschedulable"))
+        return f"uncordon {name}"
+    if m.is_marked(name) or "outscaler.dev/operation" in marks_of(node):
+        m.world.audit.taken_over.add(name)      # nobody could tell this cordon from ours
+    else:
+        owned.add(name)
+    _edit(m, "nodes", node, "", lambda obj: obj["spec"].update(unschedulable=True))
+    return f"cordon {name}"
+
+
+def taint(m: Machine, dice: Random) -> str:
+    """A taint of a person's own on a node, or off it."""
+    node = _one(m, dice, "nodes")
+    if node is None:
+        return ""
+    kept = [each for each in node["spec"].get("taints") or () if each["key"] != MAINTENANCE]
+    mine = len(kept) == len(node["spec"].get("taints") or ())
+    taints = [*kept, {"key": MAINTENANCE, "effect": "NoSchedule"}] if mine else kept
+    _edit(m, "nodes", node, "", lambda obj: obj["spec"].update(taints=taints))
+    return f"{'taint' if mine else 'untaint'} {node['metadata']['name']}"
+
+
+def steal_taint(m: Machine, dice: Random) -> str:
+    """A person takes our taint off a node."""
+    marked = [node for node in m.world.kube.list("nodes") if m.is_marked(node["metadata"]["name"])]
+    if not marked:
+        return ""
+    node = dice.choice(marked)
+    kept = [each for each in node["spec"].get("taints") or () if each["key"] != "ToBeDeletedByClusterAutoscaler"]
+    m.world.audit.taken_over.add(node["metadata"]["name"])
+    _edit(m, "nodes", node, "", lambda obj: obj["spec"].update(taints=kept))
+    return f"take our taint off {node['metadata']['name']}"
+
+
+def disable(m: Machine, dice: Random) -> str:
+    """scale-down-disabled on a node, or off it."""
+    node = _one(m, dice, "nodes")
+    if node is None:
+        return ""
+    there = SCALE_DOWN_DISABLED in marks_of(node)
+    _edit(m, "nodes", node, "", _annotate(SCALE_DOWN_DISABLED, None if there else "true"))
+    return f"scale-down-disabled {'off' if there else 'on'} {node['metadata']['name']}"
+
+
+# -- groups and policy
+
+def replicas(m: Machine, dice: Random) -> str:
+    """Somebody scales a node group by hand, within its bounds."""
+    name = dice.choice(sorted(GROUPS))
+    found = m.world.kube.peek("machinedeployments", name, "default", fields.GROUP)
+    assert found is not None
+    least, most = m.bounds[name]
+    count = min(most, max(least, found["spec"]["replicas"] + dice.choice((-1, 1, 2))))
+    m.world.audit.forgive(name, count)
+    _edit(m, "machinedeployments", found, fields.GROUP, lambda obj: obj["spec"].update(replicas=count))
+    return f"scale group {name} to {count} by hand"
+
+
+def delete_machine(m: Machine, dice: Random) -> str:
+    """Somebody deletes a Machine."""
+    found = _one(m, dice, "machines", fields.GROUP)
+    if found is None:
+        return ""
+    m.world.kube.delete("machines", found["metadata"]["name"], "default", fields.GROUP)
+    m.world.settle()
+    return f"delete machine {found['metadata']['name']}"
+
+
+def bounds(m: Machine, dice: Random) -> str:
+    """The policy gets other bounds for a group."""
+    name = dice.choice(sorted(GROUPS))
+    least = dice.choice((0, 0, 1, 2))
+    most = max(least, dice.choice((1, 2, 3, 4, 5)))
+    m.bounds[name] = (least, most)
+    m.world.audit.note_bounds(name, least, most)
+    m.apply_policy()
+    return f"policy: {name} {least}..{most}"
+
+
+def mode(m: Machine, dice: Random) -> str:
+    """The cluster is switched off, to shadow, or on."""
+    m.mode = "active" if m.mode != "active" else dice.choice(("shadow", "off"))
+    m.apply_policy()
+    return f"policy: mode {m.mode}"
+
+
+Rule = Callable[[Machine, Random], str]
+
+RULES: tuple[tuple[int, Rule], ...] = (
+    (4, create), (10, scale), (2, delete), (3, budget), (2, delete_pod), (2, bind_pod), (2, protect), (2, cordon),
+    (1, taint), (1, steal_taint), (1, disable), (2, replicas), (1, delete_machine), (2, bounds), (1, mode),
+)
+"""How often each of them comes, among the users' rules."""
+
+
+def any_rule(m: Machine, dice: Random) -> str:
+    """One of them."""
+    (rule,) = dice.choices([rule for _, rule in RULES], [weight for weight, _ in RULES])
+    return refusable(rule, m, dice)
+
+
+def refusable(rule: Rule, m: Machine, dice: Random) -> str:
+    """A rule, or in words how the API refused it."""
+    try:
+        return rule(m, dice)
+    except ApiError as error:
+        return f"{rule.__name__} was refused: {error}"
+

@@ -1,0 +1,150 @@
+"""The routes as a caller meets them: the real app over an emulated table, with a clock that the test moves."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+from chalice.test import Client, HTTPResponse
+
+from app import app
+from chalicelib.aws.secrets_manager import SecretReader
+from chalicelib.dispatch.errors import NotSent
+from chalicelib.dispatch.messages import ReconcileMessage, decode_reconcile
+from chalicelib.handlers.webhook.signature import sign
+from chalicelib.model.secret import PARAMETER, parameter_name
+from chalicelib.policy.load import digest
+from chalicelib.runtime.runtime import Runtime, Secrets, build
+from chalicelib.store import Store
+from infra.emulators.aws import LocalAws
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.in_process_botocore import DirectWay
+
+EVENTS = Path(__file__).resolve().parents[1] / "events"
+HMAC = "hmac-value-for-tests"
+BEARER = "bearer-value-for-tests"
+START = 1_795_245_654.0
+
+
+def sample(name: str) -> bytes:
+    """A body from tests/events."""
+    return (EVENTS / f"{name}.json").read_bytes()
+
+
+@dataclass
+class Outbox:
+    """A sender that keeps what it is given; `full`: queues that refuse."""
+
+    sent: list[tuple[str, bytes, int]] = field(default_factory=list)
+    full: set[str] = field(default_factory=set)
+
+    def send(self, queue: str, body: bytes, delay: int) -> None:
+        """As Sender has it."""
+        if queue in self.full:
+            raise NotSent(queue, "Full")
+        self.sent.append((queue, body, delay))
+
+    def scans(self) -> list[tuple[ReconcileMessage, int]]:
+        """Reconcile messages with their delays."""
+        return [(decode_reconcile(body), delay) for queue, body, delay in self.sent if queue == "reconcile"]
+
+
+class Premises:
+    """What a module's tests share because it is slow to make: a table, clients, a clock that only goes forward."""
+
+    def __init__(self, aws: LocalAws, clock: ManualClock | None = None) -> None:
+        self.aws = aws
+        self.table = f"outscaler-{uuid.uuid4().hex[:12]}"
+        aws.create_table(self.table)
+        self.clock = clock or ManualClock(START)
+        way = DirectWay()       # the same emulation without a socket; test_package_*.py goes over the wire
+        self.store = Store(self.table, clock=self.clock, region="us-east-1", endpoint=aws.endpoint,
+                           client=way.take(aws.client("dynamodb")))
+        self.secrets = way.take(aws.client("secretsmanager"))
+        self.parameters = way.take(aws.client("ssm"))
+
+    def desk(self) -> Desk:
+        """A desk that nobody has used."""
+        outbox = Outbox()
+        secrets = Secrets(SecretReader(self.secrets, self.parameters), self.clock)
+        runtime = build(clock=self.clock, store=self.store, sender=outbox, read_secret=secrets)
+        return Desk(self, self.store, self.clock, outbox, runtime)
+
+
+@dataclass
+class Desk:
+    """One deployment. Every test has clusters of its own in the module's table."""
+
+    premises: Premises
+    store: Store
+    clock: ManualClock
+    outbox: Outbox
+    runtime: Runtime
+    client: Client = field(default_factory=lambda: Client(app))
+
+    def cluster(self, *, mode: str = "active", secret: object = None, spec: Mapping[str, object] | None = None) -> str:
+        """A cluster with a stored policy; secret: what its webhook secret holds, by default both kinds of key."""
+        name = f"shop-{uuid.uuid4().hex[:10]}"
+        secret = {"hmac": HMAC, "bearer": BEARER} if secret is None else secret
+        self.put_secret(f"outscaler/{name}/webhook", secret)
+        self.apply(name, mode=mode, spec=spec)
+        return name
+
+    def put_secret(self, name: str, secret: object) -> None:
+        """Create a secret or give it another value: a text, or something to be JSON."""
+        text = secret if isinstance(secret, str) else json.dumps(secret)
+        if name.startswith(PARAMETER):
+            self.premises.parameters.put_parameter(Name=parameter_name(name), Value=text, Type="SecureString",
+                                                   Overwrite=True)
+            return
+        client = self.premises.secrets
+        try:
+            client.create_secret(Name=name, SecretString=text)
+        except client.exceptions.ResourceExistsException:
+            client.put_secret_value(SecretId=name, SecretString=text)
+
+    def apply(self, name: str, *, mode: str = "active", spec: Mapping[str, object] | None = None) -> None:
+        """Store a policy for it, the next version if there is one."""
+        document = {
+            "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": name},
+            "spec": {
+                "mode": mode,
+                "kubernetes": {"kubeconfigSecret": f"outscaler/{name}/kubeconfig"},
+                "providers": {"clusterapi": {"namespace": "capi"}},
+                "nodeGroups": [{"provider": "clusterapi", "id": "workers", "min": 1, "max": 9}],
+                "webhook": {"secret": f"outscaler/{name}/webhook"},
+                **(spec or {}),
+            },
+        }
+        self.store_text(name, json.dumps(document))     # JSON is YAML
+
+    def store_text(self, name: str, text: str) -> None:
+        """Store any text as its policy, unchecked."""
+        current = self.store.policies.current(name)
+        self.store.policies.put(name, text, digest(text), current.version if current else None)
+
+    def signed(self, name: str, body: bytes, *, key: str = HMAC, at: float | None = None) -> dict[str, str]:
+        """Headers with a signature for this cluster made now, or at that instant."""
+        timestamp = str(int(self.clock() if at is None else at))
+        return {"X-Outscaler-Timestamp": timestamp, "X-Outscaler-Signature": sign(key.encode(), name, timestamp, body)}
+
+    def post(self, name: str, body: bytes, headers: Mapping[str, str] | None = None) -> HTTPResponse:
+        """POST /clusters/{name}/events, signed unless headers are given."""
+        given = {"Content-Type": "application/json", **(self.signed(name, body) if headers is None else headers)}
+        return self.client.http.post(f"/clusters/{name}/events", headers=given, body=body)
+
+    def get(self, path: str) -> HTTPResponse:
+        """GET a route."""
+        return self.client.http.get(path)
+
+
+def line(response: HTTPResponse) -> str:
+    """The one line of an error answer."""
+    body: dict[str, str] = msgspec.json.decode(response.body)
+    assert list(body) == ["error"]
+    assert "\n" not in body["error"]
+    return body["error"]

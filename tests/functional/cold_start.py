@@ -1,0 +1,148 @@
+"""What a cold start takes, as multiples of a process that only imports botocore's session.
+
+    python -m tests.functional.cold_start [FOLDER]
+
+prints the table of docs/performance.md for the artifact of this tree, or for another one that is unzipped in FOLDER.
+A ratio of CPU times of processes that ran in turns carries over to other machines, and to busy ones.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from tests.functional.artifact import artifact
+from tests.functional.stack import HANDLERS
+
+_PROCESS = Path(__file__).with_name("lambda_process.py")
+_NO_EVENT = os.devnull
+_PYTHON = (sys.executable, "-I", "-S")
+# Each ends without tearing its objects down: a function that has started does not end.
+_SESSION = """
+import os, sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, {task!r})
+import botocore.session
+os._exit(0)
+"""
+_START = """
+import gc, importlib, os, sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, {task!r})
+os.environ["_HANDLER"] = {handler!r}
+importlib.import_module({module!r})
+{then}
+sys.stdout.flush()
+os._exit(0)
+"""
+
+#: What Lambda and the template set; the names exist nowhere, and a start asks nothing of AWS.
+ENVIRONMENT: Mapping[str, str] = {
+    "AWS_LAMBDA_FUNCTION_NAME": "outscaler", "AWS_REGION": "eu-central-1", "AWS_DEFAULT_REGION": "eu-central-1",
+    "AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none", "OUTSCALER_TABLE": "state",
+    "OUTSCALER_POLICY_TABLE": "policies", "OUTSCALER_QUEUE_RECONCILE": "https://sqs.eu-central-1.amazonaws.com/0/queue",
+    "OUTSCALER_BATCH_FAILURES": "reported",
+}
+
+#: Module of the Handler -> the most CPU that its functions may take to start, in imports of botocore's session.
+LIMITS: Mapping[str, float] = {
+    "app": 1.7,
+    "chalicelib.handlers.tick": 1.7,
+    "chalicelib.handlers.act": 2.0,
+    "chalicelib.handlers.reconcile": 2.6,
+}
+
+
+class Used(NamedTuple):
+    """What one process took. cpu: seconds, user and system. memory: MB at its peak."""
+
+    cpu: float
+    memory: float
+
+
+def limit(handler: str) -> float:
+    """How many imports of botocore's session a function may take, by its Handler."""
+    return LIMITS[handler.rpartition(".")[0]]
+
+
+def session(task: Path) -> Used:
+    """A process that imports botocore's session from the artifact in `task`, and ends."""
+    return _used([*_PYTHON, "-c", _SESSION.format(task=str(task))])
+
+
+def start(task: Path, handler: str) -> Used:
+    """A process in which Lambda enters this function of the artifact in `task`, up to its first event."""
+    return _used([*_PYTHON, "-c", _script(task, handler)])
+
+
+def modules(task: Path, handler: str) -> list[str]:
+    """What such a process has loaded when it waits for its first event."""
+    command = [*_PYTHON, str(_PROCESS), str(task), handler, _NO_EVENT]
+    done = subprocess.run(command, env=_environment(), capture_output=True, text=True, check=True)
+    assert done.stderr == "", "a start that warns fills the log"
+    loaded: list[str] = json.loads(done.stdout.splitlines()[-1])["modules"]
+    return loaded
+
+
+def asked(task: Path, handler: str, expression: str) -> str:
+    """What an expression of Python comes to in such a process; `os`, `gc` and `sys` are imported."""
+    script = _script(task, handler, f"print({expression})")
+    done = subprocess.run([*_PYTHON, "-c", script], env=_environment(), capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def in_turns(task: Path, handlers: Sequence[str], rounds: int) -> dict[str, list[Used]]:
+    """So many runs of each, a round after the other; "" is botocore's session."""
+    got: dict[str, list[Used]] = {name: [] for name in ("", *handlers)}
+    for _ in range(rounds):
+        for name, runs in got.items():
+            runs.append(start(task, name) if name else session(task))
+    return got
+
+
+def _used(command: Sequence[str]) -> Used:
+    process = subprocess.Popen(command, env=_environment(), stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)     # the usage of this child alone, which Popen does not give
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, command
+    return Used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+
+
+def _script(task: Path, handler: str, then: str = "") -> str:
+    return _START.format(task=str(task), handler=handler, module=handler.rpartition(".")[0], then=then)
+
+
+def _environment() -> dict[str, str]:
+    return {**ENVIRONMENT, "PATH": os.environ["PATH"]}
+
+
+def table(task: Path, rounds: int = 9) -> list[str]:
+    """Lines for people: per function the ratio, milliseconds and MB, each the median of the rounds; then sizes."""
+    names = {handler: function for function, handler in HANDLERS.items()}
+    got = in_turns(task, list(names), rounds)
+    unit = median(one.cpu for one in got[""])
+    lines = ["| Function | x botocore's session | CPU ms | Peak MB |", "|---|---|---|---|"]
+    for handler, runs in got.items():
+        cpu = median(one.cpu for one in runs)
+        memory = f"{median(one.memory for one in runs):.0f}" if handler else ""     # less than this process has
+        lines.append(f"| {names.get(handler, '(session)')} | {cpu / unit:.2f} | {cpu * 1000:.0f} | {memory} |")
+    size = sum(path.stat().st_size for path in task.rglob("*") if path.is_file())
+    return [*lines, f"unzipped: {size / 1e6:.1f} MB"]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """The command."""
+    task = Path(arguments[0]) if arguments else artifact().task
+    print("\n".join(table(task)))
+    if not arguments:
+        print(f"zip: {artifact().zip.stat().st_size / 1e6:.1f} MB")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,200 @@
+"""A deployed stage whose functions run under Lambda's runtime client, a cluster, and four vendors that it can grow at.
+
+Functions that are hosted connect to no loopback address and to vendors with TLS only. So the cluster and the vendors
+are served on another address of this machine, with an authority that the functions' copy of certifi has.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.cli.main import main as outscaler
+from chalicelib.handlers.webhook.signature import sign
+from chalicelib.store import Store
+from infra.emulators.alicloud.attached_account import AlicloudAccount
+from infra.emulators.aws import LocalAws
+from infra.emulators.certificates import Authority
+from infra.emulators.cherryservers.account import PROJECT
+from infra.emulators.cherryservers.attached_account import CherryAccount
+from infra.emulators.cherryservers.models import Times as MetalTimes
+from infra.emulators.cherryservers.node_registration import Ways
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.manager import ClusterSimulation
+from infra.emulators.controllers.objects import apply_shipped
+from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.huaweicloud.attached_account import HuaweiAccount
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
+from infra.emulators.lambda_events import Json, http_event
+from infra.emulators.lambda_runtime.hosted_functions import Ahead, Hosted
+from infra.emulators.lambda_runtime.process import Made
+from infra.emulators.other_cluster import address
+from tests.functional.artifact import artifact
+from tests.functional.deployments import deploy
+
+PREFIX, TABLE = "outscaler-dev", "outscaler-dev-state"
+SECRETS = "outscaler/dev/shop/"
+HMAC = "hmac-value-for-tests"
+METAL = "metal"
+TAGS = "k8s.io/cluster-autoscaler/node-template/"
+SCRIPT = """\
+#!/bin/bash
+echo 'KUBELET_EXTRA_ARGS=--node-labels=pool={{.NodeGroup}}' > /etc/default/kubelet
+kubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}}
+"""
+GROWS = ("alicloud", "exoscale", "cherryservers", "huaweicloud")
+
+
+class Shop:
+    """aws, hosted, kube: the account, its functions, the cluster's objects. pools: vendor -> the label of its pool."""
+
+    def __init__(self, place: Path, stack: ExitStack, patch: pytest.MonkeyPatch, host: str) -> None:
+        self.clock, self._host, self._place, self._patch = Ahead(), host, place, patch
+        self.aws = stack.enter_context(LocalAws())
+        self.aws.reset()
+        for name, value in {**self.aws.env, "OUTSCALER_PREFIX": PREFIX}.items():
+            patch.setenv(name, value)
+        self.wrong = deploy(artifact().zip, place / "deployed")
+        authority = Authority()
+        self.kube = ObjectStore(self.clock)
+        apply_shipped(self.kube)
+        self.clouds: dict[str, Any] = self._accounts(authority.server(host))
+        controllers = [cloud.attach(self.clock, self.kube) for cloud in self.clouds.values()]
+        self.cluster = ClusterSimulation(self.kube, self.clock, more=controllers)
+        self.server = stack.enter_context(ApiServer(self.kube, tls=True, address=host))
+        for cloud in self.clouds.values():
+            cloud.server.address = host
+            stack.callback(cloud.stop)
+            cloud.start()
+        self._permit_endpoints()
+        self.hosted = stack.enter_context(
+            Hosted(self.aws, artifact().zip, place / "lambda", self.clock, authority.pem))
+        self.store = Store(TABLE, clock=self.clock, client=self.aws.client("dynamodb"))
+
+    def _accounts(self, tls: Any) -> dict[str, Any]:
+        return {"alicloud": AlicloudAccount(tls=tls), "exoscale": ExoscaleAccount(tls=tls),
+                "cherryservers": CherryAccount(tls=tls, times=MetalTimes(deploy=60.0), ways=Ways(cluster="shop"),
+                                               create_tokens=True),
+                "huaweicloud": HuaweiAccount(tls=tls)}
+
+    def _permit_endpoints(self) -> None:
+        """As a deployment permits a proxy of its own: by the variable of every function."""
+        hosts = ",".join(cloud.server.host for cloud in self.clouds.values())
+        self._patch.setenv("OUTSCALER_ALLOWED_ENDPOINTS", hosts)
+        functions = self.aws.client("lambda")
+        for one in functions.list_functions()["Functions"]:
+            variables = one["Environment"]["Variables"] | {"OUTSCALER_ALLOWED_ENDPOINTS": hosts}
+            functions.update_function_configuration(
+                FunctionName=one["FunctionName"], Environment={"Variables": variables})
+
+    # -- what a person does
+
+    def furnish(self) -> list[Json]:
+        """A group at each vendor, all of them empty; how the policy names them."""
+        ali, exo, huawei = (self.clouds[name] for name in ("alicloud", "exoscale", "huaweicloud"))
+        burst = ali.cloud.add_group("burst", most=3, machine_tags={f"{TAGS}label/pool": "alicloud"})
+        sks = exo.zone.add_cluster("shop")
+        exo_pool = exo.zone.add_nodepool(sks.id, "sks", labels={"pool": "exoscale"})
+        cce = huawei.cloud.add_pool(huawei.cluster.uid, "cce", most=3, labels={"pool": "huaweicloud"})
+        return [{"provider": "alicloud", "id": burst.id, "min": 0, "max": 3},
+                {"provider": "exoscale", "id": exo_pool.pool.id, "min": 0, "max": 3},
+                {"provider": "cherryservers", "id": METAL, "min": 0, "max": 3},
+                {"provider": "huaweicloud", "id": cce.uid, "min": 0, "max": 3}]
+
+    def connect(self) -> None:
+        """Secrets under the cluster's own names, and `outscaler apply`."""
+        groups = self.furnish()
+        self.aws.put_secret(f"{SECRETS}kubeconfig", self.server.kubeconfig())
+        self.aws.put_secret(f"{SECRETS}webhook", json.dumps({"hmac": HMAC}))
+        sections: Json = {"clusterapi": {"clusterName": "local"}}
+        for name, cloud in self.clouds.items():
+            text = json.dumps(cloud.settings())
+            for number, (secret, value) in enumerate(cloud.secrets().items()):
+                self.aws.put_secret(f"{SECRETS}{name}-{number}", value)
+                text = text.replace(f'"{secret}"', f'"{SECRETS}{name}-{number}"')
+            sections[name] = json.loads(text)
+        metal = sections["cherryservers"]
+        sections["cherryservers"] = {
+            **{key: metal[key] for key in ("credentialsSecret", "endpoint")}, "clusterName": "shop",
+            "createBootstrapTokens": True, "nodeGroupDefs": {"default": {
+                "projectId": PROJECT, "region": "LT-Siauliai", "plan": "amd-ryzen-9950x", "os": "ubuntu_24_04_64bit",
+                "apiServerEndpoint": "203.0.113.10:6443", "cloudInit": SCRIPT}}}
+        self.apply("shop", sections, nodeGroups=groups, webhook={"secret": f"{SECRETS}webhook"}, options={
+            "scaleDownUnneededTime": "1m", "scaleDownDelayAfterAdd": "1m"})
+
+    def apply(self, name: str, providers: Json, **spec: Any) -> None:
+        """`outscaler apply` of a policy."""
+        access = spec.pop("kubernetes", {"kubeconfigSecret": f"outscaler/dev/{name}/kubeconfig"})
+        file = self._place / f"{name}.yaml"
+        file.write_text(json.dumps({       # JSON is YAML
+            "apiVersion": "outscaler.dev/v1", "kind": "Cluster", "metadata": {"name": name},
+            "spec": {"mode": "active", "kubernetes": access, "providers": providers, **spec}}))
+        assert outscaler(["apply", str(file)]) == 0
+
+    def scale(self, name: str, replicas: int) -> None:
+        """As `kubectl scale deployment`."""
+        found = self.kube.get("deployments", name, "default", "apps")
+        assert found is not None
+        found["spec"]["replicas"] = replicas
+        self.kube.update("deployments", found, "apps")
+
+    # -- time
+
+    def play(self, minutes: int) -> None:
+        """Minute by minute: the schedule, the queues, and the cluster's own controllers in between."""
+        for _ in range(minutes):
+            made = self.hosted.tick()
+            assert not made.error, made.log
+            for _ in range(4):
+                self.cluster.step()
+                self.hosted.deliver()
+                self.hosted.pass_time(15.0)
+
+    # -- what is seen
+
+    def function(self, name: str) -> str:
+        """The function's name in the account."""
+        return PREFIX if name == "api_handler" else f"{PREFIX}-{name}"
+
+    def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes, resource: str) -> Made:
+        """Through API Gateway to the function behind the routes."""
+        parameters = {"name": target.split("/")[2]} if "{name}" in resource else {}
+        return self.hosted.invoke(PREFIX, http_event(method, target, headers, body, resource, parameters, "r-1"))
+
+    def post(self, body: bytes, key: str = HMAC, cluster: str = "shop") -> Made:
+        """A post to the webhook, signed."""
+        at = str(int(self.clock()))
+        headers = {"X-Outscaler-Timestamp": at, "X-Outscaler-Signature": sign(key.encode(), cluster, at, body)}
+        return self.request("POST", f"/clusters/{cluster}/events", headers, body, "/clusters/{name}/events")
+
+    def nodes(self, pool: str) -> int:
+        """Nodes of the cluster with that pool's label."""
+        return sum(node["metadata"].get("labels", {}).get("pool") == pool for node in self.kube.list("nodes"))
+
+    def replicas(self, group: str) -> int:
+        """Of a MachineDeployment."""
+        found = self.kube.peek("machinedeployments", group, "default", group="cluster.x-k8s.io")
+        assert found is not None
+        return int(found["spec"]["replicas"])
+
+
+def shops(place: Path) -> Iterator[Shop]:
+    """One shop, for a module's tests."""
+    host = address()
+    if not host:
+        pytest.skip("this machine has no address but loopback, to which hosted functions do not connect")
+    with ExitStack() as stack, pytest.MonkeyPatch.context() as patch:
+        shop = Shop(place, stack, patch, host)
+        shop.connect()
+        yield shop
+
+
+def pods_for(pool: str) -> Json:
+    """A Deployment of one pod that only nodes of that pool can have."""
+    return objects.deployment(f"for-{pool}", replicas=1, cpu="500m", nodeSelector={"pool": pool})

@@ -1,0 +1,231 @@
+"""A stage for the act function: the real store on emulated DynamoDB, the real client on the simulated API server, a
+provider in memory, and a queue that delivers in order of time and again when the function died.
+
+Nobody waits: the clock jumps to whatever is due next.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import json
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from chalicelib.kube.client import Cluster
+from chalicelib.kube.connect import connect
+from chalicelib.model.group import Instance
+from chalicelib.model.memory import Memory
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.policy import Policy
+from chalicelib.operations.runner import CLAIM, handle
+from chalicelib.providers.base import Provider
+from chalicelib.runtime.runtime import Runtime, build
+from chalicelib.store import Store
+from infra.emulators.controllers.clock import ManualClock
+from infra.emulators.controllers.objects import apply_shipped
+from infra.emulators.fake_provider import InMemoryProvider
+from infra.emulators.kube.server import ApiServer
+from infra.emulators.kube.store import ObjectStore
+
+START = 1_795_245_654.0
+POLICY = """
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {{name: {name}}}
+spec:
+  mode: {mode}
+  metrics: full
+  kubernetes: {{kubeconfigSecret: outscaler/{name}/kubeconfig}}
+  providers:
+    clusterapi: {{}}
+  nodeGroups:
+    - {{provider: clusterapi, id: g, min: 0, max: 10}}
+"""
+
+
+class Killed(BaseException):
+    """The function dies: no handler catches it, nothing after it happens."""
+
+
+class Stage:
+    """sent: what is queued, by the instant it is due. at_checkpoint: what happens there, besides."""
+
+    def __init__(self, table: str, dynamodb: Any) -> None:
+        self.name = f"cluster-{uuid.uuid4().hex[:12]}"
+        self.clock = ManualClock(START)
+        self.kube = ObjectStore(self.clock)
+        apply_shipped(self.kube)
+        self.server = ApiServer(self.kube)
+        self.provider = InMemoryProvider(on_delete=self._machine_gone)
+        self.providers: Callable[[], Sequence[Provider]] = lambda: [self.provider]
+        self.store = Store(table, clock=self.clock, sleep=self.clock.advance, client=dynamodb)
+        self.sent: list[tuple[float, int, str, bytes]] = []
+        self.wakes: list[dict[str, Any]] = []
+        self.lines: list[dict[str, Any]] = []
+        self.checkpoints: list[str] = []
+        self.at_checkpoint: dict[str, Callable[[], None]] = {}
+        self.invocations: list[float] = []
+        self.runtime = self._runtime()
+
+    def _runtime(self) -> Runtime:
+        def connected(policy: Policy) -> Cluster:
+            return connect(policy.kubernetes, lambda name: self.server.kubeconfig(), clock=self.clock,
+                           sleep=self.clock.advance, jitter=lambda: 0.5)
+
+        made = build(clock=self.clock, store=self.store, sender=self, read_secret=lambda name: "",
+                     connect=connected, providers=lambda policy, cluster, secret: self.providers())
+        return dataclasses.replace(made, checkpoint=self._checkpoint, emit=self._emit,
+                                   batch_failures_reported=True)
+
+    def _emit(self, line: str) -> None:
+        self.lines.append(json.loads(line))
+
+    def replace(self, **parts: Any) -> None:
+        """Other parts of the runtime from now on."""
+        self.runtime = dataclasses.replace(self.runtime, **parts)
+
+    def die_at(self, place: str) -> None:
+        """The function dies when it comes to that checkpoint, once."""
+        def die() -> None:
+            del self.at_checkpoint[place]
+            raise Killed(place)
+
+        self.at_checkpoint[place] = die
+
+    # -- the scene
+
+    def policy(self, mode: str = "active") -> None:
+        """The policy in force."""
+        current = self.store.policies.current(self.name)
+        self.store.policies.put(self.name, POLICY.format(name=self.name, mode=mode), mode,
+                                current.version if current else None)
+
+    def group(self, size: int, *, least: int = 0) -> None:
+        """Group `g`: g-1 … g-<size>, all of them nodes."""
+        pool = self.provider.add_pool("g", size=size, least=least)
+        for name, machine in pool.machines.items():
+            self.kube.create("nodes", {"metadata": {"name": name}, "spec": {"providerID": machine.id}})
+
+    def pod(self, name: str, node: str = "", owner: Mapping[str, str] | None = None, **spec: Any) -> None:
+        """A running pod of ReplicaSet `rs` in `default`; owner: what of that reference is otherwise."""
+        if self.kube.peek("replicasets", "rs", "default", "apps") is None:
+            self.kube.create("replicasets", {"metadata": {"name": "rs", "namespace": "default"},
+                                             "spec": {"replicas": 9}}, "apps")
+        mine = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "uid-rs", "controller": True,
+                **(owner or {})}
+        self.kube.create("pods", {
+            "metadata": {"name": name, "namespace": "default", "ownerReferences": [mine], "labels": {"app": name}},
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}], **spec} if node else
+                    {"containers": [{"name": "c", "image": "i"}], **spec},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]} if node else
+                      {"phase": "Pending"},
+        })
+
+    def budget(self, name: str, app: str, allowed: int) -> None:
+        """A PodDisruptionBudget over pods labelled app=<app>."""
+        self.kube.create("poddisruptionbudgets", {
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}},
+            "status": {"disruptionsAllowed": allowed, "desiredHealthy": 1, "currentHealthy": 1 + allowed,
+                       "expectedPods": 2, "observedGeneration": 1},
+        }, "policy")
+
+    def set_room(self, name: str, allowed: int) -> None:
+        """What a budget allows from now on."""
+        found = self.kube.get("poddisruptionbudgets", name, "default", "policy")
+        assert found is not None
+        found["status"] |= {"disruptionsAllowed": allowed, "currentHealthy": 1 + allowed}
+        self.kube.update("poddisruptionbudgets", found, "policy")
+
+    def _machine_gone(self, machine: Instance) -> None:
+        for pod in self.kube.pods_on(machine.node):
+            self.kube.remove("pods", pod["metadata"]["name"], pod["metadata"]["namespace"])
+        self.kube.remove("nodes", machine.node)
+
+    def _kubelets(self) -> None:
+        for pod in self.kube.list("pods"):
+            meta = pod["metadata"]
+            if "deletionTimestamp" in meta:
+                self.kube.remove("pods", meta["name"], meta["namespace"])
+
+    # -- operations
+
+    def planned(self, kind: Kind, **values: Any) -> Operation:
+        """An operation saved as a pass saves it, with its first message queued."""
+        given: dict[str, Any] = {
+            "id": f"{kind}-1", "cluster": self.name, "provider": "clusterapi", "group": "g", "kind": kind,
+            "plan": "plan-1", "created_at": self.clock(), "due_at": self.clock(),
+        }
+        operation = Operation(**given | values)
+        memory = self.memory()
+        lease = self.store.leases.acquire(self.name, uuid.uuid4().hex, 60.0)
+        self.store.memory.save(self.name, memory, memory, (operation,), lease)
+        self.store.leases.release(lease)
+        self.deliver_later(operation.id)
+        return operation
+
+    def remove(self, *nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **values: Any) -> Operation:
+        """A removal of these nodes, planned."""
+        targets = tuple(Target(node, f"memory://{node}", node, (evict or {}).get(node, ())) for node in nodes)
+        return self.planned(Kind.REMOVE, targets=targets, **values)
+
+    def memory(self) -> Memory:
+        """As the next pass finds it."""
+        return self.store.memory.load(self.name)
+
+    def now(self, operation: Operation) -> Operation:
+        """The operation as stored."""
+        found = self.store.operations.get(self.name, operation.id)
+        assert found is not None
+        return found
+
+    # -- queues
+
+    def send(self, queue: str, body: bytes, delay: int) -> None:
+        """Sender."""
+        if queue == "reconcile":
+            self.wakes.append(json.loads(body))
+            return
+        heapq.heappush(self.sent, (self.clock() + delay, len(self.checkpoints), queue, body))
+
+    def deliver_later(self, operation: str, delay: float = 0.0) -> None:
+        """A message from elsewhere: the dispatcher, the sweeper, or SQS for the second time."""
+        body = json.dumps({"cluster": self.name, "operation": operation}).encode()
+        heapq.heappush(self.sent, (self.clock() + delay, -1, "act_clusterapi", body))
+
+    def deliver(self) -> None:
+        """The next message, when it is due. A function that dies keeps its message, and it comes again."""
+        due, order, queue, body = heapq.heappop(self.sent)
+        self.clock.advance(max(0.0, due - self.clock()))
+        self._kubelets()
+        begun = self.clock()
+        try:
+            handle(body, self.runtime)
+        except Killed:
+            heapq.heappush(self.sent, (self.clock() + CLAIM + 60.0, order, queue, body))
+        self.invocations.append(self.clock() - begun)
+
+    def play(self, most: int = 200) -> None:
+        """Until no message is left."""
+        while self.sent:
+            assert len(self.invocations) < most, "no end"
+            self.deliver()
+
+    def _checkpoint(self, place: str) -> None:
+        self.checkpoints.append(place)
+        if place in self.at_checkpoint:
+            self.at_checkpoint[place]()
+
+    # -- what is seen
+
+    def events(self, reason: str) -> list[tuple[str, str]]:
+        """(object, message) of the events with this reason."""
+        return [(event["involvedObject"]["name"], event["message"])
+                for event in self.kube.list("events") if event["reason"] == reason]
+
+    def untouched(self, node: str) -> bool:
+        """There, neither tainted nor cordoned."""
+        found = self.kube.peek("nodes", node)
+        return found is not None and not found["spec"].get("taints") and not found["spec"].get("unschedulable")

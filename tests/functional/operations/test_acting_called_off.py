@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.kube.client import Cluster
+from chalicelib.kube.errors import Unavailable
+from chalicelib.model.errors import BadInput
+from chalicelib.model.operation import Kind, State
+from chalicelib.model.policy import Policy
+from chalicelib.operations.runner import handle
+from chalicelib.store.tables import POLICIES
+from tests.functional.operations.harness import POLICY, Stage
+
+
+@pytest.mark.parametrize("mode", ["shadow", "off"])
+def test_an_operation_of_a_cluster_that_may_not_be_touched_is_abandoned_untouched(stage: Stage, mode: str) -> None:
+    stage.group(2)
+    stage.policy(mode)
+    operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
+    removal = stage.remove("g-1")
+    stage.play()
+    assert stage.now(operation).state is stage.now(removal).state is State.ABANDONED
+    assert stage.now(operation).outcome == f"the cluster's mode is {mode}"
+    assert stage.provider.calls == []
+    assert [request for request in stage.server.requests if request.method != "GET"] == []
+    assert stage.memory().groups == {}
+
+
+def test_a_mode_changed_in_the_middle_of_a_drain_rolls_back(stage: Stage) -> None:
+    stage.group(1)
+    operation = stage.remove("g-1")
+    stage.deliver()
+    assert not stage.untouched("g-1")
+    stage.policy("shadow")
+    stage.play()
+    assert stage.now(operation).state is State.ABANDONED
+    assert stage.untouched("g-1")
+    assert stage.memory().last_scale_down_failure == 0.0
+
+
+def test_an_unreadable_message_is_refused(stage: Stage) -> None:
+    with pytest.raises(BadInput, match="message"):
+        handle(b"{", stage.runtime)
+
+
+def test_an_operation_that_nobody_knows_is_nothing_to_do(stage: Stage) -> None:
+    handle(b'{"cluster": "%b", "operation": "grow-unknown"}' % stage.name.encode(), stage.runtime)
+    assert stage.sent == []
+
+
+def test_a_cluster_that_cannot_be_reached_ends_a_removal_that_has_not_begun(stage: Stage) -> None:
+    stage.group(1)
+
+    def refuse(policy: Policy) -> object:
+        raise Unavailable(f"{policy.name}: no route to host")
+
+    stage.replace(connect=refuse)
+    operation = stage.remove("g-1")
+    stage.play()
+    ended = stage.now(operation)
+    assert (ended.state, ended.error_class) == (State.FAILED, "ClusterUnavailable")
+    assert stage.provider.deleted == []
+
+
+def test_a_missing_credential_is_a_failure_that_names_its_place(stage: Stage) -> None:
+    stage.group(2)
+
+    def refuse() -> list[object]:
+        raise BadInput("spec.providers.clusterapi", "token is not set", "set tokenSecret")
+
+    stage.replace(providers=lambda policy, cluster, secret: refuse())
+    operation = stage.planned(Kind.GROW, from_size=2, to_size=3)
+    stage.play()
+    ended = stage.now(operation)
+    assert ended.error_class == "InvalidRequest"
+    assert ended.outcome == "spec.providers.clusterapi: token is not set; set tokenSecret"
+
+
+def test_what_nobody_expected_leaves_the_operation_to_the_next_attempt(stage: Stage) -> None:
+    stage.group(2)
+
+    def broken() -> list[object]:
+        raise LookupError("a bug")
+
+    stage.replace(providers=lambda policy, cluster, secret: broken())
+    operation = stage.planned(Kind.GROW, from_size=2, to_size=3)
+    with pytest.raises(LookupError):
+        stage.deliver()
+    assert stage.now(operation).state is State.RUNNING
+    stage.replace(providers=lambda policy, cluster, secret: [stage.provider])
+    stage.deliver_later(operation.id, 200.0)
+    stage.play()
+    assert stage.now(operation).state is State.SUCCEEDED
+
+
+def test_a_group_that_disappears_in_the_middle_leaves_no_mark(stage: Stage) -> None:
+    stage.group(1)
+    operation = stage.remove("g-1")
+    stage.deliver()
+    assert not stage.untouched("g-1")
+    del stage.provider.pools["g"]
+    stage.play()
+    assert (stage.now(operation).state, stage.now(operation).error_class) == (State.FAILED, "NotFound")
+    assert stage.untouched("g-1")
+
+
+def test_a_policy_that_is_deleted_in_the_middle_leaves_no_mark(stage: Stage) -> None:
+    stage.group(1)
+    operation = stage.remove("g-1")
+    stage.deliver()
+    table = stage.store.policy_table
+    client: Any = table.client
+    client.delete_item(TableName=table.name, Key={"cluster": {"S": POLICIES}, "item": {"S": stage.name}})
+    assert stage.store.policies.current(stage.name) is None
+    stage.play()
+    assert stage.now(operation).state is State.ABANDONED
+    assert stage.now(operation).outcome == "node g-1: the cluster's policy is gone"
+    assert stage.untouched("g-1")
+
+
+@pytest.mark.parametrize("theft", [
+    ("outscaler/{name}/kubeconfig", "outscaler/other/kubeconfig"), ("kubeconfigSecret:", "kubeconfigFile:"),
+    ("clusterapi: {{}}", "clusterapi: {{clusterName: x, kubeconfigSecret: outscaler/other/clusterapi}}"),
+], ids=["foreign-kubeconfig", "file", "foreign-management-cluster"])
+def test_a_policy_that_steals_a_kubeconfig_in_the_middle_leaves_no_mark(stage: Stage, theft: tuple[str, str]) -> None:
+    used: list[Policy] = []
+    connect = stage.runtime.connect
+
+    def noted(policy: Policy) -> Cluster:
+        used.append(policy)
+        return connect(policy)
+
+    stage.replace(connect=noted)
+    stage.group(1)
+    operation = stage.remove("g-1")
+    stage.deliver()
+    assert not stage.untouched("g-1")
+    stage.store.policies.put(stage.name, POLICY.replace(*theft).format(name=stage.name, mode="active"), "stolen", 1)
+    stage.play()
+    ended = stage.now(operation)
+    assert (ended.state, stage.provider.deleted) == (State.ABANDONED, [])
+    assert "the cluster's policy cannot be read" in ended.outcome
+    assert stage.untouched("g-1")
+    assert {policy.version for policy in used} == {1}

@@ -1,0 +1,38 @@
+"""A node that is registered anew while its removal is under way is not the node that was planned."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.operation import UID, State
+from tests.functional.operations.harness import Stage
+
+
+def _again(stage: Stage, name: str) -> None:
+    """The kubelet registers its node anew: another uid, and no mark of ours on it."""
+    found = stage.kube.peek("nodes", name)
+    assert found is not None
+    spec = {"providerID": found["spec"]["providerID"]}
+    stage.kube.remove("nodes", name)
+    stage.kube.create("nodes", {"metadata": {"name": name}, "spec": spec})
+
+
+@pytest.mark.parametrize("place", ["act:claimed", "taint:called"])
+def test_a_node_that_is_registered_anew_during_its_removal_stays(stage: Stage, place: str) -> None:
+    stage.policy()
+    stage.group(2)
+    found = stage.kube.peek("nodes", "g-1")
+    assert found is not None
+    operation = stage.remove("g-1", from_size=2, to_size=1, data={UID: found["metadata"]["uid"]})
+
+    def again() -> None:
+        del stage.at_checkpoint[place]
+        _again(stage, "g-1")
+
+    stage.at_checkpoint[place] = again
+    stage.play()
+    after = stage.now(operation)
+    assert (after.state, after.error_class) == (State.FAILED, "Conflict")
+    assert "it was registered anew since it was planned" in after.outcome
+    assert stage.untouched("g-1")
+    assert len(stage.provider.pools["g"].machines) == 2

@@ -1,0 +1,77 @@
+"""The function dies at every point between a change and its record; SQS delivers again, and the end is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from chalicelib.model.operation import Kind, Operation
+from infra.emulators.fake_provider import Purchase
+from tests.functional.operations.harness import Stage
+
+
+def growth(stage: Stage) -> Operation:
+    stage.group(2)
+    stage.provider.polls = 2
+    return stage.planned(Kind.GROW, from_size=2, to_size=4)
+
+
+def drain(stage: Stage) -> Operation:
+    stage.group(2)
+    stage.pod("p", "g-1")
+    return stage.remove("g-1", evict={"g-1": ("default/p",)})
+
+
+def refusal(stage: Stage) -> Operation:
+    stage.group(1, least=1)
+    return stage.remove("g-1")
+
+
+# The first of each kind; tests/unit/operations/test_killed_steps.py has all of them, without store and cluster.
+PLACES = {
+    growth: ("act:claimed", "grow:called", "grow:polled", "act:stepped", "act:recorded", "act:sent", "act:woken"),
+    drain: ("taint:called", "evict:called", "delete:called", "act:recorded"),
+    refusal: ("delete:called", "undo:called", "act:woken"),
+}
+CASES = [pytest.param(scene, place, id=f"{scene.__name__}-{place}")
+         for scene, places in PLACES.items() for place in places]
+
+
+def state(stage: Stage, operation: Operation) -> tuple[object, ...]:
+    nodes = [(node["metadata"]["name"], stage.untouched(node["metadata"]["name"])) for node in stage.kube.list("nodes")]
+    ended = stage.now(operation)
+    pool = stage.provider.pools["g"]
+    return ended.state, ended.error_class, nodes, pool.target, len(pool.machines), stage.provider.deleted
+
+
+@pytest.mark.parametrize(("scene", "place"), CASES)
+def test_killed_anywhere_it_ends_as_if_it_had_not_been(
+    stage: Stage, scene: Callable[[Stage], Operation], place: str
+) -> None:
+    stage.die_at(place)
+    operation = scene(stage)
+    stage.play()
+    assert place in stage.checkpoints
+    ends: dict[object, object] = {
+        growth: ("succeeded", "", [("g-1", True), ("g-2", True)], 4, 4, []),
+        drain: ("succeeded", "", [("g-2", True)], 1, 1, ["g-1"]),
+        refusal: ("failed", "InvalidRequest", [("g-1", True)], 1, 1, []),
+    }
+    assert state(stage, operation) == ends[scene]
+    if scene is growth:
+        assert stage.provider.purchases == [Purchase("grow-1", "g", 2)]
+        request = stage.memory().groups["g"].request
+        assert request is not None
+        assert request.increase == 2
+
+
+def test_killed_twice_between_the_purchase_and_its_record_nothing_is_bought_twice(stage: Stage) -> None:
+    stage.group(2)
+    operation = stage.planned(Kind.GROW, from_size=2, to_size=4)
+    for _ in range(2):
+        stage.die_at("grow:called")
+        stage.deliver()
+    stage.play()
+    assert stage.now(operation).attempt == 3
+    assert stage.provider.purchases == [Purchase("grow-1", "g", 2)]

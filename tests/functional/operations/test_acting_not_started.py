@@ -1,0 +1,74 @@
+"""An operation that is taken up only after its deadline was delayed by us: nothing is held against its group."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.operation import Kind, State, Target
+from chalicelib.providers import errors
+from tests.functional.operations.harness import START, Stage
+
+
+def test_a_growth_taken_up_after_its_deadline_costs_the_group_nothing(stage: Stage) -> None:
+    stage.group(2)
+    operation = stage.planned(Kind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
+    stage.clock.advance(61.0)
+    stage.play()
+    ended = stage.now(operation)
+    assert (ended.state, ended.error_class) == (State.FAILED, "NotStarted")
+    assert ended.outcome == "not begun by 2026-11-21T07:21:54Z, its deadline; nothing was asked of the provider"
+    assert stage.provider.calls == []
+    assert "g" not in stage.memory().groups
+    assert [wake["reason"] for wake in stage.wakes] == ["operation"]
+
+
+@pytest.mark.parametrize("kind", [Kind.SHRINK, Kind.DISCARD])
+def test_a_repair_taken_up_after_its_deadline_may_be_planned_at_once(kind: Kind, stage: Stage) -> None:
+    stage.group(2)
+    targets = (Target("g-2", "memory://g-2", "g-2"),) if kind is Kind.DISCARD else ()
+    operation = stage.planned(kind, from_size=2, to_size=1, targets=targets, deadline=START + 60.0)
+    stage.clock.advance(61.0)
+    stage.play()
+    assert stage.now(operation).error_class == "NotStarted"
+    assert "g" not in stage.memory().groups
+
+
+def test_a_removal_taken_up_after_its_deadline_starts_no_cooldown(stage: Stage) -> None:
+    stage.group(2)
+    operation = stage.remove("g-2", deadline=START + 60.0)
+    stage.clock.advance(4000.0)
+    stage.play()
+    assert stage.now(operation).error_class == "NotStarted"
+    assert stage.untouched("g-2")
+    assert "g" not in stage.memory().groups
+    assert stage.memory().last_scale_down_failure == 0.0
+
+
+def test_waiting_for_another_operation_of_the_pool_is_our_own_delay(stage: Stage) -> None:
+    stage.group(2)
+    first = stage.planned(Kind.GROW, id="grow-0", from_size=2, to_size=3, pool="p", created_at=START - 10.0,
+                          due_at=START + 500.0, deadline=START + 900.0)
+    second = stage.planned(Kind.GROW, from_size=2, to_size=4, pool="p", deadline=START + 60.0)
+    stage.play()
+    assert stage.now(first).state is State.SUCCEEDED
+    assert stage.now(second).error_class == "NotStarted"
+    backoff = stage.memory().groups["g"].backoff
+    assert backoff is None
+
+
+def test_a_growth_whose_first_executor_died_is_not_taken_for_one_never_begun(stage: Stage) -> None:
+    stage.group(2)
+    operation = stage.planned(Kind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
+    stage.die_at("act:claimed")
+    stage.play()
+    assert stage.now(operation).error_class == "DeadlineExceeded"
+
+
+def test_a_growth_the_vendor_throttled_past_its_deadline_is_backed_off(stage: Stage) -> None:
+    stage.group(2)
+    stage.provider.fail_next("grow", errors.Throttled("slow down", retry_after=300.0))
+    operation = stage.planned(Kind.GROW, from_size=2, to_size=4, deadline=START + 60.0)
+    stage.play()
+    assert stage.now(operation).error_class == "DeadlineExceeded"
+    backoff = stage.memory().groups["g"].backoff
+    assert backoff is not None

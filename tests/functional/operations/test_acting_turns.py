@@ -1,0 +1,77 @@
+"""A growth that has begun is recorded before a removal beside it lowers the size: else it would be bought again."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.model.operation import Kind, State, Target
+from infra.emulators.fake_provider import Purchase
+from tests.functional.operations.harness import Stage
+
+
+@pytest.mark.parametrize("deaths", [1, 2])
+def test_a_removal_waits_for_a_growth_that_died_before_its_record(stage: Stage, deaths: int) -> None:
+    stage.group(3)
+    growth = stage.planned(Kind.GROW, from_size=3, to_size=4)
+    for _ in range(deaths):
+        stage.die_at("grow:called")
+        stage.deliver()
+    removal = stage.remove("g-1")
+    stage.play()
+    assert stage.provider.purchases == [Purchase(growth.id, "g", 1)]
+    assert (stage.now(growth).state, stage.now(removal).state) == (State.SUCCEEDED, State.SUCCEEDED)
+    assert (stage.provider.pools["g"].target, stage.provider.deleted) == (3, ["g-1"])
+
+
+def test_so_does_what_discards_a_machine(stage: Stage) -> None:
+    stage.group(3)
+    growth = stage.planned(Kind.GROW, from_size=3, to_size=4)
+    stage.die_at("grow:called")
+    stage.deliver()
+    never = next(handle for handle in stage.provider.pools["g"].machines if handle not in {"g-1", "g-2", "g-3"})
+    discard = stage.planned(Kind.DISCARD, targets=(Target("", f"memory://{never}", never),))
+    stage.play()
+    assert stage.provider.purchases == [Purchase(growth.id, "g", 1)]
+    assert stage.now(discard).state is State.SUCCEEDED
+    assert stage.provider.pools["g"].target == 3
+
+
+def test_a_growth_that_nobody_has_begun_holds_nothing_up(stage: Stage) -> None:
+    stage.group(3)
+    removal = stage.remove("g-1")
+    stage.play()
+    began = stage.clock()
+    assert stage.now(removal).state is State.SUCCEEDED
+    stage.planned(Kind.GROW, from_size=2, to_size=3, due_at=began + 3600.0)
+    second = stage.remove("g-2", id="remove-2")
+    stage.play()
+    assert stage.now(second).state is State.SUCCEEDED
+    assert stage.now(second).updated_at - began < 600.0
+
+
+def test_CCE_18_of_two_growths_of_one_pool_the_second_waits_until_the_first_is_taken(stage: Stage) -> None:
+    stage.group(3)
+    stage.provider.add_pool("h", size=1)
+    first = stage.planned(Kind.GROW, id="grow-1", from_size=3, to_size=4, pool="p")
+    second = stage.planned(Kind.GROW, id="grow-2", group="h", from_size=1, to_size=2, pool="p")
+    stage.die_at("grow:called")
+    stage.deliver()
+    bought = [Purchase(first.id, "g", 1)]
+    assert stage.provider.purchases == bought
+    while stage.now(first).attempt < 2:
+        assert stage.provider.purchases == bought, "nobody knows yet what became of the first"
+        stage.deliver()
+    stage.play()
+    assert stage.provider.purchases == [*bought, Purchase(second.id, "h", 1)]
+    assert {stage.now(each).state for each in (first, second)} == {State.SUCCEEDED}
+
+
+def test_growths_of_groups_without_a_common_pool_wait_for_nobody(stage: Stage) -> None:
+    stage.group(3)
+    stage.provider.add_pool("h", size=1)
+    stage.planned(Kind.GROW, id="grow-1", from_size=3, to_size=4)
+    second = stage.planned(Kind.GROW, id="grow-2", group="h", from_size=1, to_size=2)
+    stage.die_at("grow:called")
+    stage.deliver()
+    stage.deliver()
+    assert Purchase(second.id, "h", 1) in stage.provider.purchases

@@ -1,0 +1,66 @@
+"""A machine that could not be installed is given back, and its end asks for a pass, however seldom the cluster would be
+looked at (huaweicloud-cce.md A9.2)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from chalicelib.dispatch.messages import ReconcileMessage, encode
+from chalicelib.model.group import InstanceError
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Kind, State
+from chalicelib.reconciler.reconciler import handle
+from tests.functional.operations.harness import POLICY, Stage
+
+ROOM = {"cpu": 2000, "memory": 8 * 2**30, "pods": 110}
+BROKEN = InstanceError("InstallFailed", "Error", "the node could not be installed")
+
+
+def _waits(stage: Stage) -> None:
+    """A pod that wants a whole machine."""
+    stage.pod("waits", containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "2"}}}])
+    pod = stage.kube.get("pods", "waits", "default")
+    assert pod is not None
+    pod["status"] = {"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    stage.kube.update("pods", pod)
+
+
+def _open(stage: Stage) -> list[tuple[Kind, str]]:
+    return [(each.kind, each.group) for each in stage.store.operations.list_open(stage.name)]
+
+
+def _pass(stage: Stage, reason: str = "webhook") -> None:
+    stage.clock.advance(10)
+    handle(encode(ReconcileMessage(stage.name, reason, stage.clock())).decode(), stage.runtime)
+
+
+def test_CCE_A9_2_a_broken_machine_is_given_back_and_the_cluster_looked_at_again_within_a_minute(stage: Stage) -> None:
+    text = POLICY.format(name=stage.name, mode="active") + "  scanInterval: 1h\n"
+    stage.store.policies.put(stage.name, text, "hourly", 1)
+    group = f"g-{stage.name}"
+    stage.provider.add_pool(group, template=Node("t", {}, ROOM, ROOM))
+    stage.provider.spoil(group, BROKEN)
+    _waits(stage)
+    _pass(stage)
+    assert _open(stage) == [(Kind.GROW, group)]
+    stage.play()
+    stage.wakes.clear()
+
+    _pass(stage)
+    backoff = stage.memory().groups[group].backoff
+    assert backoff is not None
+    assert (backoff.cls, backoff.duration) == ("InstallFailed", 300.0)
+    assert _open(stage) == [(Kind.DISCARD, group)]
+    stage.play()
+    ended = stage.clock()
+    assert stage.provider.pools[group].target == 0
+    (again,) = stage.wakes
+    assert again["reason"] == "operation"
+    assert ended <= again["at"] <= ended + 60.0
+
+    stage.clock.advance(301.0)
+    handle(msgspec.json.encode(again).decode(), stage.runtime)
+    assert _open(stage) == [(Kind.GROW, group)], "still needed, and its five minutes are over"
+    stage.play()
+    assert all(each.state is not State.FAILED for each in stage.memory().operations)

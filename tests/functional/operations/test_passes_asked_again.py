@@ -1,0 +1,118 @@
+"""A wake-up that meets a short outage is asked for again in half a minute, not after the queue's visibility timeout."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from chalicelib.dispatch.errors import NotSent
+from chalicelib.dispatch.messages import ReconcileMessage, encode
+from chalicelib.handlers.lambda_entry import each_record
+from chalicelib.kube.errors import Unavailable
+from chalicelib.model.errors import BadInput
+from chalicelib.reconciler.reconciler import handle
+from chalicelib.runtime.runtime import install
+from chalicelib.store import Store
+from infra.emulators.aws_faults import Faults, busy
+from tests.functional.operations.harness import Stage
+
+
+def deliver(stage: Stage, message: ReconcileMessage | bytes) -> bool:
+    """Whether the queue may forget the message."""
+    body = message if isinstance(message, bytes) else encode(message)
+    install(stage.runtime)
+    try:
+        answer = each_record({"Records": [{"messageId": "m-1", "body": body.decode()}]}, handle)
+    finally:
+        install(None)
+    return not answer["batchItemFailures"]
+
+
+class Outage:
+    """Providers that raise while `error` is set, and the delays of reconcile messages that are sent."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.error: Exception | None = Unavailable("no answer")
+        self.sent: list[tuple[dict[str, Any], int]] = []
+        self.full = False
+        working, stage.providers = stage.providers, self._build
+        self._working = working
+        stage.replace(sender=self)
+
+    def _build(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self._working()
+
+    def send(self, queue: str, body: bytes, delay: int) -> None:
+        """Sender."""
+        if self.full:
+            raise NotSent(queue, "Full")
+        if queue == "reconcile":
+            self.sent.append((json.loads(body), delay))
+
+
+@pytest.fixture
+def outage(stage: Stage) -> Outage:
+    stage.group(1)
+    return Outage(stage)
+
+
+@pytest.mark.parametrize("reason", ["webhook", "operation", "person"])
+def test_a_wake_up_that_fails_comes_back_in_thirty_seconds(reason: str, stage: Stage, outage: Outage) -> None:
+    assert deliver(stage, ReconcileMessage(stage.name, reason, stage.clock()))
+    [(message, delay)] = outage.sent
+    assert (message["reason"], delay) == (reason, 30)
+    stage.clock.advance(30.0)
+    outage.error = None
+    assert deliver(stage, json.dumps(message).encode())
+    assert len(outage.sent) == 1
+    assert stage.store.schedule.due(stage.name).failure is None
+
+
+def test_a_scheduled_pass_that_fails_waits_for_the_next_tick(stage: Stage, outage: Outage) -> None:
+    assert not deliver(stage, ReconcileMessage(stage.name, "schedule", stage.clock()))
+    assert outage.sent == []
+
+
+def test_an_outage_that_lasts_is_left_to_the_queue_and_its_dead_letters(stage: Stage, outage: Outage) -> None:
+    forgotten = []
+    body = encode(ReconcileMessage(stage.name, "webhook", stage.clock()))
+    for _ in range(6):
+        forgotten.append(deliver(stage, body))
+        body = json.dumps(outage.sent[-1][0]).encode()
+        stage.clock.advance(30.0)
+    assert forgotten == [True] * 5 + [False]
+
+
+def test_many_wake_ups_in_one_outage_are_one_message(stage: Stage, outage: Outage) -> None:
+    for _ in range(5):
+        assert deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
+        stage.clock.advance(1.0)
+    assert len(outage.sent) == 1
+
+
+@pytest.mark.parametrize("error", [BadInput("policy", "is wrong", "correct it"), RuntimeError("a defect")])
+def test_what_time_does_not_heal_is_left_to_the_queue(error: Exception, stage: Stage, outage: Outage) -> None:
+    outage.error = error
+    assert not deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
+    assert outage.sent == []
+
+
+def test_a_wake_up_that_cannot_be_sent_again_stays_in_the_queue(stage: Stage, outage: Outage) -> None:
+    outage.full = True
+    assert not deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
+
+
+def test_a_table_that_fails_does_not_keep_the_wake_up_from_coming_back(stage: Stage, outage: Outage) -> None:
+    faults = Faults()
+    stage.runtime = dataclasses.replace(stage.runtime, store=Store(
+        stage.store.table.name, clock=stage.clock, sleep=stage.clock.advance, client=stage.store.table.client,
+        wrap=faults.wrap))
+    faults.instead("update_item", *[busy("ValidationException")] * 9)
+    faults.instead("put_item", *[busy("ValidationException")] * 9)
+    assert deliver(stage, ReconcileMessage(stage.name, "webhook", stage.clock()))
+    assert [delay for _, delay in outage.sent] == [30]

@@ -1,0 +1,115 @@
+"""Two clusters of one deployment that have the same node group: one acts on it at a time, and a name beats a find."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from chalicelib.dispatch.messages import ReconcileMessage, encode
+from chalicelib.model.node import Node
+from chalicelib.providers.base import Observation
+from chalicelib.reconciler.reconciler import handle
+from infra.emulators.fake_provider import InMemoryProvider
+from tests.functional.operations.harness import Stage
+
+DAY = 86400.0
+ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+
+
+@dataclass
+class Discovering(InMemoryProvider):
+    """The same cloud to a cluster that has only discovered its groups through nodes."""
+
+    cloud: InMemoryProvider
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.cloud, name)
+
+    def observe(self, nodes: Sequence[Node]) -> Observation:
+        """See Provider."""
+        seen = self.cloud.observe(nodes)
+        return msgspec.structs.replace(
+            seen, groups=tuple(msgspec.structs.replace(group, discovered=True) for group in seen.groups))
+
+
+@pytest.fixture
+def two(stage: Stage, dynamodb: Any, table: str) -> Iterator[tuple[Stage, Stage]]:
+    """Two clusters with a node of group g each, that is full, and a pod that wants another."""
+    other = Stage(table, dynamodb)
+    with other.server:
+        other.policy()
+        for claim in stage.store.claims.all():      # of an earlier test
+            stage.store.claims.release(claim.owner, [(claim.provider, claim.key)])
+        for each in (stage, other):
+            _furnish(each)
+        yield stage, other
+
+
+def _furnish(stage: Stage) -> None:
+    stage.provider.add_pool("g", size=1)
+    stage.provider.claim = "one-place"
+    stage.kube.create("nodes", {
+        "metadata": {"name": "g-1"}, "spec": {"providerID": "memory://g-1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": ROOM, "capacity": ROOM}})
+    ask = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]
+    stage.pod("full", "g-1", containers=ask)
+    stage.pod("waits", containers=ask)
+    pod = stage.kube.get("pods", "waits", "default")
+    assert pod is not None
+    pod["status"] = {"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    stage.kube.update("pods", pod)
+    stage.clock.advance(10)
+
+
+def _pass(stage: Stage, others: Stage) -> list[str]:
+    """A pass; the ids of the operations that it has planned."""
+    clock = max(stage.clock(), others.clock()) + 60.0
+    for each in (stage, others):
+        each.clock.advance(clock - each.clock())
+    handle(encode(ReconcileMessage(stage.name, "schedule", stage.clock())).decode(), stage.runtime)
+    return [each.id for each in stage.store.operations.list_open(stage.name)]
+
+
+def _owner(stage: Stage) -> str:
+    return next(iter({each.owner for each in stage.store.claims.all()}))
+
+
+def test_a_cluster_that_names_a_group_has_it_before_one_that_discovered_it(two: tuple[Stage, Stage]) -> None:
+    thief, owner = two
+    found = Discovering(thief.provider)
+    thief.providers = lambda: [found]
+    assert _pass(thief, owner)
+    assert not _pass(owner, thief), "an operation of the other is open on the group"
+    thief.play()
+    assert _owner(owner) == thief.name
+    assert _pass(owner, thief)
+    assert _owner(owner) == owner.name
+    owner.play()
+    assert not _pass(thief, owner)
+
+
+def test_a_claim_of_a_cluster_that_is_switched_off_ends_after_a_week(two: tuple[Stage, Stage]) -> None:
+    first, second = two
+    assert _pass(first, second)
+    first.play()
+    first.policy("off")
+    assert not _pass(second, first)
+    second.clock.advance(7.5 * DAY)
+    assert _pass(second, first)
+    assert _owner(second) == second.name
+
+
+def test_of_two_that_name_a_group_the_first_keeps_it_however_long(two: tuple[Stage, Stage]) -> None:
+    first, second = two
+    assert _pass(first, second)
+    first.play()
+    for _ in range(3):
+        second.clock.advance(6 * DAY)
+        _pass(first, second)
+        assert not _pass(second, first)
+    assert _owner(second) == first.name

@@ -1,0 +1,117 @@
+"""A cluster whose passes fail is shown as failing, with the cause, by every way of looking at it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from chalicelib.cli.main import main
+from chalicelib.dispatch.messages import ReconcileMessage, encode
+from chalicelib.handlers import read_api
+from chalicelib.kube.errors import ClusterError, Unavailable
+from chalicelib.model.timestamps import format_time
+from chalicelib.reconciler.reconciler import handle
+from tests.functional.operations.harness import START, Stage
+
+
+class Refusing:
+    """Providers that cannot be built while `error` is set, as when the cluster cannot be read."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.error: Exception | None = None
+        working = stage.providers
+
+        def build() -> Any:
+            if self.error is not None:
+                raise self.error
+            return working()
+
+        stage.providers = build
+
+
+@pytest.fixture
+def refusing(stage: Stage) -> Refusing:
+    stage.group(1)
+    return Refusing(stage)
+
+
+def run_pass(stage: Stage) -> None:
+    """One scheduled pass, a minute after the last."""
+    stage.clock.advance(60.0)
+    body = encode(ReconcileMessage(stage.name, "schedule", stage.clock()))
+    try:
+        handle(body.decode(), stage.runtime)
+    except (ClusterError, RuntimeError):
+        return
+
+
+def shown(stage: Stage) -> dict[str, Any]:
+    """The cluster's row of GET /clusters."""
+    rows = read_api.clusters(stage.runtime).body["clusters"]
+    return dict(next(row for row in rows if row["name"] == stage.name))
+
+
+def journal(stage: Stage) -> list[dict[str, Any]]:
+    return [dict(entry.facts) for entry in reversed(stage.store.journal.recent(stage.name)) if entry.kind == "pass"]
+
+
+def test_health_is_failing_with_class_and_first_instant_while_passes_fail(stage: Stage, refusing: Refusing) -> None:
+    run_pass(stage)
+    good = format_time(stage.clock())
+    assert (shown(stage)["health"], shown(stage)["lastSuccess"], shown(stage)["lastError"]) == ("ok", good, None)
+    refusing.error = Unavailable("no answer from api.shop")
+    run_pass(stage)
+    first = format_time(stage.clock())
+    run_pass(stage)
+    row = shown(stage)
+    assert row["health"] == f"failing: Unavailable since {first}"
+    assert (row["lastPass"], row["lastSuccess"]) == (format_time(stage.clock()), good)
+    assert row["lastError"] == {"class": "Unavailable", "message": "no answer from api.shop", "since": first,
+                                "at": format_time(stage.clock()), "failures": 2}
+
+
+def test_one_cluster_that_fails_from_its_first_pass_is_never_ok(stage: Stage, refusing: Refusing) -> None:
+    refusing.error = Unavailable("down")
+    run_pass(stage)
+    body = read_api.cluster(stage.name, stage.runtime).body
+    assert body["health"].startswith("failing: Unavailable since ")
+    assert body["lastSuccess"] is None
+
+
+def test_journal_has_the_first_failure_and_the_recovery_only(stage: Stage, refusing: Refusing) -> None:
+    run_pass(stage)
+    refusing.error = Unavailable("down")
+    for _ in range(3):
+        run_pass(stage)
+    refusing.error = None
+    for _ in range(2):
+        run_pass(stage)
+    since = format_time(START + 120.0)
+    assert journal(stage) == [
+        {"state": "failing", "class": "Unavailable", "message": "down"},
+        {"state": "recovered", "class": "Unavailable", "since": since, "failures": 3, "seconds": 180.0},
+    ]
+    assert (shown(stage)["health"], shown(stage)["lastError"]) == ("ok", None)
+
+
+def test_text_of_an_unexpected_error_stays_in_the_log(stage: Stage, refusing: Refusing) -> None:
+    refusing.error = RuntimeError("object with a password in its repr")
+    run_pass(stage)
+    error = shown(stage)["lastError"]
+    assert (error["class"], error["message"]) == ("RuntimeError", "unexpected; the function's log has the details")
+
+
+def test_get_clusters_shows_the_failure(stage: Stage, refusing: Refusing, capsys: pytest.CaptureFixture[str]) -> None:
+    refusing.error = Unavailable("down")
+    run_pass(stage)
+    since = format_time(stage.clock())
+    assert main(["get", "clusters", "--table", stage.store.table.name, "-o", "json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    [row] = [each for each in rows if each["name"] == stage.name]
+    assert row["health"].endswith(f"failing: Unavailable since {since}")      # "late" too: the command's clock is real
+    assert (row["lastError"]["message"], row["lastSuccess"]) == ("down", None)
+    assert main(["get", "--table", stage.store.table.name]) == 0
+    [line] = [text for text in capsys.readouterr().out.splitlines() if text.startswith(stage.name)]
+    assert line.endswith(f"failing: Unavailable since {since}")

@@ -1,0 +1,93 @@
+"""What a pass takes from its policy and its function: how long it may think, and where the expander is told things."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from chalicelib.dispatch.messages import ReconcileMessage, encode
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Kind
+from chalicelib.reconciler.reconciler import handle
+from tests.functional.operations.harness import POLICY, Stage
+
+OBSERVED = "reconcile:observed"
+
+
+def _group(stage: Stage, name: str) -> None:
+    """An empty group whose nodes have its name as a label. Groups belong to a cluster, and all tests share a table."""
+    room = {"cpu": 4000, "memory": 8 * 2**30, "pods": 110}
+    stage.provider.add_pool(f"{name}-{stage.name}", template=Node(name, {"of": name}, room, room))
+
+
+def _pending(stage: Stage, name: str, **spec: Any) -> None:
+    stage.pod(name, **spec)
+    pod = stage.kube.get("pods", name, "default")
+    assert pod is not None
+    pod["status"] = {"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    stage.kube.update("pods", pod)
+
+
+def _options(stage: Stage, options: str) -> None:
+    """The policy's options from now on."""
+    text = POLICY.format(name=stage.name, mode="active") + f"  options: {{{options}}}\n"
+    current = stage.store.policies.current(stage.name)
+    assert current is not None
+    stage.store.policies.put(stage.name, text, options, current.version)
+
+
+def _grown(stage: Stage) -> list[str]:
+    """The groups that a pass decides to grow, ten seconds from now."""
+    stage.clock.advance(10)
+    handle(encode(ReconcileMessage(stage.name, "webhook", stage.clock())).decode(), stage.runtime)
+    operations = stage.store.operations.list_open(stage.name)
+    return sorted(o.group.removesuffix(f"-{stage.name}") for o in operations if o.kind == Kind.GROW)
+
+
+def _reading_takes(seconds: float) -> Callable[[Stage], None]:
+    return lambda stage: stage.at_checkpoint.update({OBSERVED: lambda: stage.clock.advance(seconds)})
+
+
+def _every_look_at_the_clock_takes(seconds: float) -> Callable[[Stage], None]:
+    def slow(stage: Stage) -> None:
+        def clock() -> float:
+            if OBSERVED in stage.checkpoints:
+                stage.clock.advance(seconds)
+            return stage.clock()
+
+        stage.replace(clock=clock)
+    return slow
+
+
+@pytest.mark.parametrize(("slow", "grown"), [
+    pytest.param(_reading_takes(0.0), ["g", "h"], id="in-no-time"),
+    pytest.param(_reading_takes(60.0), ["g", "h"], id="read-slowly"),
+    pytest.param(_reading_takes(100.0), ["g"], id="read-until-no-time-is-left"),
+    pytest.param(_every_look_at_the_clock_takes(30.0), [], id="thought-about-too-long"),
+])
+def test_a_pass_stops_looking_while_its_function_still_has_time_to_save(
+        stage: Stage, slow: Callable[[Stage], None], grown: list[str]) -> None:
+    for name in ("g", "h"):
+        _group(stage, name)
+        _pending(stage, f"wants-{name}", nodeSelector={"of": name})
+    _options(stage, "maxNodegroupBinpackingDuration: 0s, pendingPodsBatchingTimeout: 10h")    # the other limits
+    slow(stage)
+    assert _grown(stage) == grown
+
+
+@pytest.mark.parametrize(("namespace", "chosen"), [("scaling", "h"), ("kube-system", "g")])
+def test_the_priority_expander_is_told_in_the_namespace_of_the_options(
+        stage: Stage, namespace: str, chosen: str) -> None:
+    _options(stage, f"expander: [priority], namespace: {namespace}")
+    stage.kube.create("namespaces", {"metadata": {"name": "scaling"}})
+    for place, told in (("scaling", "h"), ("kube-system", "g")):
+        stage.kube.create("configmaps", {
+            "metadata": {"name": "cluster-autoscaler-priority-expander", "namespace": place},
+            "data": {"priorities": f'10: [".*"]\n20: ["^{told}-"]\n'}})
+    for name in ("g", "h"):
+        _group(stage, name)
+    _pending(stage, "wants")
+    assert _grown(stage) == [chosen]

@@ -1,0 +1,86 @@
+"""A tick that finds nothing new costs a handful of items, however large the cluster (architecture §10).
+
+What is told (the digest of the decision, the events' memory, gauges and counters) lies in rows that are written anyway.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.dispatch.messages import ReconcileMessage, encode
+from chalicelib.reconciler import scan_scheduler
+from chalicelib.reconciler.reconciler import handle
+from tests.functional.operations.harness import Stage
+
+NODES, WAITING = 1000, 60
+ROOM = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+READS = {"GetItem", "BatchGetItem", "Query"}
+
+
+class Costs:
+    """Requests that read, and items written, at the table: `with Costs(stage) as costs:`."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.reads = self.items = 0
+        self._events = stage.store.table.client.meta.events
+
+    def __enter__(self) -> Costs:
+        self._events.register("before-parameter-build.dynamodb", self._sent)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._events.unregister("before-parameter-build.dynamodb", self._sent)
+
+    def _sent(self, params: dict[str, Any], model: Any, **_: object) -> None:
+        if model.name in READS:
+            self.reads += 1
+        else:
+            self.items += sum("ConditionCheck" not in part for part in params.get("TransactItems", [{}]))
+
+
+def a_large_cluster(stage: Stage) -> None:
+    """A thousand nodes of a group that is full, most of them unneeded, and pods that fit nowhere."""
+    stage.provider.add_pool("g", size=NODES)
+    for number in range(1, NODES + 1):
+        stage.kube.create("nodes", {
+            "metadata": {"name": f"g-{number}"}, "spec": {"providerID": f"memory://g-{number}"},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": ROOM, "capacity": ROOM}})
+    for number in range(WAITING):
+        name = f"waits-{number}"
+        stage.pod(name, containers=[{"name": "c", "image": "i", "resources": {"requests": {"cpu": "99"}}}])
+        pod = stage.kube.get("pods", name, "default")
+        assert pod is not None
+        pod["status"] = {"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+        stage.kube.update("pods", pod)
+    stage.clock.advance(10)
+
+
+def a_tick(stage: Stage) -> None:
+    """A minute later: the tick, and the pass it asks for."""
+    stage.clock.advance(60)
+    scan_scheduler.run(stage.runtime)
+    handle(encode(ReconcileMessage(stage.name, "schedule", stage.clock())).decode(), stage.runtime)
+
+
+def test_a_quiet_tick_of_1000_nodes_writes_five_items_at_most_and_reads_little(stage: Stage) -> None:
+    a_large_cluster(stage)
+    a_tick(stage)
+    told = len(stage.events("NotTriggerScaleUp"))
+    entries = len(stage.store.journal.recent(stage.name))
+    for _ in range(3):
+        with Costs(stage) as costs:
+            a_tick(stage)
+        assert costs.items <= 5
+        assert costs.reads <= 25
+    assert len(stage.memory().nodes) > NODES / 2, "their timers run"
+    assert told == len(stage.events("NotTriggerScaleUp")) == 50
+    assert entries == len(stage.store.journal.recent(stage.name)) == 1
+
+
+def test_the_row_that_a_pass_leaves_is_small(stage: Stage) -> None:
+    a_large_cluster(stage)
+    a_tick(stage)
+    lease = stage.store.leases.acquire(stage.name, "looking", 60.0)
+    assert 0 < len(lease.left) < 3000
+    assert lease.decision

@@ -1,0 +1,57 @@
+"""A quiet tick costs no more items where a second provider takes its calls out of a budget in the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers import registry
+from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.services import Means
+from infra.emulators.alicloud.attached_account import AlicloudAccount
+from infra.emulators.alicloud.node_registration import Ways
+from infra.emulators.policy_permissions import LOOPBACK
+from tests.functional.operations.harness import Stage
+from tests.functional.operations.test_passes_quiet import Costs, a_large_cluster, a_tick
+
+GROUPS, SIZE = 20, 3
+
+
+@pytest.fixture
+def account(stage: Stage) -> Iterator[AlicloudAccount]:
+    """Twenty scaling groups of three nodes each, in an account beside the group that the stage has."""
+    made = AlicloudAccount(ways=Ways(boot=0.0))
+    joining = made.attach(stage.clock, stage.kube)
+    groups = [made.cloud.add_group(f"g{number}", size=SIZE) for number in range(GROUPS)]
+    made.start()
+    joining.step()
+    bounds = tuple(GroupPolicy("alicloud", group.id, 0, 10) for group in groups)
+
+    def providers() -> list[Provider]:
+        """As each pass builds them, with what functions share in the table."""
+        means = Means(deployment=LOOPBACK, sleep=stage.clock.advance, chance=lambda: 0.5,
+                      pacer=stage.store.paces, shelf=stage.store.shelf)
+        connection = Connection(stage.name, made.settings(), bounds, lambda _: made.secret(), None, stage.clock,
+                                means=means)
+        return [stage.provider, registry.build("alicloud", connection)]
+
+    stage.providers = providers
+    yield made
+    made.stop()
+
+
+def test_ALI_DEFECT_14_a_quiet_tick_with_twenty_scaling_groups_writes_five_items_at_most(
+    stage: Stage, account: AlicloudAccount
+) -> None:
+    a_large_cluster(stage)
+    a_tick(stage)
+    for _ in range(3):
+        before = len(account.server.log)
+        with Costs(stage) as costs:
+            a_tick(stage)
+        assert costs.items <= 5
+        assert costs.reads <= 27, "the shelf's two rows beside what a tick reads anyway"
+        calls = [call.action for call in account.server.log[before:]]
+        assert sorted(calls) == ["DescribeScalingGroups"] + ["DescribeScalingInstances"] * GROUPS

@@ -1,0 +1,58 @@
+"""A quiet tick costs one call and no more items where twenty pools of Cherry Servers stand beside another provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers import registry
+from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.services import Means
+from infra.emulators.cherryservers.attached_account import CherryAccount
+from infra.emulators.cherryservers.node_registration import Ways
+from infra.emulators.policy_permissions import LOOPBACK
+from tests.functional.operations.harness import Stage
+from tests.functional.operations.test_passes_quiet import Costs, a_large_cluster, a_tick
+
+POOLS, SIZE = 20, 3
+
+
+@pytest.fixture
+def account(stage: Stage) -> Iterator[CherryAccount]:
+    """Twenty pools of three servers each, in a project beside the group that the stage has."""
+    made = CherryAccount(ways=Ways(boot=0.0))
+    joining = made.attach(stage.clock, stage.kube)
+    names = [f"pool{number}" for number in range(POOLS)]
+    for name in names * SIZE:
+        made.cloud.add_server(name)
+    made.start()
+    joining.step()
+    bounds = tuple(GroupPolicy("cherryservers", name, 0, 10) for name in names)
+
+    def providers() -> list[Provider]:
+        """As each pass builds them, with what functions share in the table."""
+        means = Means(deployment=LOOPBACK, sleep=stage.clock.advance, chance=lambda: 0.5,
+                      pacer=stage.store.paces, shelf=stage.store.shelf)
+        connection = Connection(stage.name, made.settings(), bounds, lambda name: made.secrets()[name], None,
+                                stage.clock, means=means)
+        return [stage.provider, registry.build("cherryservers", connection)]
+
+    stage.providers = providers
+    yield made
+    made.stop()
+
+
+def test_CHERRY_D7_a_quiet_tick_with_twenty_pools_makes_one_call_and_writes_five_items_at_most(
+    stage: Stage, account: CherryAccount
+) -> None:
+    a_large_cluster(stage)
+    a_tick(stage)
+    for _ in range(3):
+        before = len(account.server.log)
+        with Costs(stage) as costs:
+            a_tick(stage)
+        assert costs.items <= 5
+        assert costs.reads <= 27, "the shelf's two rows beside what a tick reads anyway"
+        assert [call.action for call in account.server.log[before:]] == ["list_servers"]

@@ -1,0 +1,60 @@
+"""A quiet tick costs a handful of calls and no more items where Exoscale's Nodepools stand beside another provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from chalicelib.model.policy import GroupPolicy
+from chalicelib.providers import registry
+from chalicelib.providers.base import Connection, Provider
+from chalicelib.providers.services import Means
+from infra.emulators.exoscale.attached_account import ExoscaleAccount
+from infra.emulators.exoscale.node_registration import Ways
+from infra.emulators.policy_permissions import LOOPBACK
+from tests.functional.operations.harness import Stage
+from tests.functional.operations.test_passes_quiet import Costs, a_large_cluster, a_tick
+
+GROUPS, SIZE = 16, 3
+
+
+@pytest.fixture
+def account(stage: Stage) -> Iterator[ExoscaleAccount]:
+    """Sixteen Nodepools of three nodes each, in a zone beside the group that the stage has; one has no maximum."""
+    made = ExoscaleAccount(ways=Ways(boot=0.0))
+    joining = made.attach(stage.clock, stage.kube)
+    cluster = made.zone.add_cluster("prod")
+    pools = [made.zone.add_nodepool(cluster.id, f"g{number}", size=SIZE).pool for number in range(GROUPS)]
+    made.start()
+    joining.step()
+    bounds = tuple(GroupPolicy("exoscale", pool.id, 0, 10) for pool in pools[1:])
+
+    def providers() -> list[Provider]:
+        """As each pass builds them, with what functions share in the table."""
+        means = Means(deployment=LOOPBACK, sleep=stage.clock.advance, chance=lambda: 0.5,
+                      pacer=stage.store.paces, shelf=stage.store.shelf)
+        connection = Connection(stage.name, made.settings(), bounds, lambda _: made.secret(), None, stage.clock,
+                                means=means)
+        return [stage.provider, registry.build("exoscale", connection)]
+
+    stage.providers = providers
+    yield made
+    made.stop()
+
+
+def test_EXO_DEFECT_2_a_quiet_tick_with_sixteen_nodepools_makes_four_calls_and_writes_five_items_at_most(
+    stage: Stage, account: ExoscaleAccount
+) -> None:
+    a_large_cluster(stage)
+    a_tick(stage)
+    for _ in range(3):
+        before = len(account.server.log)
+        with Costs(stage) as costs:
+            a_tick(stage)
+        assert costs.items <= 5
+        assert costs.reads <= 27, "the shelf's rows beside what a tick reads anyway"
+        calls = {call.operation for call in account.server.log[before:]}
+        assert len(account.server.log) - before <= 4
+        assert {"list-instance-pools", "list-instances", "list-sks-clusters"} <= calls <= {
+            "list-instance-pools", "list-instances", "list-sks-clusters", "get-quota"}

@@ -1,0 +1,65 @@
+"""A pass that is saved and sent is made, whether or not the journal takes its account."""
+
+from __future__ import annotations
+
+import json
+
+from chalicelib.dispatch.messages import ReconcileMessage, encode
+from chalicelib.handlers.lambda_entry import each_record
+from chalicelib.reconciler.reconciler import handle
+from chalicelib.runtime.runtime import install
+from chalicelib.store import Store
+from infra.emulators.aws_faults import Faults, busy, lost_answer
+from tests.functional.operations.harness import Stage
+
+
+def _pending(stage: Stage) -> str:
+    """A scene in which a pass grows group g; the message that asks for the pass."""
+    stage.provider.add_pool("g", size=1)
+    room = {"cpu": "4", "memory": "8Gi", "pods": "110"}
+    stage.kube.create("nodes", {
+        "metadata": {"name": "g-1"}, "spec": {"providerID": "memory://g-1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": room, "capacity": room}})
+    large = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}]
+    stage.pod("runs", "g-1", containers=large)
+    stage.pod("waits", containers=large)
+    pod = stage.kube.get("pods", "waits", "default")
+    assert pod is not None
+    pod["status"] = {"phase": "Pending", "conditions": [
+        {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+    stage.kube.update("pods", pod)
+    stage.clock.advance(10)
+    return encode(ReconcileMessage(stage.name, "webhook", stage.clock())).decode()
+
+
+def _failing(stage: Stage) -> Faults:
+    """Faults of the table, from here on."""
+    faults = Faults()
+    stage.replace(store=Store(stage.store.table.name, clock=stage.clock, sleep=stage.clock.advance,
+                              client=stage.store.table.client, wrap=faults.wrap))
+    return faults
+
+
+def test_a_journal_that_fails_does_not_bring_the_message_back(stage: Stage) -> None:
+    body = _pending(stage)
+    _failing(stage).instead("put_item", None, None, *[lost_answer()] * 9)     # those of the schema and the claim
+    install(stage.runtime)
+    try:
+        failed = each_record({"Records": [{"messageId": "m-1", "body": body}]}, handle)
+    finally:
+        install(None)
+    assert failed == {"batchItemFailures": []}
+    [operation] = stage.store.operations.list_open(stage.name)
+    [(_, _, queue, sent)] = stage.sent
+    assert (queue, json.loads(sent)["operation"]) == ("act_clusterapi", operation.id)
+    assert stage.store.journal.recent(stage.name) == ()
+    assert stage.store.schedule.due(stage.name).last_pass > 0
+
+
+def test_a_save_that_fails_does_bring_it_back(stage: Stage) -> None:
+    body = _pending(stage)
+    _failing(stage).instead("transact_write_items", busy("ValidationException"))
+    handle(body, stage.runtime)
+    assert stage.sent == []
+    [again] = stage.wakes
+    assert (again["reason"], again["tries"]) == ("webhook", 1)

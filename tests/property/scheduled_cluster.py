@@ -1,0 +1,40 @@
+"""A made-up cluster after the scheduler has done what it can with the nodes that are there.
+
+Made-up clusters hold pending pods that would fit nodes which exist, as clusters do for moments only. Most plans are
+made once the scheduler has refused whoever is pending, so that promises are measured for such clusters too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tests.property.clusters import Cluster
+from tests.property.scheduler_draws import Drawing
+from tests.property.scheduler_view import Stage
+
+
+def settled(cluster: Cluster, seed: int) -> Cluster:
+    """The cluster with everybody bound whom the scheduler takes in one history. Pods with claims stay where they are:
+    what binding does to volumes is not played here."""
+    stage = Stage(cluster)
+    bare = [key for key, pod in stage.wanted.items()
+            if not pod.raw["spec"].get("nodeName") and not _claims(pod.raw)]
+    places = Drawing(stage, [], bare).at_rest(seed)
+    pods = [_bound(pod, places.get(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"))
+            for pod in cluster.lists["pods"]]
+    return msgspec.structs.replace(cluster, lists={**cluster.lists, "pods": pods})
+
+
+def _claims(pod: Mapping[str, Any]) -> bool:
+    return any(volume.keys() & {"persistentVolumeClaim", "ephemeral"} for volume in pod["spec"].get("volumes", ()))
+
+
+def _bound(pod: dict[str, Any], node: str | None) -> dict[str, Any]:
+    if node is None:
+        return pod
+    done = {"type": "PodScheduled", "status": "True"}
+    return {**pod, "spec": {**pod["spec"], "nodeName": node},
+            "status": {**pod["status"], "phase": "Running", "conditions": [done]}}

@@ -1,0 +1,141 @@
+"""What the scheduler might do with a plan: its queue, its scores and its ties, drawn by seed.
+
+A promise is about what happens once the new nodes are there. The scheduler takes pods by priority and then by the time
+at which they were queued, which for pods that were refused before is an order of its own; it draws lots among equal
+nodes; and new nodes open together or one after another. Each draw is one such history, until no pod moves any more.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from chalicelib.model.plan import Plan
+from infra.emulators.controllers.scheduler.cluster_view import World
+from infra.emulators.controllers.scheduler.node_local import Nowhere
+from infra.emulators.controllers.scheduler.pod_and_node_info import PodView
+from infra.emulators.controllers.scheduler.predicates import judge
+from infra.emulators.controllers.scheduler.scoring import best
+from tests.property.replay import look, pod_key
+from tests.property.scheduler_view import Newcomer, Stage
+
+
+class History(msgspec.Struct, frozen=True):
+    """One draw. places: pod -> node; empty: new nodes without a pod."""
+
+    places: dict[str, str]
+    empty: tuple[str, ...]
+
+
+class Tally(msgspec.Struct):
+    """What came of some draws. unkept: promised pods without a place for them or an equal pod; among: places of pods
+    that compete which none of them got; sure: places promised to one pod or to several that compete; bound: pods that
+    got a place, promised or not."""
+
+    draws: int = 0
+    bound: int = 0
+    sure: int = 0
+    promised: int = 0
+    unkept: int = 0
+    among: int = 0
+    nodes: int = 0
+    empty: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Sum up."""
+        for name in self.__struct_fields__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def __str__(self) -> str:
+        return (f"{self.draws} draws: {self.bound} pods bound, {self.sure} places promised; "
+                f"{self.unkept} of {self.promised} promised pods without a place, "
+                f"{self.among} places short among pods that compete, {self.empty} of {self.nodes} new nodes empty")
+
+
+class Drawing:
+    """The scheduler before one cluster and some new nodes for it. pods: who waits, by namespace/name."""
+
+    def __init__(self, stage: Stage, new: Sequence[Newcomer], pods: Iterable[str]) -> None:
+        self._stage, self._new = stage, new
+        self._pods = stage.queue(pods)
+        self._looks = {pod_key(pod): look(pod) for pod in self._pods}
+
+    def history(self, seed: int) -> History:
+        """One draw. Every second one opens the new nodes one after another."""
+        draw = random.Random(seed)
+        world, places = self._stage.world(), dict[str, str]()
+        able = set(self._stage.order())
+        waiting = self._run(self._queue(self._pods, draw), world, able, draw, places)
+        new = draw.sample(self._new, len(self._new))
+        for batch in [new] if seed % 2 else [[each] for each in new]:
+            self._stage.join(world, batch)
+            able.update(each.node.name for each in batch if not each.node.unschedulable)
+            waiting = self._run(self._queue(waiting, draw), world, able, draw, places)
+        used = set(places.values())
+        return History(places, tuple(each.node.name for each in self._new if each.node.name not in used))
+
+    def at_rest(self, seed: int) -> dict[str, str]:
+        """Pod -> node in one draw without any new node, nor one that is on its way."""
+        draw, places = random.Random(seed), dict[str, str]()
+        self._run(self._queue(self._pods, draw), self._stage.world(), set(self._stage.open), draw, places)
+        return places
+
+    def _queue(self, pods: Sequence[PodView], draw: random.Random) -> list[PodView]:
+        """By priority, then as they were queued: by age, or in an order of its own, since refused pods are queued
+        again at other times than they were made."""
+        lots = {id(pod): draw.random() for pod in pods}
+        by_age = draw.random() < 0.5
+        return sorted(pods, key=lambda pod: (-pod.priority, pod.created if by_age else "", lots[id(pod)]))
+
+    def _run(self, pods: Sequence[PodView], world: World, able: set[str], draw: random.Random,
+             places: dict[str, str]) -> list[PodView]:
+        """Until a whole round places nobody. Refused pods are tried again, as events would have it."""
+        waiting, refused = list(pods), dict[bytes, int]()
+        moved = True
+        while moved and waiting:
+            moved = False
+            for pod in list(waiting):
+                kind = self._looks[pod_key(pod)]
+                if refused.get(kind) == world.generation:
+                    continue
+                verdict = judge(pod, world)
+                possible = [] if isinstance(verdict, Nowhere) else [
+                    node for name, node in world.nodes.items() if name in able and not verdict(node)]
+                if not possible:
+                    refused[kind] = world.generation
+                    continue
+                places[pod_key(pod)] = best(pod, possible, world, draw).name
+                world.place(pod, places[pod_key(pod)])
+                waiting.remove(pod)
+                moved = True
+        return waiting
+
+
+def drawn(stage: Stage, plan: Plan, new: Mapping[str, Newcomer], seeds: Iterable[int]) -> Tally:
+    """What becomes of a plan's promises in the draws of these seeds."""
+    refused = [pod for verdict in plan.unschedulable for pod in verdict.pods]
+    sure, among = promises(plan)
+    everybody = [*refused, *(pod for promise in plan.promises for pod in promise.pods)]
+    drawing, tally = Drawing(stage, [*new.values()], everybody), Tally()
+    kinds = {pod: look(stage.wanted[pod]) for pod in everybody}
+    promised = Counter(kinds[pod] for pod in sure)
+    for seed in seeds:
+        history = drawing.history(seed)
+        placed = Counter(kinds[pod] for pod in history.places)
+        tally.add(Tally(
+            draws=1, bound=len(history.places), promised=len(sure),
+            sure=len(sure) + sum(each for each, _ in among), unkept=sum((promised - placed).values()),
+            among=sum(max(0, places - sum(pod in history.places for pod in pods)) for places, pods in among),
+            nodes=len(new), empty=len(history.empty)))
+    return tally
+
+
+def promises(plan: Plan) -> tuple[list[str], list[tuple[int, tuple[str, ...]]]]:
+    """Pods that are promised a place, and what is promised to pods that compete: so many places among these."""
+    sure = [pod for promise in plan.promises if getattr(promise, "promised", True) for pod in promise.pods]
+    sets = {found.among: found.places for each in (*plan.promises, *plan.unschedulable)
+            if (found := getattr(each, "one_place_among", None)) is not None}
+    return sure, [(places, among) for among, places in sorted(sets.items())]

@@ -1,0 +1,215 @@
+"""What a made-up cluster and a plan for it would look like to the scheduler: nodes in its order, pods that stand there.
+
+Derived from the plain objects once more, by the rules of scale-up.md §2 to §4 and without the planner's code, so that
+an error of the planner about who is ready, what is on its way or what a new node is like does not go unseen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from chalicelib.model.timestamps import parse_time
+from infra.emulators.controllers.scheduler.binding import assume
+from infra.emulators.controllers.scheduler.cluster_view import Surroundings, World
+from infra.emulators.controllers.scheduler.node_local import matches_node_affinity
+from infra.emulators.controllers.scheduler.pod_and_node_info import NodeView, PodView, read_node, read_pod
+from infra.emulators.controllers.scheduler.selectors import Toleration, untolerated
+from tests.property.clusters import Cluster
+from tests.property.objects import CORDONED, HOST, LEAVING, NOW, READY, STARTING, UNREADY, Json
+
+_STARTUP_TIME, _SETTLED, _CUTOFF = 900.0, 60.0, -10
+_BAD_NODES, _BAD_PERCENT = 3, 45        # more than both are unready: the cluster is sick, and no pod gets anything
+_STARTUP_PREFIX = "startup-taint.cluster-autoscaler.kubernetes.io/"
+_CONDITIONS = tuple(f"node.kubernetes.io/{word}" for word in (
+    "not-ready", "unreachable", "unschedulable", "memory-pressure", "disk-pressure", "pid-pressure",
+    "network-unavailable"))
+_DAEMONS_TOLERATE = tuple(Toleration(f"node.kubernetes.io/{word}", "Exists", "", effect) for word, effect in (
+    ("not-ready", "NoExecute"), ("unreachable", "NoExecute"), ("disk-pressure", "NoSchedule"),
+    ("memory-pressure", "NoSchedule"), ("pid-pressure", "NoSchedule"), ("unschedulable", "NoSchedule")))
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A node group. cores and memory (bytes) are of one node's capacity, for the cluster's limits."""
+
+    name: str
+    target: int
+    most: int
+    upcoming: int
+    model: Json
+    daemons: tuple[Json, ...]
+    limits: Json | None         # the CSINode of the model, or of another node of the group
+    cores: int
+    memory: int
+
+
+class Newcomer(msgspec.Struct, frozen=True):
+    """A node that is not there yet, with what starts on it."""
+
+    node: NodeView
+    daemons: tuple[PodView, ...]
+    limits: tuple[Json, ...]
+
+
+def state_of(node: Json) -> str:
+    """In which state a made-up node is, read off the object."""
+    spec, keys = node["spec"], [taint["key"] for taint in node["spec"].get("taints", ())]
+    if "ToBeDeletedByClusterAutoscaler" in keys:
+        return LEAVING
+    ready = next(c for c in node["status"]["conditions"] if c["type"] == "Ready")["status"] == "True"
+    if not ready or any(key == _CONDITIONS[0] or key.startswith(_STARTUP_PREFIX) for key in keys):
+        young = parse_time(node["metadata"]["creationTimestamp"]) + _STARTUP_TIME > NOW
+        return STARTING if young else UNREADY
+    return CORDONED if spec.get("unschedulable") else READY
+
+
+def group_of(node: Json) -> str:
+    """The group that its provider's id names."""
+    return str(node["spec"]["providerID"].split("/")[2])
+
+
+class Stage:
+    """One cluster, ready for as many worlds as the checks want."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        lists = cluster.lists
+        self.cluster = cluster
+        self.raws = dict(sorted((node["metadata"]["name"], node) for node in lists["nodes"]))
+        self.states = {name: state_of(node) for name, node in self.raws.items()}
+        self.nodes = [read_node(node) for name, node in self.raws.items() if self.states[name] != STARTING]
+        self.open = [node.name for node in self.nodes if self.states[node.name] == READY]
+        self._csi = {each["metadata"]["name"]: each for each in lists.get("csinodes", ())}
+        self._lists = lists
+        self.groups = {entry["id"]: self._group(entry) for entry in sorted(cluster.manifest["nodeGroups"],
+                                                                           key=lambda entry: entry["id"])}
+        everyone = [read_pod(pod) for pod in sorted(lists["pods"], key=_key)]
+        self.wanted = {f"{pod.namespace}/{pod.name}": pod for pod in map(self._wants, everyone)
+                       if pod is not None and not self._sick()}
+        self.standing = [pod for pod in map(_standing, everyone) if pod is not None]
+        self.upcoming = [self.newcomer(group, f"upcoming-{at}-for-{group.name}")
+                         for group in self.groups.values() for at in range(group.upcoming)]
+
+    def _sick(self) -> bool:
+        """Whether so many nodes of groups are unready that nothing grows."""
+        states = [self.states[name] for name, node in self.raws.items() if group_of(node) in self.groups]
+        bad = states.count(UNREADY)
+        return bad > _BAD_NODES and bad * 100 > _BAD_PERCENT * len(states)
+
+    def _wants(self, pod: PodView) -> PodView | None:
+        """The pod as one to be placed, if it is a reason to grow (scale-up.md §2)."""
+        daemon = any(owner["kind"] == "DaemonSet" for owner in pod.raw["metadata"].get("ownerReferences", ()))
+        if pod.terminating or pod.finished or daemon:
+            return None
+        if pod.node:
+            return msgspec.structs.replace(pod, node="") if self.states.get(pod.node) == LEAVING else None
+        said: Json = next((c for c in pod.raw["status"]["conditions"] if c["type"] == "PodScheduled"), {})
+        refused = said.get("reason") == "Unschedulable" and not pod.raw["status"].get("nominatedNodeName")
+        return pod if refused and pod.priority >= _CUTOFF else None
+
+    def _group(self, entry: Json) -> Group:
+        mine = [node for node in self.raws.values() if group_of(node) == entry["id"]]
+        states = [self.states[node["metadata"]["name"]] for node in mine]
+        here = sum(state != STARTING for state in states)
+        settled = [node for node, state in zip(mine, states, strict=True)
+                   if state == READY and _ready_for(node) > _SETTLED]
+        model = settled[0] if settled else entry["template"]
+        offer = read_node({**model, "status": {"allocatable": model["status"]["capacity"]}}).allocatable
+        asked = self.cluster.requested.get(entry["id"], 0)
+        return Group(
+            name=entry["id"], target=entry["size"], most=entry["max"],
+            upcoming=max(0, entry["size"] - here) if asked else 0, model=_cleaned(model),
+            daemons=tuple(self._daemons(model, real=bool(settled))), limits=next(
+                (self._csi[name] for each in (model, *mine) if (name := each["metadata"]["name"]) in self._csi), None),
+            cores=math.ceil(offer.get("cpu", 0) / 1000), memory=offer.get("memory", 0))
+
+    def _daemons(self, model: Json, *, real: bool) -> Iterable[Json]:
+        """Raw pods: those of a real model that will be there again; else of every DaemonSet that would run there."""
+        for pod in self._lists["pods"]:
+            owners = pod["metadata"].get("ownerReferences", ())
+            daemon = any(owner["kind"] == "DaemonSet" for owner in owners)
+            if real and daemon and pod["spec"].get("nodeName") == model["metadata"]["name"] and (
+                    "deletionTimestamp" not in pod["metadata"]):
+                yield pod
+        node = read_node(_cleaned(model))
+        for each in () if real else self._lists["workloads"]:
+            if each["kind"] == "DaemonSet":
+                meta, inner = each["metadata"], each["spec"]["template"]
+                pod = {"metadata": {**inner["metadata"], "name": meta["name"], "namespace": meta["namespace"]},
+                       "spec": inner["spec"]}
+                view = read_pod(pod)
+                if matches_node_affinity(view, node) and not untolerated(
+                        node.taints, (*view.tolerations, *_DAEMONS_TOLERATE)):
+                    yield pod
+
+    def newcomer(self, group: Group, name: str) -> Newcomer:
+        """A new node of a group under this name."""
+        meta = group.model["metadata"]
+        raw = {**group.model, "metadata": {**meta, "name": name, "labels": {**meta["labels"], HOST: name}}}
+        daemons = tuple(msgspec.structs.replace(read_pod(pod), name=f"{pod['metadata']['name']}-{name}", node=name)
+                        for pod in group.daemons)
+        limits = () if group.limits is None else ({**group.limits, "metadata": {"name": name}},)
+        return Newcomer(read_node(raw), daemons, limits)
+
+    def world(self, new: Iterable[Newcomer] = (), placed: Mapping[str, str] | None = None) -> World:
+        """The cluster with its upcoming nodes, with these new ones, and with pods placed on nodes (by name)."""
+        coming = [*self.upcoming, *new]
+        pods = [*self.standing, *(pod for each in coming for pod in each.daemons)]
+        lists = self._lists
+        around = Surroundings(
+            claims=tuple(lists.get("claims", ())), volumes=tuple(lists.get("volumes", ())),
+            storage_classes=tuple(lists.get("classes", ())), namespaces=tuple(lists["namespaces"]),
+            csi_drivers=tuple(lists.get("csidrivers", ())), capacities=tuple(lists.get("capacities", ())),
+            csi_nodes=(*lists.get("csinodes", ()), *(limit for each in coming for limit in each.limits)))
+        world = World([*self.nodes, *(each.node for each in coming)], pods, around)
+        for pod in self.standing:
+            if "nodeName" not in pod.raw["spec"] and pod.node in world.nodes:
+                assume(pod, world.nodes[pod.node], world)       # nominated: nobody else gets its volumes either
+        for name, on in (placed or {}).items():     # in this order: who comes first chooses among free volumes
+            world.place(self.wanted[name], on)
+        return world
+
+    @staticmethod
+    def join(world: World, new: Iterable[Newcomer]) -> None:
+        """New nodes arrive, with what starts on them."""
+        for each in new:
+            world.join(each.node)
+            for limit in each.limits:
+                world.csi_nodes[each.node.name] = limit
+            for pod in each.daemons:
+                world.place(pod, each.node.name)
+
+    def order(self, new: Iterable[Newcomer] = ()) -> list[str]:
+        """Names of nodes that may take pods: existing, upcoming, new."""
+        return [*self.open, *(each.node.name for each in (*self.upcoming, *new) if not each.node.unschedulable)]
+
+    def queue(self, names: Iterable[str]) -> list[PodView]:
+        """Pods as the scheduler takes them: priority, age, name."""
+        return sorted((self.wanted[name] for name in names),
+                      key=lambda pod: (-pod.priority, pod.created, pod.namespace, pod.name))
+
+
+def _key(pod: Json) -> tuple[str, str]:
+    return pod["metadata"]["namespace"], pod["metadata"]["name"]
+
+
+def _standing(pod: PodView) -> PodView | None:
+    """The pod where it takes room: bound, or nominated. An expendable one takes none, nor does a gated one."""
+    on = pod.node or ("" if pod.terminating else pod.raw["status"].get("nominatedNodeName", ""))
+    cheap = pod.raw["spec"].get("priority") is not None and pod.priority < _CUTOFF
+    waits = not pod.node and pod.gated
+    return msgspec.structs.replace(pod, node=on) if on and not cheap and not waits else None
+
+
+def _ready_for(node: Json) -> float:
+    said = next(c for c in node["status"]["conditions"] if c["type"] == "Ready")
+    return NOW - parse_time(said["lastTransitionTime"])
+
+
+def _cleaned(node: Json) -> Json:
+    """Without the taints that go away by themselves."""
+    taints = [taint for taint in node["spec"].get("taints", ())
+              if taint["key"] not in _CONDITIONS and not taint["key"].startswith(_STARTUP_PREFIX)
+              and taint["key"] != "ToBeDeletedByClusterAutoscaler"]
+    return {**node, "spec": {**node["spec"], "taints": taints}}

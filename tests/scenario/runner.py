@@ -1,0 +1,118 @@
+"""Plays a story in one mode, writes down everything that was decided, and compares it with the other mode.
+
+    one-process    objects live on between the functions, as in a process that never dies
+    restarted      every invocation starts cold: store, connections, caches and runtime are thrown away before it
+
+Both modes play in tests of their own, perhaps in different processes. Each leaves its account in a file, and whoever
+comes second compares: the plans with their ids and verdicts, the memory after every pass, and the table at the end must
+be the same to the letter. A story that fails leaves no account; its failure says enough.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from chalicelib.runtime.log import logger
+from infra.emulators.aws import LocalAws
+from tests.scenario.scenario_world import Json, StoryWorld
+
+MODES = ("one-process", "restarted")
+_DIGEST = re.compile("#[0-9a-f]{32}#")
+Story = Callable[[StoryWorld], None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """aws: the emulated account, None: the quick world. name: the story's; mode: one of MODES; accounts: the directory
+    in which both modes leave theirs."""
+
+    aws: LocalAws | None
+    name: str
+    mode: str
+    accounts: Path
+
+    def play(self, story: Story, **settings: Any) -> None:
+        """Play it, and compare if the other mode was played before. settings: LocalWorld's."""
+        with StoryWorld(self.aws, forgetful=self.mode == "restarted", **settings) as world, _listening(world.lines):
+            story(world)
+            account = _account(world)
+        self._leave(msgspec.json.encode(account))
+        (other,) = (mode for mode in MODES if mode != self.mode)
+        if self._file(other).exists():
+            _compare(json.loads(self._file(other).read_bytes()), json.loads(self._file(self.mode).read_bytes()))
+
+    def _leave(self, account: bytes) -> None:
+        """In one piece: the other mode may be looking."""
+        draft = self._file(self.mode).with_suffix(".draft")
+        draft.write_bytes(account)
+        draft.replace(self._file(self.mode))
+
+    def _file(self, mode: str) -> Path:
+        return self.accounts / f"{self.name}.{mode}.json"
+
+
+def story(**settings: Any) -> Callable[[Story], Callable[[Stage], None]]:
+    """A function of a StoryWorld as a test of both modes. settings: LocalWorld's."""
+    def made(tell: Story) -> Callable[[Stage], None]:
+        def test(stage: Stage) -> None:
+            stage.play(tell, **settings)
+
+        test.__name__, test.__doc__, test.__module__ = tell.__name__, tell.__doc__, tell.__module__
+        return test
+
+    return made
+
+
+class _listening:  # noqa: N801 - used as a function
+    """What the functions log while it is open, as the lines that CloudWatch would get."""
+
+    def __init__(self, lines: io.StringIO) -> None:
+        self._handler = logging.StreamHandler(lines)
+        self._handler.setFormatter(logger.registered_formatter)
+
+    def __enter__(self) -> None:
+        logging.getLogger(logger.name).addHandler(self._handler)
+
+    def __exit__(self, *error: object) -> None:
+        logging.getLogger(logger.name).removeHandler(self._handler)
+
+
+def _account(world: StoryWorld) -> Json:
+    """Everything that was decided and done, as JSON."""
+    passes = [{key: line[key] for key in ("cluster", "plan", "token", "grow", "remove", "unneeded", "gaps")}
+              for line in world.log if line["message"] == "pass"]
+    return {
+        "passes": passes,
+        "memories": world.passes,
+        "journal": {name: msgspec.to_builtins(world.journal(name)) for name in world.store.policies.names()},
+        "invocations": [[i.function, i.at, i.killed_at, i.error] for i in world.invocations],
+        "nodes": sorted(world.nodes()),
+        "table": _without_durations(world.rows()),
+    }
+
+
+def _without_durations(rows: dict[str, Json]) -> dict[str, Json]:
+    """What a pass leaves in the lease's row for GET /metrics says how long it took on the wall. And a claim's key has
+    the digest of a CA that is made anew for each world."""
+    return {_DIGEST.sub(f"#{row.get('owner', '')}#", key): {
+        name: _DIGEST.sub("##", value) if isinstance(value, str) else value for name, value in row.items()
+        if name != "left"} for key, row in rows.items()}
+
+
+def _compare(theirs: Json, mine: Json) -> None:
+    """The first difference, in words that lead to it."""
+    for part in ("passes", "memories", "journal", "invocations", "nodes", "table"):
+        one, other = theirs[part], mine[part]
+        if isinstance(one, list):
+            for at, (left, right) in enumerate(zip(one, other, strict=False)):
+                assert left == right, f"{part}[{at}] differs between the modes"
+        assert one == other, f"{part} differ between the modes"

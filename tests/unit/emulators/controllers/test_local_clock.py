@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import pytest
+
+from infra.emulators.controllers.clock import Clock, ManualClock
+
+
+def test_a_fast_clock_passes_as_many_times_as_fast() -> None:
+    wall = ManualClock(50.0)
+    clock = Clock(1000.0, 60.0, wall)
+    wall.advance(2.0)
+    assert clock() == clock.now() == 1120.0
+    assert clock.wall_seconds(30.0) == 0.5
+
+
+def test_time_neither_stands_nor_goes_back() -> None:
+    with pytest.raises(ValueError, match="time must pass"):
+        Clock(0.0, 0.0, ManualClock(0.0))
+    with pytest.raises(ValueError, match="does not go back"):
+        ManualClock(0.0).advance(-1.0)

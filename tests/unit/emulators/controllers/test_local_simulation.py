@@ -1,0 +1,73 @@
+"""The controllers together: the same twice, at rest when nothing happens, and a whole story."""
+
+from __future__ import annotations
+
+import threading
+
+from infra.emulators.controllers import objects
+from infra.emulators.controllers.capi import fields
+from infra.emulators.controllers.manager import ClusterSimulation
+from infra.emulators.kube.objects import KubeObject
+from infra.emulators.kube.store import ObjectStore
+from tests.unit.emulators.controllers.cluster import START, Cluster
+
+
+def story(seed_number: int) -> Cluster:
+    cluster = Cluster(objects.machine_deployment("general", 2, 1, 5, zone="eu-1a"), objects.daemonset("logs"),
+                      objects.deployment("web", replicas=6, cpu="1"), objects.pdb("web", min_available=4),
+                      seed_number=seed_number)
+    cluster.wait(80, by=5)
+    cluster.resize("machinedeployments", "general", fields.GROUP, 1)
+    cluster.wait(60, by=5)
+    return cluster
+
+
+def everything(store: ObjectStore) -> list[list[KubeObject]]:
+    kinds = (("nodes", ""), ("pods", ""), ("events", ""), ("deployments", "apps"), ("replicasets", "apps"),
+             ("machines", fields.GROUP), ("machinesets", fields.GROUP), ("poddisruptionbudgets", "policy"))
+    return [store.list(plural, group=group) for plural, group in kinds]
+
+
+def test_two_runs_of_one_story_are_equal() -> None:
+    first, second, other = story(1), story(1), story(2)
+    assert everything(first.store) == everything(second.store)
+    assert first.store.version == second.store.version
+    assert everything(first.store) != everything(other.store)
+
+
+def test_load_moves_when_a_node_goes_and_waits_for_room() -> None:
+    cluster = story(1)
+    assert len(cluster.nodes()) == 1
+    web = cluster.pods("default")
+    assert len(web) == 6
+    assert sum(p["status"]["phase"] == "Running" for p in web) == 3
+    budget = cluster.the("poddisruptionbudgets", "web", group="policy")["status"]
+    assert budget["disruptionsAllowed"] == 0
+
+
+def test_a_cluster_at_rest_writes_nothing() -> None:
+    cluster = story(1)
+    before = cluster.store.version
+    cluster.wait(20)
+    assert cluster.store.version == before
+
+
+def test_it_runs_in_a_thread_until_told_to_stop() -> None:
+    cluster = Cluster()
+    live = ClusterSimulation(cluster.store, lambda: START)
+    stop = threading.Event()
+    thread = threading.Thread(target=live.run, args=(stop, 0.001))
+    thread.start()
+    try:
+        objects.apply(cluster.store, objects.node("n1"), objects.deployment("web", replicas=2))
+        for _ in range(200):
+            version = cluster.store.version
+            bound = [p for p in cluster.pods() if p["spec"].get("nodeName")]
+            if len(bound) == 2:
+                break
+            cluster.store.wait(version, 0.5)
+    finally:
+        stop.set()
+        thread.join(5.0)
+    assert len(bound) == 2
+    assert not thread.is_alive()

@@ -1,0 +1,134 @@
+"""The live event sources: moto's SQS keeps the messages, the emulation's clock says when."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from infra.emulators.aws import LocalAws, Queue
+from infra.emulators.controllers.clock import Clock
+from infra.emulators.deployed_functions import Function
+from infra.emulators.events import KEPT, QueueSource, Schedule
+from infra.emulators.lambda_events import Json
+from infra.emulators.live.lambda_processes import Result
+from infra.emulators.live.shared_clock import Pact, clock_from
+from infra.emulators.live.usage_counters import Counts, VirtualDelays
+
+SPEED = 200.0       # a virtual minute is 0.3 s
+PATIENCE = 20.0
+
+
+class Bench:
+    """One queue and its source; answers: what the function does, in order, then nothing but success."""
+
+    def __init__(self, aws: LocalAws) -> None:
+        self.clock = Clock(1000.0, SPEED, time.monotonic)
+        self.sqs = aws.client("sqs")
+        name = f"queue-{uuid.uuid4().hex[:8]}"
+        self.url = aws.create_queues({name: Queue(KEPT, 2)})[name]
+        self.sender = VirtualDelays(self.sqs, self.clock, Counts())
+        self.answers: list[Callable[[Json], Result]] = []
+        self.calls: queue.SimpleQueue[tuple[float, Json]] = queue.SimpleQueue()
+        self.stopping = threading.Event()
+        self.source = QueueSource(Function("f", "m.f", name), Queue(60, 2), self.url, self.sqs, self.clock,
+                                  self._invoke, self.stopping)
+
+    def _invoke(self, name: str, event: Json) -> Result:
+        now = self.clock()
+        result = self.answers.pop(0)(event) if self.answers else Result(name, now, now)
+        self.calls.put((now, event))
+        return result
+
+    def fails(self, event: Json) -> Result:
+        """The function gives its messages back."""
+        back = [{"itemIdentifier": record["messageId"]} for record in event["Records"]]
+        return Result("f", self.clock(), self.clock(), {"batchItemFailures": back})
+
+    def dies(self, _event: Json) -> Result:
+        """The function's process ends."""
+        return Result("f", self.clock(), self.clock(), killed=True)
+
+    def send(self, body: str, delay: int = 0) -> float:
+        """The instant of sending."""
+        now = self.clock()
+        self.sender.send_message(QueueUrl=self.url, MessageBody=body, DelaySeconds=delay)
+        return now
+
+    def next_call(self) -> tuple[float, Json]:
+        """(when, record) of the next invocation."""
+        at, event = self.calls.get(timeout=PATIENCE)
+        return at, event["Records"][0]
+
+    def left(self, url: str) -> int:
+        """Messages that are waiting or in flight there."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        answer = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)
+        return sum(map(int, answer["Attributes"].values()))
+
+
+@pytest.fixture
+def bench(aws: LocalAws) -> Iterator[Bench]:
+    made = Bench(aws)
+    made.source.start()
+    yield made
+    made.stopping.set()
+    made.source.join()
+
+
+def test_a_delayed_message_comes_when_it_is_due_and_lets_others_pass(bench: Bench) -> None:
+    sent = bench.send("later", delay=100)
+    bench.send("now")
+    first, second = bench.next_call(), bench.next_call()
+    assert (first[1]["body"], second[1]["body"]) == ("now", "later")
+    assert second[0] >= sent + 100
+
+
+@pytest.mark.parametrize("way", ["fails", "dies"])
+def test_what_was_not_done_comes_again_after_the_visibility_timeout(bench: Bench, way: str) -> None:
+    bench.answers = [getattr(bench, way)]
+    bench.send("x")
+    first, second = bench.next_call(), bench.next_call()
+    assert second[0] - first[0] >= 60
+    assert [call[1]["attributes"]["ApproximateReceiveCount"] for call in (first, second)] == ["1", "2"]
+
+
+def test_too_often_is_a_dead_letter(bench: Bench) -> None:
+    bench.answers = [bench.dies, bench.dies]
+    bench.send("x")
+    bench.next_call()
+    bench.next_call()
+    until = time.monotonic() + PATIENCE
+    while not bench.left(f"{bench.url}-dead") and time.monotonic() < until:
+        bench.stopping.wait(0.05)
+    assert (bench.left(f"{bench.url}-dead"), bench.left(bench.url), bench.calls.empty()) == (1, 0, True)
+
+
+def test_the_schedule_comes_every_virtual_minute() -> None:
+    clock, stopping = Clock(1000.0, SPEED, time.monotonic), threading.Event()
+    calls: queue.SimpleQueue[float] = queue.SimpleQueue()
+
+    def invoke(name: str, _event: Json) -> Result:
+        calls.put(clock())
+        return Result(name, clock(), clock())
+
+    schedule = Schedule(Function("tick", "m.tick", schedule="rate(1 minute)"), clock, invoke, stopping)
+    schedule.start()
+    seen = [calls.get(timeout=PATIENCE) for _ in range(3)]
+    stopping.set()
+    schedule.join()
+    assert seen[0] < 1060
+    assert all(later - earlier > 30 for earlier, later in itertools.pairwise(seen))
+
+
+def test_a_clock_goes_on_in_another_process() -> None:
+    pact = Pact(start=5000.0, began=100.0, speed=20.0)
+    wall = iter((110.0, 110.0, 112.0))
+    clock = pact.clock(lambda: next(wall))
+    assert [clock(), clock()] == [5200.0, 5240.0]
+    assert abs(clock_from(Pact(0.0, time.monotonic(), 1.0).text())()) < PATIENCE

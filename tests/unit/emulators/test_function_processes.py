@@ -1,0 +1,94 @@
+"""The live emulation's processes die at any time; its threads go on, or say that they ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.emulators.controllers.clock import Clock
+from infra.emulators.deployed_functions import Function, queues
+from infra.emulators.events import Schedule
+from infra.emulators.lambda_events import Json
+from infra.emulators.live.checked_threads import Worker
+from infra.emulators.live.lambda_processes import FunctionProcess, Result
+from infra.emulators.live.lambda_worker import LOG
+from infra.emulators.live.shared_clock import CLOCK, Pact
+
+ROOT = Path(__file__).resolve().parents[3]
+HANDLER = "import os\n\n\ndef handle(event, context):\n    return {'pid': os.getpid()}\n"
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[FunctionProcess]:
+    (tmp_path / "idle_handler.py").write_text(HANDLER)
+    urls = {f"OUTSCALER_QUEUE_{name.upper()}": f"http://127.0.0.1:9/{name}" for name in queues()}
+    environment = {
+        **os.environ, **urls, "OUTSCALER_TABLE": "t", "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_DEFAULT_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
+        CLOCK: Pact(1000.0, 0.0, 1.0).text(), LOG: str(tmp_path / "log"), "PYTHONPATH": f"{ROOT}:{tmp_path}",
+    }
+    made = FunctionProcess("idle", "idle_handler.handle", environment, lambda: 0.0)
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("size", [0, 10_000, 1_000_000])     # within and beyond what the pipe and its buffer take
+def test_a_worker_that_died_while_idle_is_a_killed_invocation_and_is_replaced(
+    process: FunctionProcess, size: int
+) -> None:
+    first = process.invoke({}).answer["pid"]
+    os.kill(first, signal.SIGKILL)
+    os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)     # dead, and not yet collected
+    died = process.invoke({"size": size * "x"})
+    assert (died.killed, died.finished) == (True, False)
+    again = process.invoke({})
+    assert again.finished
+    assert again.answer["pid"] != first
+
+
+def test_a_worker_that_died_while_idle_can_be_stopped(process: FunctionProcess) -> None:
+    pid = process.invoke({}).answer["pid"]
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    process.stop()
+    with pytest.raises(RuntimeError, match="has ended"):
+        process.invoke({})
+
+
+def test_a_thread_that_ends_by_an_exception_reports_itself() -> None:
+    ended: list[tuple[str, str]] = []
+
+    def work() -> None:
+        raise BrokenPipeError("no reader")
+
+    thread = Worker(work, name="receive-tick", ended=lambda name, error: ended.append((name, str(error))))
+    thread.start()
+    thread.join()
+    assert ended == [("receive-tick", "no reader")]
+
+
+def test_the_end_of_a_thread_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    thread = Worker(lambda: 1 // 0, name="play-reconcile")
+    thread.start()
+    thread.join()
+    assert "play-reconcile" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_schedule_whose_function_cannot_be_invoked_reports_its_end() -> None:
+    ended = threading.Event()
+
+    def invoke(name: str, event: Json) -> Result:
+        raise OSError(f"{name} cannot be invoked")
+
+    schedule = Schedule(Function("tick", "m.tick", ""), Clock(0.0, 1.0, time.monotonic), invoke, threading.Event(),
+                        lambda name, error: ended.set())
+    schedule.start()
+    assert ended.wait(5)
+    schedule.join()

@@ -1,0 +1,107 @@
+"""The story's verdict: everything right is right, and each thing that goes wrong is named."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from infra.demo.console import count, names, span
+from infra.demo.counters import AT_ONCE, Acted, Ledger
+from infra.demo.expectations import checked
+
+SMALLEST = {"workers": 1}
+SECOND = {"burst": "metal"}
+LATER = {"m7": "c7"}
+STRIKE = 1_795_294_020.0
+CRON = Acted("cronrule", STRIKE + 5.0, ("m7",), 1, STRIKE)
+AGAIN = Acted("cronrule", STRIKE + 60.0, ("c7",), 1, STRIKE)
+BUSY = Acted("busy", STRIKE + 90.0, ("day",), 2, rate=90.6, ready=2)
+
+
+def _good() -> Ledger:
+    return Ledger(
+        asked=[("workers", 1, 4), ("burst", 0, 2), ("metal", 0, 2), ("metal", 1, 2), ("workers", 4, 1), ("m7", 1, 2),
+               ("c7", 1, 2), ("day", 2, 4)],
+        planned=Counter(workers=3, burst=2, metal=3, m7=1, c7=1, day=2),
+        bought=Counter(workers=3, metal=3, c7=1, day=2), refused=Counter(burst=2, m7=1),
+        why={"burst": "NoStock", "m7": "SoldOut"}, second_choice={"burst": AT_ONCE}, lost=Counter(metal=1),
+        joined=Counter(workers=3, metal=2, c7=1, day=2), gone=Counter(workers=3, metal=2, c7=1, day=2),
+        killed=["act_clusterapi"] * 2, woken=1, evicted=2,
+        ended=Counter(succeeded=4, failed=2), quiet_writes=[2, 3, 4], why_not=["workers: Insufficient cpu"],
+        sizes=SMALLEST,
+        pending_at=(10.0, 1.0), answered_at=(14.0, 1.2), strike=STRIKE,
+        rules_seen={"kube-system/night/cronrule", "kube-system/night/metricrule", "busy"}, acted=[CRON, AGAIN, BUSY],
+        beside={"metricrule": 42.1})
+
+
+def _missing(ledger: Ledger) -> list[str]:
+    return [each.words for each in checked(ledger, 2, SMALLEST, SECOND, LATER) if not each.met]
+
+
+def test_a_story_that_went_well() -> None:
+    assert _missing(_good()) == []
+    reaction = _good().reaction
+    assert reaction is not None
+    assert (reaction[0], round(reaction[1], 3)) == (4.0, 0.2)
+
+
+NODES = "every machine became a node, but for the server that never joins and is given back"
+IN_FORCE = "the vendor's own example of a HorizontalNodeAutoscaler is in force"
+ONCE = "the cron rule ran once, at its minute, and the cpu rule, true as well, did not run beside it"
+NEXT = "a sold-out flavour's nodes came from the next"
+ENOUGH = "the cpu rule added what brings the rate below its threshold, and no more"
+FIRST = "a first choice cannot be had (no stock, no quota), and the pass that learns it buys the second"
+
+
+@pytest.mark.parametrize(("change", "missing"), [
+    (lambda led: led.asked.append(("workers", 4, 7)), "nothing was bought twice"),
+    (lambda led: led.bought.update(workers=1), "nothing was bought twice"),
+    (lambda led: led.killed.pop(), "act functions were killed between provider call and record, 2 times"),
+    (lambda led: led.joined.update(workers=-1), NODES),
+    (lambda led: led.lost.clear(), NODES),
+    (lambda led: led.lost.update(metal=1), NODES),
+    (lambda led: led.asked.append(("metal", 2, 3)), "nothing was bought twice"),
+    (lambda led: led.errors.append("tick: RuntimeError"), "no dead letters, no function failed"),
+    (lambda led: led.dead_letters.update(reconcile=1), "no dead letters, no function failed"),
+    (lambda led: led.ended.update(failed=1), "every other operation ended well"),
+    (lambda led: led.second_choice.update(burst="not bought at once"), FIRST),
+    (lambda led: led.second_choice.clear(), FIRST),
+    (lambda led: led.refused.clear(), "nothing was bought twice"),
+    (lambda led: led.quiet_writes.extend([9] * 9), "a quiet pass writes at most 8 items"),
+    (lambda led: led.why_not.clear(), "the pod that fits nowhere got a reason"),
+    (lambda led: setattr(led, "least_room", -1), "pods were moved, and their disruption budget was kept"),
+    (lambda led: setattr(led, "unfinished", "chapter 2"), "the story came to its end"),
+    (lambda led: setattr(led, "sizes", {"workers": 2}), "what was bought was given back"),
+    (lambda led: setattr(led, "woken", 0), "the webhook asked for a pass"),
+    (lambda led: led.rules_seen.discard("kube-system/night/cronrule"), IN_FORCE),
+    (lambda led: led.rules_wrong.append("refused as a whole"), IN_FORCE),
+    (lambda led: led.acted.clear(), ONCE),
+    (lambda led: led.acted.append(replace(AGAIN, at=STRIKE + 120.0)), ONCE),
+    (lambda led: led.acted.append(replace(AGAIN, due=STRIKE + 86400.0, nodes=0)), ONCE),
+    (lambda led: led.acted.append(replace(BUSY, rule="metricrule")), ONCE),
+    (lambda led: led.beside.update(metricrule=39.0), ONCE),
+    (lambda led: led.refused.update(m7=-1), NEXT),
+    (lambda led: led.bought.update(c7=1), NEXT),
+    (lambda led: led.bought.update(m7=1), NEXT),
+    (lambda led: led.acted.remove(BUSY), ENOUGH),
+    (lambda led: led.acted.append(BUSY), ENOUGH),
+    (lambda led: led.acted.__setitem__(2, replace(BUSY, nodes=1)), ENOUGH),
+    (lambda led: led.acted.__setitem__(2, replace(BUSY, nodes=3)), ENOUGH),
+])
+def test_what_went_wrong_is_named(change: Callable[[Ledger], object], missing: str) -> None:
+    ledger = _good()
+    change(ledger)
+    assert missing in _missing(ledger)
+
+
+def test_an_empty_ledger_is_not_a_success() -> None:
+    assert len(_missing(Ledger())) > 5
+    assert Ledger().reaction is None
+
+
+def test_words() -> None:
+    assert (span(247.9), count(1, "pod"), count(2, "pod")) == ("04:07", "1 pod", "2 pods")
+    assert names(["c", "a", "b", "a", "d"], 2) == "a, b and 2 more"

@@ -1,0 +1,124 @@
+"""An emulated world: played alike it goes alike, cold or warm; and what dies in it dies for good."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from chalicelib.model.errors import BadInputs
+from chalicelib.runtime.runtime import install
+from infra.emulators.aws import LocalAws
+from infra.emulators.controllers.objects import deployment, machine_deployment
+from infra.emulators.local_world import LocalWorld
+from infra.emulators.virtual_sqs import lost, untouched
+
+POLICY = """\
+apiVersion: outscaler.dev/v1
+kind: Cluster
+metadata: {name: shop}
+spec:
+  mode: active
+  scanInterval: 60s
+  kubernetes: {kubeconfigSecret: outscaler/shop/kubeconfig}
+  providers:
+    clusterapi: {namespace: default, clusterName: local}
+  webhook: {secret: outscaler/shop/webhook}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    yield
+    install(None)
+
+
+def _filled(world: LocalWorld) -> None:
+    """One worker that is full, and a policy."""
+    world.seed(machine_deployment("workers", 1, 1, 4), deployment("web", replicas=3, cpu="1", memory="1Gi"))
+    world.step(80)
+    world.apply_policy(POLICY)
+
+
+def _busy(world: LocalWorld) -> None:
+    found = world.kube.get("deployments", "web", "default", "apps")
+    assert found is not None
+    found["spec"]["replicas"] = 5
+    world.kube.update("deployments", found, "apps")
+    world.settle()
+
+
+def test_cold_or_warm_the_plans_are_the_same(aws: LocalAws) -> None:
+    seen = []
+    for forgetful in (False, True):
+        with LocalWorld(aws, forgetful=forgetful) as world:
+            _filled(world)
+            _busy(world)
+            world.step_until(lambda: not world.pending(), limit=400)
+            seen.append((world.plan_ids(), world.size("workers"), world.clock()))
+    assert seen[0] == seen[1]
+    assert seen[0][1] == 2
+
+
+def test_the_webhook_brings_a_pass_before_the_next_scan(aws: LocalAws) -> None:
+    with LocalWorld(aws, webhook=True) as world:
+        _filled(world)
+        world.step(65)
+        before = len(world.invocations)
+        _busy(world)
+        world.step(5)
+        assert [made.function for made in world.invocations[before:]][:2] == ["reconcile", "act_clusterapi"]
+        assert world.size("workers") == 2
+        assert json.loads(world.post({"kind": "Event"}, key="x" * 20)["body"])["error"]
+
+
+def test_a_killed_function_leaves_its_message_and_its_claim(aws: LocalAws) -> None:
+    with LocalWorld(aws) as world:
+        _filled(world)
+        _busy(world)
+        world.kill_at("grow:called", function="act_clusterapi")
+        world.step_until(lambda: bool(world.operations()), limit=200, every=1.0)
+        world.step(1)
+        died = [made for made in world.invocations if made.killed_at]
+        assert [(made.function, made.killed_at) for made in died] == [("act_clusterapi", "grow:called")]
+        assert [operation.state.value for operation in world.operations()] == ["running"]
+        assert [message.receives for message in world.queues.waiting("act_clusterapi")] == [1]
+        world.step_until(lambda: not world.operations(), limit=400)
+        assert (world.size("workers"), world.queues.dead["act_clusterapi"]) == (2, [])
+
+
+def test_a_function_that_dies_gives_no_lease_back(aws: LocalAws) -> None:
+    with LocalWorld(aws) as world:
+        _filled(world)
+        world.kill_at("reconcile:saved")
+        world.step_until(lambda: any(made.killed_at for made in world.invocations), limit=100, every=1.0)
+        assert world.store.schedule.due("shop").lease_until > world.clock()
+
+
+def test_a_message_nobody_can_read_becomes_a_dead_letter(aws: LocalAws) -> None:
+    with LocalWorld(aws) as world:
+        world.queues.send("reconcile", b"rubbish", 0)
+        world.step_until(lambda: bool(world.queues.dead["reconcile"]), limit=4000, every=700)
+        bodies = [made.bodies for made in world.invocations if made.function == "reconcile"]
+        assert bodies == [("rubbish",)] * 3
+
+
+def test_lost_messages_are_made_up_for(aws: LocalAws) -> None:
+    with LocalWorld(aws) as world:
+        _filled(world)
+        world.queues.tamper = lost
+        world.step(130)
+        assert world.plan_ids() == ()
+        world.queues.tamper = untouched
+        assert world.step_until(lambda: bool(world.plan_ids()), limit=600) > 0
+
+
+def test_a_bad_policy_is_refused_and_the_worlds_are_strangers(aws: LocalAws) -> None:
+    with LocalWorld(aws) as one, LocalWorld(aws) as other:
+        one.apply_policy(POLICY)
+        assert other.store.policies.current("shop") is None
+        with pytest.raises(BadInputs):
+            one.apply_policy(POLICY.replace("active", "busy"))
+        with pytest.raises(KeyError):
+            one.size("nowhere")

@@ -1,0 +1,107 @@
+"""Plays an operation from its first step to its end, the way queues and table would, with a clock that jumps.
+
+Between any two steps the operation goes through JSON: what a step did not put in its outcome is lost, as in life.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.group import Instance
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.policy import Options
+from chalicelib.operations.registry import run_step
+from chalicelib.operations.step_context import Recheck, World
+from infra.emulators.fake_cluster import InMemoryCluster
+from infra.emulators.fake_provider import InMemoryProvider
+
+START = 1_795_245_654.0
+
+
+class Killed(Exception):
+    """The function dies here; nothing after it happens."""
+
+
+@dataclass
+class Story:
+    """kill_at: the number of the checkpoint (0 is the first) at which the function is killed, once."""
+
+    options: Options = field(default_factory=Options)
+    kill_at: int | None = None
+    now: float = START
+    polls: int = 0
+    checkpoints: list[str] = field(default_factory=list)
+    steps: list[tuple[str, float]] = field(default_factory=list)
+    holds: dict[str, Recheck] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.cluster = InMemoryCluster(lambda: self.now)
+        self.provider = InMemoryProvider(polls=self.polls, on_delete=self._machine_gone)
+
+    def _machine_gone(self, machine: Instance) -> None:
+        self.cluster.remove_node(machine.node)
+
+    def group(self, size: int, *, least: int = 0) -> None:
+        """Group `g` with nodes g-1 … g-<size>, all joined."""
+        self.provider.add_pool("g", size=size, least=least)
+        for name in self.provider.pools["g"].machines:
+            self.cluster.add_node(name)
+
+    def checkpoint(self, place: str) -> None:
+        self.checkpoints.append(place)
+        if self.kill_at is not None and len(self.checkpoints) == self.kill_at + 1:
+            raise Killed(place)
+
+    def world(self) -> World:
+        return World(self.provider, self.cluster, self.options,
+                     recheck=lambda name: self.holds.get(name, Recheck()), checkpoint=self.checkpoint)
+
+    def step(self, operation: Operation) -> tuple[Operation, Outcome]:
+        """One delivery of the message; a killed function leaves the operation as it was, and SQS delivers again."""
+        operation = msgspec.json.decode(msgspec.json.encode(operation), type=Operation)
+        self.steps.append((operation.step, self.now))
+        try:
+            outcome = run_step(operation, self.world(), self.now)
+        except Killed:
+            self.now += 120.0
+            return operation, Pending(0.0, operation.step)
+        if isinstance(outcome, Pending):
+            self.now += outcome.after
+            operation = msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+        return operation, outcome
+
+    def play(self, operation: Operation, most: int = 500) -> Done | Failed:
+        """To the end."""
+        for _ in range(most):
+            operation, outcome = self.step(operation)
+            if not isinstance(outcome, Pending):
+                return outcome
+        raise AssertionError(f"no end after {most} steps: {self.steps[-5:]}")
+
+    def play_until(self, operation: Operation, step: str) -> Operation:
+        """Until `step` is next."""
+        for _ in range(100):
+            operation, outcome = self.step(operation)
+            assert isinstance(outcome, Pending), outcome
+            if operation.step == step:
+                return operation
+        raise AssertionError(f"never came to {step}: {self.steps[-5:]}")
+
+
+def grow(size: int, to: int, **fields: Any) -> Operation:
+    return make(Kind.GROW, from_size=size, to_size=to, **fields)
+
+
+def remove(*nodes: str, evict: dict[str, tuple[str, ...]] | None = None, **fields: Any) -> Operation:
+    targets = tuple(Target(name, f"memory://{name}", name, (evict or {}).get(name, ())) for name in nodes)
+    return make(Kind.REMOVE, targets=targets, **fields)
+
+
+def make(kind: Kind, **fields: Any) -> Operation:
+    known: dict[str, Any] = {"id": f"{kind}-1", "cluster": "c", "provider": "clusterapi", "group": "g", "plan": "p",
+                             "created_at": START}
+    return Operation(kind=kind, **{**known, **fields})

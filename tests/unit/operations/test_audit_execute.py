@@ -1,0 +1,63 @@
+"""What an audit found in removals: progress that nobody can read, and a machine replaced before the mark."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.kube.errors import Unavailable
+from chalicelib.model.node import TO_BE_DELETED
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Done, Failed
+from chalicelib.operations.error_policy import TRIES
+from chalicelib.operations.removal_progress import KEY
+from tests.unit.operations.harness import Story, remove
+
+RUBBISH = ("", "{", "[]", "null", '{"nodes":{}}', '{"nodes":{"other":{}}}', '{"nodes":{"g-2":{"cordoned":"x"}}}')
+
+
+def _begun(story: Story, step: str) -> Operation:
+    story.group(3)
+    story.cluster.add_pod("default/a", "g-2")
+    return story.play_until(remove("g-2", evict={"g-2": ("default/a",)}), step)
+
+
+@pytest.mark.parametrize("rubbish", RUBBISH)
+@pytest.mark.parametrize("step", ["taint", "recheck", "evict", "gone", "delay"])
+def test_progress_that_cannot_be_read_ends_in_a_roll_back(step: str, rubbish: str) -> None:
+    story = Story()
+    operation = _begun(story, step)
+    outcome = story.play(msgspec.structs.replace(operation, data={**operation.data, KEY: rubbish}))
+    assert isinstance(outcome, Failed)
+    node = story.cluster.nodes["g-2"]
+    assert (node.taint(TO_BE_DELETED), node.unschedulable, node.operation) == (None, False, "")
+    assert story.provider.deleted == []
+
+
+@pytest.mark.parametrize("rubbish", RUBBISH)
+@pytest.mark.parametrize("step", ["poll", "confirm"])
+def test_progress_lost_after_the_vendor_was_told_is_seen_through(step: str, rubbish: str) -> None:
+    story = Story(polls=3)
+    operation = _begun(story, step)
+    outcome = story.play(msgspec.structs.replace(operation, data={**operation.data, KEY: rubbish}))
+    assert outcome == Done({"removed": 1, "nodes": "g-2"})
+
+
+def test_a_count_of_tries_that_cannot_be_read_is_none() -> None:
+    story = Story()
+    operation = _begun(story, "evict")
+    story.cluster.fail_next("pods_on", Unavailable("out of order"))
+    outcome = story.play(msgspec.structs.replace(operation, data={**operation.data, TRIES: "x"}))
+    assert outcome == Done({"removed": 1, "nodes": "g-2"})
+
+
+def test_a_machine_replaced_just_before_the_mark_gets_the_mark_off_again() -> None:
+    story = Story()
+    operation = _begun(story, "taint")
+    story.cluster.remove_node("g-2")
+    story.cluster.add_node("g-2", "memory://another")
+    outcome = story.play(operation)
+    assert isinstance(outcome, Failed)
+    assert "another machine has taken its name" in outcome.message
+    node = story.cluster.nodes["g-2"]
+    assert (node.taint(TO_BE_DELETED), node.unschedulable, node.operation) == (None, False, "")

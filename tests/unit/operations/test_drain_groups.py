@@ -1,0 +1,265 @@
+"""Which pods go when, and with how much grace (scale-down.md §10; cases.md S15-S17)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.kube import errors as kube
+from chalicelib.model.operation import Kind, Operation
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.policy import Options
+from chalicelib.model.timeouts import length
+from chalicelib.operations.deadline import deadline_of
+from chalicelib.operations.step_context import PodState, Recheck
+from chalicelib.operations.steps.eviction_order import grace_of, phase_of, phases
+from tests.unit.operations.harness import START, Story, remove
+from tests.unit.operations.test_drain_steps import drained, evicted
+from tests.unit.operations.test_remove_steps import kept
+
+GROUPS = Options(drain_priority_config=((10, 60), (1000, 30), (2000, 20), (2_000_000_000, 10)))
+
+
+@pytest.mark.parametrize(
+    ("priority", "group"),
+    [(500, 10), (100, 10), (0, 10), (-5, 10), (1000, 1000), (1999, 1000), (2000, 2000), (2_000_000_005, 2_000_000_000)],
+)
+def test_S16_a_pod_joins_the_highest_group_that_is_not_above_it(priority: int, group: int) -> None:
+    assert phase_of(PodState("default", "p", priority=priority), GROUPS).priority == group
+
+
+def test_S16_groups_go_in_ascending_order_however_they_were_written() -> None:
+    shuffled = Options(drain_priority_config=((1000, 30), (10, 60)))
+    assert [phase.priority for phase in phases(shuffled)] == [10, 1000]
+
+
+@pytest.mark.parametrize(("own", "given"), [(1200.0, 600.0), (30.0, 30.0), (0.0, 0.0)])
+def test_S17_grace_is_the_pods_own_up_to_the_groups(own: float, given: float) -> None:
+    assert grace_of(PodState("default", "p", grace=own), Options()) == given
+    assert PodState("default", "p").grace == 30.0      # where the pod names none
+
+
+def test_each_group_begins_when_the_one_before_is_gone() -> None:
+    story = Story(options=GROUPS)
+    operation = drained(story, 2)
+    story.cluster.add_pod("default/p-00", "g-1", priority=2500, grace=300.0)
+    story.cluster.add_pod("default/p-01", "g-1", priority=7, grace=300.0)
+    operation = story.play_until(operation, "gone")
+    assert evicted(story) == ["default/p-01"]
+    (low,) = [pod for pod in story.cluster.pods() if pod.deleted]
+    assert low.deleted == story.now + 60.0
+    assert isinstance(story.play(operation), Done)
+    assert evicted(story) == ["default/p-01", "default/p-00"]
+    assert START + 5.0 + 60.0 + 20.0 <= story.now <= START + 5.0 + 60.0 + 20.0 + 10.0
+
+
+def test_each_group_has_a_time_of_its_own_for_evictions() -> None:
+    story = Story(options=GROUPS)
+    operation = drained(story, 2)
+    story.cluster.add_pod("default/p-01", "g-1", priority=3000)
+    story.cluster.add_budget("web", ["default/p-01"], room=0)
+    outcome = story.play(operation)
+    assert isinstance(outcome, Failed)
+    assert "tried for 120 s" in outcome.message
+    assert kept(story, "g-1")
+
+
+def test_with_groups_daemonset_pods_are_waited_for_and_those_made_anew_are_not() -> None:
+    story = Story(options=GROUPS)
+    operation = drained(story, 1)
+    story.cluster.add_pod("kube-system/ds-a", "g-1", daemonset=True, priority=2_000_001_000)
+    operation = story.play_until(operation, "gone")
+    story.now += 65.0
+    operation, _ = story.step(operation)
+    operation, _ = story.step(operation)
+    assert evicted(story) == ["default/p-00", "kube-system/ds-a"]
+    story.cluster.add_pod("kube-system/ds-b", "g-1", daemonset=True, priority=2_000_001_000)
+    assert isinstance(story.play(operation), Done)
+    assert "kube-system/ds-b" not in evicted(story)
+
+
+def test_groups_do_not_make_daemonset_pods_of_an_empty_node_go() -> None:
+    story = Story(options=GROUPS)
+    operation = drained(story, 0)
+    story.cluster.add_pod("kube-system/ds", "g-1", daemonset=True)
+    assert isinstance(story.play(operation), Done)
+    assert evicted(story) == []
+
+
+def test_the_deadline_covers_every_group() -> None:
+    operation = remove("g-1")
+    plain = START + length(Kind.REMOVE, Options())
+    assert deadline_of(operation, Options()) == plain
+    assert deadline_of(operation, GROUPS) == plain                  # four short ones are no longer than a long one
+    long = Options(drain_priority_config=((0, 600), (1000, 300)))
+    assert deadline_of(operation, long) == plain + 120.0 + 300.0 + 30.0
+    planned = msgspec.structs.replace(operation, deadline=START + 100.0)
+    assert deadline_of(planned, long) == START + 100.0 + 450.0
+
+
+def test_options_that_change_in_the_middle_lose_no_pod() -> None:
+    story = Story(options=GROUPS)
+    operation = story.play_until(drained(story, 3), "gone")
+    story.options = Options()
+    assert isinstance(story.play(operation), Done)
+    assert sorted(evicted(story)) == ["default/p-00", "default/p-01", "default/p-02"]
+
+
+# -- what is told of it
+
+
+def pendings(story: Story, operation: Operation) -> list[Pending]:
+    """Every step's outcome up to the end."""
+    found: list[Pending] = []
+    while True:
+        operation, outcome = story.step(operation)
+        if not isinstance(outcome, Pending):
+            return found
+        found.append(outcome)
+
+
+def test_each_pod_is_told_as_evicted_once_and_as_refused_each_time() -> None:
+    story = Story()
+    operation = drained(story, 25)
+    story.cluster.add_budget("web", ["default/p-03", "default/p-04"], room=1)
+    told = pendings(story, operation)
+    granted = [pod for outcome in told for pod in outcome.evicted]
+    assert sorted(granted) == [f"default/p-{n:02}" for n in range(25) if n != 4]
+    assert [pod for outcome in told for pod in outcome.refused] == ["default/p-04"] * 13
+
+
+def test_a_pod_that_went_by_itself_was_not_evicted() -> None:
+    story = Story()
+    operation = drained(story, 2)
+    operation = story.play_until(operation, "evict")
+    stale = story.cluster.pods_on("g-1")
+    story.cluster.pods_on = lambda node: stale if node == "g-1" else ()  # type: ignore[method-assign]
+    story.cluster.add_pod("default/p-01", "g-1", uid="another")
+    _, outcome = story.step(operation)
+    assert isinstance(outcome, Pending)
+    assert outcome.evicted == ("default/p-00",)
+
+
+# -- what an API may answer
+
+
+def test_a_longer_retry_after_is_obeyed() -> None:
+    story = Story()
+    operation = story.play_until(drained(story, 1), "evict")
+    story.cluster.fail_next("evict", kube.TooMany("slow down", status=429, retry_after=45.0))
+    _, outcome = story.step(operation)
+    assert isinstance(outcome, Pending)
+    assert (outcome.step, outcome.after) == ("evict", 45.0)
+
+
+def test_a_shorter_one_is_not() -> None:
+    story = Story()
+    operation = story.play_until(drained(story, 1), "evict")
+    story.cluster.fail_next("evict", kube.TooMany("slow down", status=429, retry_after=1.0))
+    _, outcome = story.step(operation)
+    assert isinstance(outcome, Pending)
+    assert outcome.after == 10.0
+
+
+def test_S15_a_pod_that_ignores_its_end_keeps_the_node_after_its_groups_time() -> None:
+    story = Story()
+    operation = drained(story, 2, grace=600.0)
+    story.cluster.stuck.add("default/p-01")
+    outcome = story.play(operation)
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "PodNotGone"
+    assert story.now == START + 5.0 + 600.0 + 30.0
+    assert kept(story, "g-1")
+
+
+def test_a_successor_of_the_same_name_is_not_taken_for_the_pod_that_was_evicted() -> None:
+    story = Story()
+    operation = story.play_until(drained(story, 2), "gone")
+    story.cluster.add_pod("default/p-01", "g-1", uid="its-successor")
+    outcome = story.play(operation)
+    assert isinstance(outcome, Failed)
+    assert outcome.message == "node g-1: pod default/p-01 was bound to it during the drain"
+    assert evicted(story).count("default/p-01") == 1
+
+
+def test_a_stranger_that_comes_between_two_rounds_is_not_evicted() -> None:
+    story = Story()
+    operation = drained(story, 1)
+    story.cluster.add_budget("web", ["default/p-00"], room=0)
+    operation = story.play_until(operation, "evict")
+    operation, _ = story.step(operation)
+    story.cluster.add_pod("default/stranger", "g-1")
+    outcome = story.play(operation)
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "NodeNotEmpty"
+    assert "default/stranger" not in evicted(story)
+    assert kept(story, "g-1")
+
+
+def test_a_pod_that_is_leaving_with_more_time_than_its_group_has_is_hurried_once() -> None:
+    story = Story()
+    operation = drained(story, 1, grace=3600.0, deleted=START + 3500.0, deletion_grace=3600.0)
+    assert isinstance(story.play(operation), Done)
+    assert evicted(story) == ["default/p-00"]
+    assert story.now <= START + 5.0 + 600.0 + 5.0
+
+
+def test_KP_1776_what_the_api_does_not_name_the_rules_do() -> None:
+    story = Story()
+    operation = story.play_until(drained(story, 1), "evict")
+    story.cluster.fail_next("evict", kube.Unavailable("This pod has more than one PodDisruptionBudget", status=500),
+                            times=50)
+    story.holds["g-1"] = Recheck("default/p-00", "budgets default/a, default/b all select it")
+    outcome = story.play(operation)
+    assert isinstance(outcome, Failed)
+    assert outcome.message.endswith("pod default/p-00 holds it: budgets default/a, default/b all select it")
+
+
+# -- what waiting costs
+
+
+def looks(story: Story) -> int:
+    """How often the pods were waited for: each is an invocation."""
+    return [step for step, _ in story.steps].count("gone")
+
+
+def test_ten_minutes_of_waiting_are_few_looks() -> None:
+    story = Story()
+    assert isinstance(story.play(drained(story, 50, grace=600.0)), Done)
+    assert looks(story) <= 16
+    assert story.now == START + 5.0 + 600.0 + 2.0
+
+
+@pytest.mark.parametrize("after", [3.0, 12.0, 45.0, 100.0, 290.0])
+def test_pods_that_go_early_are_noticed_soon(after: float) -> None:
+    story = Story()
+    operation = story.play_until(drained(story, 3, grace=600.0), "gone")
+    began = story.now
+    while operation.step == "gone":
+        if story.now >= began + after:
+            for pod in story.cluster.pods():
+                story.cluster.add_pod(pod.key, "elsewhere")
+        operation, _ = story.step(operation)
+    assert story.now - began <= after + max(5.0, min(after, 60.0))
+
+
+def test_pods_whose_time_is_over_are_not_looked_for_every_few_seconds() -> None:
+    story = Story()
+    operation = drained(story, 2)
+    story.cluster.stuck.add("default/p-00")
+    assert isinstance(story.play(operation), Failed)
+    assert looks(story) <= 22
+
+
+def test_names_of_nodes_that_begin_alike_are_all_drained() -> None:
+    story = Story()
+    story.group(0)
+    story.provider.add_pool("g", size=0)
+    for name in ("a", "a-b"):
+        story.cluster.add_node(name)
+    keys = {name: tuple(f"default/{name}-{n:02}" for n in range(15)) for name in ("a", "a-b")}
+    for name, pods in keys.items():
+        for key in pods:
+            story.cluster.add_pod(key, name)
+    story.play_until(remove("a", "a-b", evict=keys), "gone")
+    assert sorted(evicted(story)) == sorted([*keys["a"], *keys["a-b"]])

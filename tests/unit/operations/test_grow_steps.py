@@ -1,0 +1,226 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import cast
+
+import msgspec
+import pytest
+
+from chalicelib.model.operation import Kind, Operation, Target
+from chalicelib.model.outcome import Done, Failed, Outcome, Pending
+from chalicelib.model.timeouts import PROVISION
+from chalicelib.operations.provider_call import OWN
+from chalicelib.operations.registry import give_up, run_step
+from chalicelib.operations.steps.scale_up import ANNOUNCED
+from chalicelib.providers import errors
+from chalicelib.providers.base import Provider
+from infra.emulators.fake_provider import Purchase
+from tests.unit.operations.harness import START, Story, grow, make
+
+
+def test_grows_and_says_from_and_to() -> None:
+    story = Story()
+    story.group(2)
+    assert story.play(grow(2, 5)) == Done({"from": 2, "to": 5})
+    assert story.provider.pools["g"].target == 5
+
+
+def test_a_change_that_takes_time_is_polled_in_later_messages() -> None:
+    story = Story(polls=3)
+    story.group(2)
+    assert isinstance(story.play(grow(2, 5)), Done)
+    assert story.provider.calls == ["grow", "poll", "poll", "poll"]
+    assert story.now == START + 15.0
+
+
+@pytest.mark.parametrize("kill_at", [0, 1, 2])
+def test_killed_after_any_call_nothing_is_bought_twice(kill_at: int) -> None:
+    story = Story(polls=2, kill_at=kill_at)
+    story.group(2)
+    assert isinstance(story.play(grow(2, 5)), Done)
+    assert story.provider.purchases == [Purchase("grow-1", "g", 3)]
+
+
+def test_an_answer_lost_on_the_way_is_asked_for_again_and_not_bought_again() -> None:
+    story = Story()
+    story.group(2)
+    story.provider.fail_next("grow", errors.Transient("connection reset"), late=True)
+    assert isinstance(story.play(grow(2, 5)), Done)
+    assert story.provider.purchases == [Purchase("grow-1", "g", 3)]
+
+
+@pytest.mark.parametrize("error", [errors.Throttled("slow down"), errors.Transient("503"), errors.Conflict("changing")])
+def test_not_now_is_tried_again_later(error: errors.ProviderError) -> None:
+    story = Story()
+    story.group(2)
+    story.provider.fail_next("grow", error, times=2)
+    assert isinstance(story.play(grow(2, 5)), Done)
+    assert 15.0 <= story.now - START <= 18.75
+
+
+def test_the_vendors_own_waiting_time_is_kept() -> None:
+    story = Story()
+    story.group(2)
+    story.provider.fail_next("grow", errors.Throttled("slow down", retry_after=42.0))
+    story.play(grow(2, 5))
+    assert 42.0 <= story.now - START <= 53.0
+
+
+# Waiting in place would keep the pods from the next group (demands.md 3), or cannot help.
+@pytest.mark.parametrize(
+    "error",
+    [errors.OutOfStock("no stock", code="STOCK"), errors.QuotaExceeded("limit", code="Q"), errors.Unauthorized("401"),
+     errors.NotFound("no group"), errors.InvalidRequest("bad"), errors.Unknown("?")],
+)
+def test_the_rest_fails_at_once_with_its_class(error: errors.ProviderError) -> None:
+    story = Story()
+    story.group(2)
+    story.provider.fail_next("grow", error)
+    assert story.play(grow(2, 5)) == Failed(type(error).__name__, error.message, code=error.code)
+    assert story.now == START
+
+
+def test_trying_again_has_an_end() -> None:
+    story = Story()
+    story.group(2)
+    story.provider.fail_next("grow", errors.Throttled("slow down"), times=100)
+    outcome = story.play(grow(2, 5))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Throttled"
+    assert len(story.provider.calls) == 9
+
+
+def test_errors_are_counted_in_a_row_only() -> None:
+    story = Story(polls=12)
+    story.group(2)
+    for _ in range(11):
+        story.provider.fail_next("poll", errors.Transient("503"))
+        story.provider.let_pass("poll")
+    assert isinstance(story.play(grow(2, 5)), Done)
+
+
+def test_the_deadline_names_the_step_and_what_was_in_the_way() -> None:
+    story = Story()
+    story.group(2)
+    story.provider.fail_next("grow", errors.Throttled("slow down", retry_after=200.0), times=100)
+    outcome = story.play(grow(2, 5, deadline=START + 300.0))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "DeadlineExceeded"
+    assert outcome.message.endswith("at step request; last: Throttled: slow down")
+
+
+def test_a_target_that_somebody_else_moved_is_a_conflict_and_stays() -> None:
+    story = Story()
+    story.group(3)
+    outcome = story.play(grow(2, 5))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "Conflict"
+    assert story.provider.pools["g"].target == 3
+
+
+def test_shrink_lowers_the_target_and_touches_no_running_machine() -> None:
+    story = Story()
+    story.group(2)
+    story.play(grow(2, 5))
+    assert story.play(make(Kind.SHRINK, from_size=5, to_size=3)) == Done({"to": 3})
+    refused = story.play(make(Kind.SHRINK, from_size=3, to_size=1))
+    assert isinstance(refused, Failed)
+    assert story.provider.pools["g"].target == 3
+
+
+def test_discard_deletes_machines_that_never_joined() -> None:
+    story = Story()
+    story.group(2)
+    story.play(grow(2, 3))
+    assert isinstance(story.play(make(Kind.DISCARD, targets=(Target("", "memory://g-3", "g-3"),))), Done)
+    assert story.provider.deleted == ["g-3"]
+
+
+def test_discard_spares_a_machine_that_joined_meanwhile() -> None:
+    story = Story()
+    story.group(2)
+    outcome = story.play(make(Kind.DISCARD, targets=(Target("g-2", "memory://g-2", "g-2"),)))
+    assert isinstance(outcome, Failed)
+    assert outcome.message == "instance memory://g-2 has joined as node g-2 meanwhile"
+    assert story.provider.deleted == []
+
+
+@pytest.mark.parametrize("name", ["g-1", "m-7"])
+def test_discard_spares_all_where_a_node_bears_the_name_of_one(name: str) -> None:
+    story = Story()
+    story.group(2)
+    targets = (Target("", "memory://a", "gone"), Target("", "pending-machine-ns_m", f"ns/{name}"))
+    outcome = story.play(make(Kind.DISCARD, targets=targets))
+    assert isinstance(outcome, Failed if name == "g-1" else Done)
+    assert story.provider.calls == ([] if name == "g-1" else ["remove"])
+
+
+def test_discard_goes_below_the_minimum_for_a_machine_that_never_joined_was_no_part_of_it() -> None:
+    story = Story()
+    story.group(1, least=3)
+    story.provider.spoil("g", "dead")
+    story.play(grow(1, 3))
+    story.provider.boot()
+    assert isinstance(story.play(make(Kind.DISCARD, targets=(Target("", "memory://g-2", "g-2"),))), Done)
+    assert (story.provider.deleted, story.provider.pools["g"].target) == (["g-2"], 2)
+
+
+def test_a_discard_that_is_killed_or_asked_twice_deletes_once() -> None:
+    for kill_at in (0, 1):
+        story = Story(polls=1, kill_at=kill_at)
+        story.group(2)
+        story.play(grow(2, 4))
+        assert isinstance(story.play(make(Kind.DISCARD, targets=(Target("", "memory://g-3", "g-3"),))), Done)
+        assert (story.provider.deleted, story.provider.pools["g"].target) == (["g-3"], 3)
+
+
+def test_shrink_takes_back_what_was_never_made() -> None:
+    story = Story()
+    story.group(1)
+    story.provider.spoil("g", "phantom", times=2)
+    story.play(grow(1, 4))
+    assert sorted(story.provider.pools["g"].machines) == ["g-1", "g-4"]
+    assert story.play(make(Kind.SHRINK, from_size=4, to_size=2)) == Done({"to": 2})
+    assert sorted(story.provider.pools["g"].machines) == ["g-1", "g-4"]
+
+
+def test_what_is_kept_in_a_growth_comes_back_from_every_vendor() -> None:
+    assert PROVISION.startswith(OWN)
+    story = Story(polls=3)
+    story.group(1)
+    operation = story.play_until(grow(1, 2, data={PROVISION: "2700.0"}), "poll")
+    assert operation.data[PROVISION] == "2700.0"
+
+
+class _Announcing:
+    """A provider that announces, then orders: what grow is called with decides."""
+
+    def __init__(self) -> None:
+        self.ordered: list[str] = []
+
+    def grow(self, operation: Operation) -> Outcome:
+        if "lot" not in operation.data:
+            return Pending(0.0, ANNOUNCED, {"lot": "0"})
+        self.ordered.append(operation.id)
+        return Pending(5.0, "create", {"made": "0"})
+
+    def poll(self, operation: Operation) -> Outcome:
+        return Done({"made": operation.data["made"]})
+
+
+def _after(operation: Operation, outcome: Outcome) -> Operation:
+    assert isinstance(outcome, Pending)
+    return msgspec.structs.replace(operation, step=outcome.step, data=outcome.data)
+
+
+def test_what_was_only_announced_is_called_off_and_what_was_ordered_is_seen_through() -> None:
+    provider = _Announcing()
+    story = Story()
+    world = dataclasses.replace(story.world(), provider=cast(Provider, provider))
+    announced = _after(grow(0, 1), run_step(grow(0, 1), world, START))
+    called_off = give_up(announced, world, START, "SwitchedOff", "the mode is off")
+    assert (called_off, provider.ordered) == (Failed("SwitchedOff", "the mode is off"), [])
+
+    ordered = _after(announced, run_step(announced, world, START))
+    assert provider.ordered == ["grow-1"]
+    assert give_up(ordered, world, START, "SwitchedOff", "the mode is off") == Done({"made": "0"})

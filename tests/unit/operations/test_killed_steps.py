@@ -1,0 +1,98 @@
+"""The function dies at every point where the world has changed and the table does not know it yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from chalicelib.model.operation import Operation
+from chalicelib.model.outcome import Done, Failed
+from chalicelib.model.policy import Options
+from tests.unit.operations.harness import Story, remove
+
+
+def goes(story: Story) -> Operation:
+    """Two nodes, one of them drained."""
+    story.group(3)
+    keys = tuple(f"default/p-{n}" for n in range(3))
+    for key in keys:
+        story.cluster.add_pod(key, "g-1")
+    return remove("g-1", "g-3", evict={"g-1": keys})
+
+
+def stays(story: Story) -> Operation:
+    """One node empty, one blocked by a budget."""
+    operation = goes(story)
+    story.cluster.add_budget("web", ["default/p-1"], room=0)
+    return operation
+
+
+def refused(story: Story) -> Operation:
+    """The provider will not go below its minimum."""
+    operation = goes(story)
+    story.provider.pools["g"].min = 2
+    return operation
+
+
+def long(story: Story) -> Operation:
+    """Fifty pods in two groups, with grace periods of ten minutes, and a budget that makes some of them wait."""
+    story.options = Options(drain_priority_config=((0, 600), (1000, 600)))
+    story.group(2)
+    keys = tuple(f"default/p-{n:02}" for n in range(50))
+    for number, key in enumerate(keys):
+        story.cluster.add_pod(key, "g-1", grace=900.0, priority=2000 if number % 3 else 0)
+    story.cluster.add_pod("kube-system/ds", "g-1", daemonset=True, priority=2_000_001_000)
+    return remove("g-1", evict={"g-1": keys})
+
+
+SCENES: list[Callable[[Story], Operation]] = [goes, stays, refused, long]
+
+
+def run(scene: Callable[[Story], Operation], kill_at: int | None) -> tuple[Story, Done | Failed]:
+    story = Story(polls=2, kill_at=kill_at)
+    return story, story.play(scene(story))
+
+
+def state(story: Story) -> tuple[object, ...]:
+    nodes = sorted((node.name, node.unschedulable, len(node.taints)) for node in story.cluster.nodes.values())
+    return nodes, sorted(story.provider.deleted), story.provider.pools["g"].target
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+def test_killed_anywhere_and_delivered_again_it_ends_the_same(scene: Callable[[Story], Operation]) -> None:
+    whole, outcome = run(scene, None)
+    assert len(whole.checkpoints) >= 6
+    for kill_at in range(len(whole.checkpoints)):
+        again, ended = run(scene, kill_at)
+        place = whole.checkpoints[kill_at]
+        assert state(again) == state(whole), f"killed at {place} ({kill_at})"
+        assert type(ended) is type(outcome), f"killed at {place} ({kill_at})"
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
+def test_every_step_run_twice_changes_nothing(scene: Callable[[Story], Operation]) -> None:
+    whole, outcome = run(scene, None)
+    story = Story(polls=2)
+    operation = scene(story)
+    ended: object = None
+    while not isinstance(ended, Done | Failed):
+        story.step(operation)                        # a first executor, overtaken before it could record
+        operation, ended = story.step(operation)
+    assert state(story) == state(whole)
+    assert type(ended) is type(outcome)
+
+
+def test_no_taint_is_left_on_a_node_that_stays() -> None:
+    for kill_at in range(20):
+        story, _ = run(stays, kill_at)
+        assert all(not node.taints and not node.unschedulable for node in story.cluster.nodes.values())
+
+
+def test_killed_anywhere_in_a_long_drain_nobody_is_evicted_twice() -> None:
+    whole, _ = run(long, None)
+    for kill_at in range(len(whole.checkpoints)):
+        story, _ = run(long, kill_at)
+        asked = [name for verb, name in story.cluster.calls if verb == "evict"]
+        assert len(asked) == len(set(asked)) == 51, f"killed at {whole.checkpoints[kill_at]} ({kill_at})"
+        assert story.provider.deleted == ["g-1"]

@@ -1,0 +1,203 @@
+"""Whose a mark is, what is on its way to a node without being bound, and the waits that give way (demands.md 7)."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from chalicelib.kube import errors as kube
+from chalicelib.model.node import SCALE_DOWN_DISABLED, TO_BE_DELETED, Taint
+from chalicelib.model.outcome import Done, Failed, Pending
+from chalicelib.model.policy import Options
+from chalicelib.operations.poll_backoff import Wait
+from tests.unit.operations.harness import START, Story, remove
+from tests.unit.operations.test_remove_steps import kept
+
+HARD = TO_BE_DELETED
+
+
+def test_the_mark_names_its_operation() -> None:
+    story = Story()
+    story.group(1)
+    story.play_until(remove("g-1", id="remove-7"), "recheck")
+    assert story.cluster.nodes["g-1"].operation == "remove-7"
+
+
+def test_S14_one_taint_that_cannot_be_put_on_rolls_the_whole_batch_back() -> None:
+    story = Story()
+    story.group(3)
+    operation = story.play_until(remove("g-1", "g-2", "g-3"), "taint")
+    calls = iter([None, kube.Invalid("admission webhook denied the request", status=400)])
+    put = story.cluster.taint
+
+    def fail_second(name: str, taint: Taint, *, operation: str, cordon: bool) -> None:
+        if error := next(calls, None):
+            raise error
+        put(name, taint, operation=operation, cordon=cordon)
+
+    story.cluster.taint = fail_second  # type: ignore[method-assign]
+    outcome = story.play(operation)
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "ClusterInvalid"
+    assert all(kept(story, name) for name in ("g-1", "g-2", "g-3"))
+    assert all(not node.operation for node in story.cluster.nodes.values())
+
+
+def test_a_node_that_another_operation_has_marked_meanwhile_is_left_to_it() -> None:
+    story = Story()
+    story.group(1)
+    operation = story.play_until(remove("g-1"), "recheck")
+    theirs = msgspec.structs.replace(story.cluster.nodes["g-1"], operation="remove-2")
+    story.cluster.nodes["g-1"] = theirs
+    outcome = story.play(operation)
+    assert isinstance(outcome, Failed)
+    assert outcome.message == "node g-1: operation remove-2 has marked it meanwhile"
+    assert story.cluster.nodes["g-1"] == theirs
+    assert story.provider.deleted == []
+
+
+def test_a_leftover_of_another_operation_becomes_ours_and_goes_with_its_cordon() -> None:
+    story = Story()
+    story.group(1)
+    story.cluster.taint("g-1", Taint(HARD, "NoSchedule", str(int(START - 400.0))), operation="remove-0", cordon=True)
+    operation = story.play_until(remove("g-1"), "recheck")
+    node = story.cluster.nodes["g-1"]
+    assert (node.operation, node.taint(HARD)) == ("remove-1", Taint(HARD, "NoSchedule", str(int(START - 400.0))))
+    story.cluster.add_pod("default/late", "g-1")
+    assert isinstance(story.play(operation), Failed)
+    assert kept(story, "g-1")
+
+
+# Not after minutes of draining either: anybody may take the mark off, and then means it.
+@pytest.mark.parametrize("change", ["untainted", "disabled", "other machine", "new pod"])
+def test_the_last_look_before_the_machine_goes(change: str) -> None:
+    story = Story()
+    story.group(1)
+    story.cluster.add_pod("default/p", "g-1")
+    operation = story.play_until(remove("g-1", evict={"g-1": ("default/p",)}), "delay")
+    node = story.cluster.nodes["g-1"]
+    if change == "untainted":
+        story.cluster.untaint("g-1", HARD, operation=operation.id, uncordon=True)
+    elif change == "disabled":
+        story.cluster.nodes["g-1"] = msgspec.structs.replace(node, scale_down_disabled=True)
+        assert SCALE_DOWN_DISABLED.endswith("scale-down-disabled")
+    elif change == "other machine":
+        story.cluster.nodes["g-1"] = msgspec.structs.replace(node, provider_id="memory://another")
+    else:
+        story.cluster.add_pod("default/fast", "g-1")
+    assert isinstance(story.play(operation), Failed)
+    assert story.provider.deleted == []
+
+
+def test_a_look_that_is_old_is_taken_again_before_the_deletion() -> None:
+    story = Story()
+    story.group(1)
+    operation = story.play_until(remove("g-1"), "delete")
+    story.now += 180.0                                      # the message was lost, and the sweeper sent another
+    story.cluster.add_pod("default/fast", "g-1")
+    outcome = story.play(operation)
+    assert isinstance(outcome, Failed)
+    assert outcome.message == "node g-1: pod default/fast was bound to it during the drain"
+    assert kept(story, "g-1")
+
+
+def test_a_node_that_went_by_itself_is_no_reason_to_keep_its_machine() -> None:
+    story = Story()
+    story.group(1)
+    operation = story.play_until(remove("g-1"), "delay")
+    story.cluster.remove_node("g-1")
+    assert isinstance(story.play(operation), Done)
+    assert story.provider.deleted == ["g-1"]
+
+
+# demands.md 7: kubernetes#125491, a volume is made for minutes while the pod has no node yet.
+def test_KK_125491_a_claim_that_is_being_given_a_volume_on_the_node_saves_it() -> None:
+    story = Story()
+    story.group(2)
+    story.cluster.claims = {"default/data-db-0": "g-1", "default/other": "g-2"}
+    outcome = story.play(remove("g-1"))
+    assert isinstance(outcome, Failed)
+    assert outcome.cls == "NodeNotEmpty"
+    assert outcome.message == ("node g-1: claim default/data-db-0 is being given a volume on it, for a pod that is "
+                               "about to be bound")
+    assert kept(story, "g-1")
+
+
+@pytest.mark.parametrize(("cleared", "least"), [(40.0, 40.0), (None, 120.0)])
+def test_S18_an_annotation_delays_the_deletion_until_it_is_gone_or_two_minutes(
+    cleared: float | None, least: float
+) -> None:
+    story = Story()
+    story.group(1)
+    story.cluster.add_node("g-1", delays=["delay-deletion.cluster-autoscaler.kubernetes.io/x"])
+    operation = story.play_until(remove("g-1"), "delay")
+    began = story.now
+    outcome: object = None
+    while not isinstance(outcome, Done | Failed):
+        if cleared is not None and story.now >= began + cleared:
+            node = story.cluster.nodes.get("g-1")
+            if node is not None:
+                story.cluster.nodes["g-1"] = msgspec.structs.replace(node, delays=())
+        operation, outcome = story.step(operation)
+    assert isinstance(outcome, Done)
+    assert least <= story.now - began <= least + 15.0
+
+
+def test_a_vendor_that_says_deleted_and_does_not_delete_is_found_out() -> None:
+    story = Story()
+    story.group(1)
+    story.provider.on_delete = None
+    outcome = story.play(remove("g-1"))
+    assert isinstance(outcome, Done)
+    assert outcome.facts["unconfirmed"] == "g-1"
+    assert [step for step, _ in story.steps].count("confirm") <= 10
+
+
+def test_a_deletion_that_takes_the_vendor_minutes_is_asked_about_less_and_less() -> None:
+    story = Story(polls=1000)
+    story.group(1)
+    operation = story.play_until(remove("g-1"), "poll")
+    began = story.now
+    while story.now < began + 600.0:
+        operation, outcome = story.step(operation)
+        assert isinstance(outcome, Pending)
+    assert [step for step, _ in story.steps].count("poll") <= 25
+
+
+# -- waiting across functions
+
+
+@pytest.mark.parametrize("skew", [-30.0, 0.0, 30.0])
+def test_a_wait_has_lasted_as_long_as_was_asked_for_whatever_the_clocks_say(skew: float) -> None:
+    wait = Wait()
+    for turn in range(10):
+        wait = wait.longer(START + turn * 60.0 + (skew if turn % 2 else -skew), 60.0)
+    assert wait.lasted(START + 600.0 + skew) == 600.0
+
+
+def test_messages_that_came_much_too_late_count() -> None:
+    wait = Wait().longer(START, 10.0)
+    assert wait.lasted(START + 3600.0) == 3540.0
+
+
+def test_a_clock_that_goes_back_does_not_undo_a_wait() -> None:
+    wait = Wait().longer(START, 10.0)
+    assert wait.lasted(START - 3600.0) == 10.0
+    assert Wait().lasted(START) == 0.0
+
+
+def test_pauses_grow_with_the_wait_and_end_at_its_limit() -> None:
+    wait, pauses = Wait(), []
+    while wait.lasted(START) < 100.0:
+        pauses.append(wait.pause(START, first=5.0, most=30.0, limit=100.0))
+        wait = wait.longer(START, pauses[-1])
+    assert pauses == [5.0, 5.0, 10.0, 20.0, 30.0, 30.0]
+
+
+def test_a_removal_that_cordons_nothing_notes_no_cordon() -> None:
+    story = Story(options=Options(cordon_node_before_terminating=False))
+    story.group(1)
+    story.cluster.add_pod("default/late", "g-1")
+    story.cluster.add_node("g-1", cordoned=True)
+    assert isinstance(story.play(remove("g-1")), Failed)
+    assert story.cluster.nodes["g-1"].unschedulable

@@ -1,0 +1,34 @@
+"""One pod before the drain rules, told by what is odd about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.model.pod import Owner, Pod, PodClass
+from chalicelib.model.policy import Options
+from chalicelib.model.reason import Code
+from chalicelib.model.selector import Requirement, Selector
+from chalicelib.model.snapshot import Budget, Controller
+from chalicelib.plan.scale_down import drain_rules
+from chalicelib.plan.scale_down.drain_rules.verdict import Action, Context
+from chalicelib.plan.scale_down.pdb_tracker import BudgetLedger
+from tests.builders import NOW
+
+MOVE, SKIP, EVICT, WAIT, BLOCK = Action.MOVE, Action.SKIP, Action.EVICT, Action.WAIT, Action.BLOCK
+SYSTEM: dict[str, Any] = {"namespace": "kube-system"}
+YOUNG = {"created": NOW - 59 * 60}
+APP = Selector((Requirement("app", "In", ("x",)),))
+OTHER = Selector((Requirement("app", "In", ("y",)),))
+
+
+def assess(cls: dict[str, Any], pod: dict[str, Any] | None = None, budgets: tuple[Budget, ...] = (),
+           controllers: tuple[Controller, ...] = (), **options: Any) -> tuple[Action, Code | None]:
+    """The verdict on a running pod of a ReplicaSet, two hours old, with these fields of its class and its own."""
+    made = PodClass(**{"namespace": "default", "labels": {"app": "x"}, "requests": {},
+                       "owner": Owner("ReplicaSet", "rs", "u"), **cls})
+    fields: dict[str, Any] = {"created": NOW - 7200, "node": "n", "phase": "Running", **(pod or {})}
+    context = Context(now=NOW, options=Options(**options), budgets=BudgetLedger(budgets, [made]),
+                      controllers={(c.kind, c.namespace, c.name): c for c in controllers},
+                      controller_kinds=frozenset(c.kind for c in controllers))
+    verdict = drain_rules.assess(Pod(made.namespace, "p", "u", 0, **fields), made, context)
+    return verdict.action, verdict.reason.code if verdict.reason else None

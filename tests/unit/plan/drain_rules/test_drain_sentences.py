@@ -1,0 +1,69 @@
+"""demands.md 14: whoever asks why a node was not removed is told the rule, the pod and what to do about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.model.pod import Volume
+from chalicelib.model.reason import Code
+from chalicelib.model.snapshot import Controller
+from chalicelib.reasons.text import sentence
+from tests.builders import NOW, cluster, having
+
+#: rule, what makes the pod break it, options, words of the remedy
+_HELD: tuple[tuple[Code, dict[str, Any], dict[str, Any], str], ...] = (
+    (Code.CONTROLLER_NOT_FOUND, {"owner": "gone"}, {}, "delete the pod"),
+    (Code.MIN_REPLICAS, {"owner": "few"}, {"min_replica_count": 2}, "minReplicaCount"),
+    (Code.NOT_REPLICATED, {"owner": None}, {}, 'safe-to-evict: "true"'),
+    (Code.NOT_REPLICATED, {"owner": "game", "kind": "Game"}, {}, 'safe-to-evict: "true"'),
+    (Code.KUBE_SYSTEM, {"owner": "few", "namespace": "kube-system"}, {}, "PodDisruptionBudget in kube-system"),
+    (Code.NOT_SAFE_TO_EVICT, {"owner": "few", "safe_to_evict": "false"}, {}, "remove the annotation"),
+    (Code.LOCAL_STORAGE, {"owner": "few", "volumes": (Volume("scratch", "emptyDir"),)}, {},
+     "safe-to-evict-local-volumes"),
+    (Code.NOT_ENOUGH_PDB, {"owner": "kept"}, {}, "add replicas"),
+)
+
+
+def _why(pod: dict[str, Any], options: dict[str, Any]) -> tuple[str, str]:
+    """The sentence about a node with one such young pod, and the pod that the verdict names."""
+    build = cluster().node("home", "8", "64Gi").node("n", group="g").group("g")
+    build.running("n", 1, "100m", name="web", created=NOW - 60, **pod).budget("strict", 0, having(app="kept"))
+    build.controllers = [Controller("ReplicaSet", space, name, replicas=1)
+                         for space in ("default", "kube-system") for name in ("few", "kept")]
+    verdict = next(each for each in build.plan(unneeded=7200, **options).unremovable if each.node == "n")
+    assert verdict.reason.code is Code.BLOCKED_BY_POD
+    return sentence(verdict.reason), verdict.pod
+
+
+@pytest.mark.parametrize(("code", "pod", "options", "remedy"), _HELD,
+                         ids=[f"{row[0]}-{row[1]['owner']}" for row in _HELD])
+def test_CA_1358_every_rule_says_its_name_the_pod_and_the_remedy(
+        code: Code, pod: dict[str, Any], options: dict[str, Any], remedy: str) -> None:
+    said, named = _why(pod, options)
+    assert named == f"{pod.get('namespace', 'default')}/web-00000"
+    assert [word for word in (code.value, named, remedy) if word not in said] == [], said
+
+
+def test_CA_1358_the_numbers_behind_a_rule_are_said() -> None:
+    assert "volume scratch" in _why(_HELD[6][1], {})[0]
+    assert "default/strict" in _why(_HELD[7][1], {})[0]
+    assert "ReplicaSet/gone" in _why(_HELD[0][1], {})[0]
+    assert "Game/game" in _why(_HELD[3][1], {})[0]
+
+
+def test_D6_a_node_that_waits_for_a_pod_to_complete_names_it() -> None:
+    build = cluster().node("n", group="g").group("g").running(
+        "n", 1, "100m", name="job", owner="j", kind="Job", safe_to_evict="on-completion")
+    plan = build.plan(unneeded=7200)
+    verdict = next(each for each in plan.unremovable if each.node == "n")
+    assert (plan.unneeded, plan.removals) == (("n",), ())
+    assert verdict.reason.code is Code.BLOCKED_BY_ON_COMPLETION_POD
+    assert "default/job-00000" in sentence(verdict.reason)
+
+
+def test_every_rule_that_blocks_has_a_sentence_here() -> None:
+    assert {code.value for code, *_ in _HELD} == {
+        "ControllerNotFound", "MinReplicasReached", "NotReplicated", "LocalStorageRequested",
+        "NotSafeToEvictAnnotation", "UnmovableKubeSystemPod", "NotEnoughPdb"}, "scale-down.md §6"

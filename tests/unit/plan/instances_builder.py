@@ -1,0 +1,86 @@
+"""Groups with machines that are no nodes yet, never will be, or are on their way out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.group import GroupOptions, Instance, InstanceError, InstanceState
+from chalicelib.model.memory import GroupMemory, Memory, ScaleUpRequest
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Kind, Operation, State, Target
+from chalicelib.model.plan import GroupVerdict, Plan
+from chalicelib.model.policy import Mode, Options, Policy
+from chalicelib.plan.state.cluster_state import GroupFacts, World, observe
+from chalicelib.plan.state.scale_up_requests import settled
+from tests.builders import NOW, ClusterBuilder, cluster
+
+STOCK = InstanceError("OutOfStock", "OUT_OF_QUOTA", "none left")
+HOUR = 3600.0
+
+
+def with_machines(build: ClusterBuilder, name: str, absent: int = 0, *, target: int | None = None,
+                  error: InstanceError | None = None, template: Node | None = None, **fields: Any) -> ClusterBuilder:
+    """Group `name` of the nodes built with group=name, and `absent` machines that are no nodes: `<name>-0` …"""
+    options = {key: fields.pop(key) for key in tuple(fields) if key in GroupOptions.__struct_fields__}
+    build.group(name, target=target, template=template, options=GroupOptions(**options), **fields)
+    made = build.groups[-1]
+    start = sum(i.id.startswith(f"test://{name}/m-") for i in made.instances)
+    more = tuple(Instance(f"test://{name}/m-{at}", InstanceState.CREATING, error, handle=f"{name}/m-{at}")
+                 for at in range(start, start + absent))
+    size = len(made.instances) + absent if target is None else target
+    build.groups[-1] = msgspec.structs.replace(made, instances=(*made.instances, *more), target=size)
+    return build
+
+
+def anchored() -> ClusterBuilder:
+    """A cluster with one ready node that is none of anybody's business."""
+    return cluster().node("anchor", "64", "256Gi", labels={"node-role.kubernetes.io/control-plane": ""})
+
+
+def seen(build: ClusterBuilder, ago: float, groups: Mapping[str, GroupMemory] | None = None) -> Memory:
+    """Memory in which every machine that is no node was first seen so long ago."""
+    return Memory(unregistered={i.id: NOW - ago for group in build.groups for i in group.instances if not i.node},
+                  groups=dict(groups or {}), first_seen=NOW - 100 * HOUR)
+
+
+def asked(count: int, ago: float, takes: float = 900.0, **more: Any) -> GroupMemory:
+    """So many were asked for so long ago."""
+    return GroupMemory(request=ScaleUpRequest(count, NOW - ago, NOW - ago + takes), **more)
+
+
+def operation(kind: Kind, group: str = "g", *targets: Target, **fields: Any) -> Operation:
+    """One under way."""
+    return Operation(id=f"{kind.value}-{group}", cluster="test", provider="test", group=group, kind=kind, plan="p",
+                     created_at=NOW - 30, state=State.WAITING, targets=targets, **fields)
+
+
+def world_of(build: ClusterBuilder, memory: Memory | None = None, *, now: float = NOW, **options: Any) -> World:
+    """The settled facts of a pass."""
+    policy = Policy(name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options))
+    return settled(observe(build.snapshot(), policy, memory or Memory(), now))
+
+
+def facts_of(build: ClusterBuilder, memory: Memory | None = None, group: str = "g", **more: Any) -> GroupFacts:
+    """The facts of one group."""
+    return world_of(build, memory, **more).groups[group]
+
+
+def group_verdict(plan: Plan, group: str = "g") -> GroupVerdict:
+    """What a plan says of a group."""
+    return next(each for each in plan.groups if each.group == group)
+
+
+def repaired(plan: Plan) -> dict[str, tuple[str, int, int]]:
+    """group -> (kind, from, to)."""
+    return {each.group: (each.kind, each.from_size, each.to_size) for each in plan.repairs}
+
+
+def filled(build: ClusterBuilder, name: str, count: int, **more: Any) -> ClusterBuilder:
+    """`count` nodes of a group, `<name>-<n>`; call before the group is made."""
+    for at in range(count):
+        build.node(f"{name}-{at}", group=name, **more)
+    return build
+

@@ -1,0 +1,181 @@
+"""Which rules are in force: the policy's and those of objects, their limits, and what happens to bad ones (A1, A2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.reason import Code
+from chalicelib.model.scaling_rules import Rule, RuleObject, ScaleUp
+from chalicelib.model.snapshot import Gap
+from tests.unit.plan.scaling_rules.rule_harness import (
+    MINUTE,
+    Site,
+    VendorPool,
+    at,
+    cpu,
+    cron,
+    grown,
+    horizontal,
+    noted,
+    said,
+    why,
+)
+
+DUE = at("2026-03-09 20:47:10")
+
+
+def with_objects(*objects: RuleObject, rules: tuple[Rule, ...] = (), **more: Any) -> Site:
+    """A full pool of two nodes."""
+    site = Site(*rules, **more).group("g", 2).ask("g", ("4", "1Gi"), ("4", "1Gi"))
+    site.objects = objects
+    return site
+
+
+def details(site: Site) -> list[str]:
+    """What the notes of a pass say of objects."""
+    return [str(note.params["detail"]) for note in site.plan().notes if note.code is Code.RULE_OBJECT_INVALID]
+
+
+def test_CCE_A2_rules_of_objects_act_like_those_of_the_policy() -> None:
+    plan = with_objects(horizontal("h", cpu(add=2))).plan()
+    assert grown(plan) == {"g": 2}
+    assert said(plan, "cpu").source == "kube-system/h"
+    assert plan.scale_ups[0].rules == ("kube-system/h/cpu",)
+
+
+def test_CCE_A2_each_rule_acts_on_each_pool_separately() -> None:
+    pool = VendorPool("0255ac10", name="web")
+    site = with_objects(horizontal("h", cron(groups=("g", "0255ac10", "web"), add=2)))
+    site.group("0255ac10/a", 1, pool=pool).group("0255ac10/b", 3, pool=pool)
+    site.plan()
+    plan = site.plan(DUE)
+    assert grown(plan) == {"g": 2, "0255ac10/a": 2}
+    assert [each.pool for each in plan.rules] == ["g", "0255ac10"]
+
+
+def test_CCE_2_of_two_objects_with_a_cpu_rule_on_one_pool_the_later_is_refused() -> None:
+    early, late = horizontal("z", cpu(add=2), created=10.0), horizontal("a", cpu(add=5), cron(), created=20.0)
+    site = with_objects(late, early)
+    plan = site.plan()
+    assert grown(plan) == {"g": 2}
+    assert {(each.source, each.rule) for each in plan.rules} == {("kube-system/z", "cpu")}      # refused as a whole
+    assert [note.params["object"] for note in plan.notes] == ["kube-system/a"]
+    assert details(site) == ["cpu: pool g has a rule for cpu already; one is allowed"]
+    assert set(site.memory.rule_objects) == {"kube-system/z"}
+
+
+def test_CCE_A2_the_policys_rules_come_first_and_ten_are_the_most() -> None:
+    nine = tuple(cron(f"r{number}") for number in range(9))
+    site = with_objects(horizontal("h", cron("a"), cron("b")), horizontal("i", cron("c"), created=1.0), rules=nine)
+    assert {each.rule for each in site.plan().rules} == {*(rule.name for rule in nine), "c"}
+    assert details(site) == ["b: pool g has 10 rules already, which is the most"]
+    crowded = Site(*nine, cron("x"), cron("y")).group("g")
+    plan = crowded.plan()
+    assert (why(plan, "x"), why(plan, "y")) == (Code.RULE_NOT_DUE, Code.RULE_INVALID)
+
+
+def test_CCE_A2_limits_count_per_pool() -> None:
+    site = with_objects(horizontal("h", cpu(groups=("g",))), horizontal("i", cpu(groups=("x",)), created=1.0))
+    assert details(site.group("x", 1)) == []
+
+
+def test_CCE_A2_a_bad_object_keeps_its_last_good_version() -> None:
+    site = with_objects(horizontal("h", cpu(add=2)))
+    site.plan()
+    bad = msgspec.structs.replace(horizontal("h", cpu(add=9)), problems=("spec.rules[0] is odd", "and more"))
+    site.objects = (bad,)
+    plan = site.plan()
+    assert (grown(plan), noted(plan)) == ({"g": 2}, {Code.RULE_OBJECT_INVALID})
+    assert details(site) == ["spec.rules[0] is odd; and more"]
+    site.objects = (horizontal("h", cpu(add=3)),)
+    assert (grown(site.plan()), noted(site.plan())) == ({"g": 3}, set())
+
+
+def test_CCE_A2_an_object_that_was_never_good_does_nothing_and_one_made_anew_inherits_nothing() -> None:
+    bad = RuleObject("kube-system", "h", uid="2", problems=("no",))
+    site = with_objects(bad)
+    assert (grown(site.plan()), site.memory.rule_objects) == ({}, {})
+    site.objects = (msgspec.structs.replace(horizontal("h", cpu()), uid="1"),)
+    site.plan()
+    site.objects = (bad,)
+    assert (grown(site.plan()), site.memory.rule_objects) == ({}, {})
+
+
+def test_CCE_A2_what_was_not_read_goes_on_and_what_is_gone_does_not() -> None:
+    site = with_objects(horizontal("h", cpu(add=2)))
+    site.plan()
+    site.objects = None
+    assert grown(site.plan()) == {"g": 2}
+    site.objects = ()
+    assert (grown(site.plan()), site.memory.rule_objects, site.memory.rules) == ({}, {}, {})
+
+
+def test_CCE_A2_an_object_over_the_limit_goes_back_to_its_last_good_version() -> None:
+    site = with_objects(horizontal("h", cron("n")), rules=(cpu(add=2),))
+    site.plan()
+    site.objects = (horizontal("h", cron("n"), cpu(add=9)),)
+    plan = site.plan(DUE)
+    assert (noted(plan), grown(plan)) == ({Code.RULE_OBJECT_INVALID}, {"g": 1})
+    assert site.memory.rule_objects["kube-system/h"].rules == horizontal("h", cron("n")).rules
+    site.rules = (cpu(add=2), *(cron(f"r{number}") for number in range(9)))
+    assert any("last good version" in each for each in details(site))
+
+
+def test_CCE_A2_a_disabled_object_does_nothing_and_makes_nothing_up() -> None:
+    site = with_objects(horizontal("h", cron(), cpu()))
+    site.plan()
+    site.objects = (horizontal("h", cron(), cpu(), disabled=True),)
+    plan = site.plan(DUE)
+    assert (grown(plan), plan.rules, site.memory.rules) == ({}, (), {})
+    site.objects = (horizontal("h", cron()),)
+    assert grown(site.plan(DUE + 2 * MINUTE)) == {}
+
+
+def test_CCE_A2_a_target_that_does_not_exist_is_told_and_the_others_go_on() -> None:
+    site = with_objects(horizontal("h", cpu(groups=("gone", "g"))))
+    plan = site.plan()
+    assert (grown(plan), why(plan, "cpu", "gone")) == ({"g": 1}, Code.RULE_NO_GROUP)
+    assert noted(plan) == {Code.RULE_NO_GROUP}
+
+
+def test_a_provider_that_cannot_be_read_loses_no_occurrence_and_repeats_none() -> None:
+    site = with_objects(rules=(cron(),)).group("x", 1)
+    site.plan()
+    plan = site.plan(DUE)
+    group = site.arrive(plan).groups.pop("g")
+    site.gaps = (Gap("provider/test", "HTTP 503"),)
+    away = site.plan(DUE + 20.0)
+    assert (why(away, "evening"), noted(away)) == (Code.GROUP_UNREADABLE, set())
+    site.groups["g"], site.gaps = group, ()
+    assert grown(site.plan(DUE + 40.0)) == {}
+    site.groups.pop("g")
+    site.plan(at("2026-03-10 20:47:10"))
+    site.groups["g"] = group
+    assert grown(site.plan(site.now + 10 * MINUTE)) == {"g": 1}
+
+
+def test_CCE_A1_1_objects_stay_known_while_rules_are_off() -> None:
+    site = with_objects(horizontal("h", cpu()))
+    site.scale_up = ScaleUp(rules=False)
+    plan = site.plan()
+    assert (grown(plan), why(plan, "cpu"), set(site.memory.rule_objects)) == ({}, Code.RULES_OFF, {"kube-system/h"})
+
+
+def test_CCE_A2_a_name_of_one_flavour_is_that_flavour_and_a_name_of_all_is_the_pool() -> None:
+    pool = VendorPool("uid", "pool")
+    site = Site(cron(groups=("pool/small",)), cron("all", groups=("uid-alias",)), now=at("2026-03-09 20:47"))
+    for rank, name in enumerate(("small", "large")):
+        site.group(f"uid/{name}", 1, pool=pool, rank=rank, aliases=("uid-alias", f"pool/{name}"))
+    plan = site.plan()
+    assert (grown(plan), said(plan, "evening").pool, said(plan, "all").pool) == ({"uid/small": 1}, "uid/small", "uid")
+
+
+def test_CCE_A2_hundreds_of_thousands_of_targets_that_do_not_exist_fill_no_plan() -> None:
+    gone = [tuple(f"gone-{number}-{at}" for at in range(100)) for number in range(50)]
+    site = with_objects(*(horizontal(f"h{number}", *(cron(f"r{at}", groups=names) for at in range(10)))
+                          for number, names in enumerate(gone)), rules=(cron("mine"),))
+    plan = site.plan(at("2026-03-09 20:47"))
+    assert grown(plan) == {"g": 1}
+    assert (len(plan.rules), len(plan.notes)) == (101, 100)

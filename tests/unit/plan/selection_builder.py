@@ -1,0 +1,94 @@
+"""Nodes that could go, given to the picker without any simulation: empty ones (e…) and drains (d…) of groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.memory import Memory, NodeMemory
+from chalicelib.model.node import Node
+from chalicelib.model.operation import Kind, Operation, State, Target
+from chalicelib.model.policy import MaxDisruption, Mode, Options, Policy, Window
+from chalicelib.model.reason import Code, Reason
+from chalicelib.plan.scale_down.selection import Picked, pick
+from chalicelib.plan.state.cluster_state import World, observe
+from tests.builders import NOW, OLD, ClusterBuilder, cluster
+
+DRAINS = 5      # max-drain-parallelism of upstream's cases
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """What picking is given."""
+
+    node: Node
+    group: str
+    evict: tuple[str, ...] = ()
+    risky: bool = False
+    waits_for: str = ""
+
+
+class Pool:
+    """A cluster of groups without pods; every node is a candidate unless `only` says which."""
+
+    def __init__(self) -> None:
+        self.build: ClusterBuilder = cluster()
+        self.candidates: list[Candidate] = []
+        self.operations: list[Operation] = []
+
+    def group(self, name: str, empty: int = 0, drain: int = 0, *, pods: int = 1, others: int = 0, cpu: str = "1",
+              node: Mapping[str, Any] | None = None, risky: bool = False, waits_for: str = "", **group: Any) -> Pool:
+        """A group with so many empty candidates, drains of so many pods each, and nodes that are no candidates."""
+        nodes = [f"{name}-{kind}{at:02d}" for kind, count in (("e", empty), ("d", drain), ("o", others))
+                 for at in range(count)]
+        for each in nodes:
+            self.build.node(each, cpu, group=name, **(node or {}))
+        self.build.group(name, **group)
+        by_name = {each.name: each for each in self.build.nodes}
+        for each in nodes[:empty + drain]:
+            evict = tuple(f"default/{each}-{at}" for at in range(pods)) if "-d" in each else ()
+            self.candidates.append(Candidate(by_name[each], name, evict, risky, waits_for))
+        return self
+
+    def going(self, group: str, *nodes: str, drained: bool = False) -> Pool:
+        """Removals in flight, one operation per node; of nodes that need not be registered any more."""
+        for each in nodes:
+            target = Target(each, f"test://{group}/{each}", evict=("default/x",) if drained else ())
+            self.operations.append(Operation(
+                id=f"remove-{each}", cluster="test", provider="test", group=group, kind=Kind.REMOVE, plan="p",
+                created_at=NOW - 60, targets=(target,), state=State.WAITING))
+        return self
+
+    def world(self, memory: Memory | None = None, *, now: float = NOW, brake: MaxDisruption | None = None,
+              windows: Sequence[Window] = (), **options: Any) -> World:
+        """What the pass sees. options: over upstream's defaults, with five drains at once."""
+        known = memory or Memory()
+        options = {"max_drain_parallelism": DRAINS, **options}
+        policy = Policy(name="test", mode=Mode.ACTIVE, options=msgspec.structs.replace(Options(), **options),
+                        max_disruption=brake or MaxDisruption(), maintenance_windows=tuple(windows))
+        return observe(self.build.snapshot(), policy,
+                       msgspec.structs.replace(known, operations=(*known.operations, *self.operations)), now)
+
+    def pick(self, memory: Memory | None = None, *, now: float = NOW, only: Sequence[str] = (), since: float = OLD,
+             hold: Reason | None = None, **more: Any) -> Picked[Candidate]:
+        """The picker's answer. since: when all candidates became unneeded."""
+        wanted = [each for each in self.candidates if not only or each.node.name in only]
+        timers = {each.node.name: NodeMemory(since, now) for each in wanted}
+        return pick(self.world(memory, now=now, **more), wanted, timers, hold)
+
+
+def counts(picked: Picked[Candidate]) -> tuple[int, int]:
+    """(empty, drained), as upstream's cases count."""
+    drained = sum(bool(each.evict) for each in picked.chosen)
+    return len(picked.chosen) - drained, drained
+
+
+def goes(picked: Picked[Candidate]) -> list[str]:
+    """Names of nodes, in the order in which they go."""
+    return [each.node.name for each in picked.chosen]
+
+
+def why(picked: Picked[Candidate]) -> set[Code]:
+    """The codes of all that stay."""
+    return {reason.code for reason in picked.held.values()}

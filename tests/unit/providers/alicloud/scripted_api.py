@@ -1,0 +1,125 @@
+"""An Api whose vendor is a script, with a clock that only sleeps move and a pacer that counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+
+from chalicelib.model.policy_permissions import Deployment
+from chalicelib.providers.alicloud.api import Api
+from chalicelib.providers.alicloud.client_factory import open_api
+from chalicelib.providers.alicloud.credentials import Sessions
+from chalicelib.providers.alicloud.settings import read_settings
+from chalicelib.providers.base import Connection
+from chalicelib.providers.services import Bare, Means, Pace, Pacer, Shelf, Unpaced
+from infra.emulators.policy_permissions import LOOPBACK
+from infra.emulators.scripted_http_server import HttpScript, Reply, Seen
+
+KEY_ID, KEY_SECRET = "LTAI-EXAMPLE-KEY-ID", "example-key-secret-0123456789"
+KEY = json.dumps({"accessKeyId": KEY_ID, "accessKeySecret": KEY_SECRET})
+GROUP = "asg-bp18p2yfxow2dloq0001"
+NOW = 1768465800.0
+
+
+class Clock:
+    """Epoch seconds; sleeping lets it pass."""
+
+    def __init__(self, now: float = NOW) -> None:
+        self.now, self.slept = now, 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept += seconds
+        self.now += seconds
+
+
+class Secrets:
+    """Secrets by name; what is written is only seen by who looks past the cache, as in a Lambda function."""
+
+    def __init__(self, **texts: str) -> None:
+        self.now, self.cached = dict(texts), dict(texts)
+        self.looks = 0
+
+    def __call__(self, name: str) -> str:
+        return self.cached[name]
+
+    def fresh(self, name: str) -> str:
+        self.looks += 1
+        self.cached[name] = self.now[name]
+        return self.cached[name]
+
+
+class Books(Unpaced):
+    """A pacer that grants everything, or says how long to wait, and writes down what it was asked."""
+
+    def __init__(self, waits: Sequence[float] = ()) -> None:
+        self.waits = list(waits)
+        self.taken: list[tuple[str, int]] = []
+        self.held: list[tuple[str, float]] = []
+        self.paces: set[Pace] = set()
+
+    def take(self, pace: Pace, calls: int) -> float:
+        self.paces.add(pace)
+        wait = self.waits.pop(0) if self.waits else 0.0
+        if not wait:
+            self.taken.append((pace.key, calls))
+        return wait
+
+    def hold(self, pace: Pace, seconds: float) -> None:
+        self.held.append((pace.key, seconds))
+
+
+class Board(Bare):
+    """A shelf that keeps things for as long as a test lasts."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, bytes] = {}
+
+    def get(self, key: str) -> bytes | None:
+        return self.rows.get(key)
+
+    def put(self, key: str, value: bytes, seconds: float) -> None:
+        assert seconds > 0
+        self.rows[key] = value
+
+
+def api_for(
+    url: str, *, clock: Clock | None = None, read_secret: Callable[[str], str] | None = None,
+    pacer: Pacer | None = None, shelf: Shelf | None = None, sessions: Sessions | None = None,
+    nodes: str = f"0:5:{GROUP}", deployment: Deployment = LOOPBACK, **settings: str,
+) -> Api:
+    """An Api that talks to the script; credentials are an access key unless the settings say otherwise."""
+    clock = clock or Clock()
+    given = {"region": "cn-hangzhou", "nodes": nodes, "essEndpoint": url, "ecsEndpoint": url, "stsEndpoint": url}
+    given |= settings or {"credentialsSecret": "key"}
+    means = Means(deployment=deployment, sleep=clock.sleep, chance=lambda: 0.5,
+                  pacer=pacer or Unpaced(), shelf=shelf or Bare())
+    connection = Connection("prod", given, (), read_secret or Secrets(key=KEY), None, clock, means=means)
+    return open_api(connection, read_settings(given), sessions=sessions if sessions is not None else Sessions())
+
+
+def refusal(code: str, status: int = 400, message: str = "Said.", headers: Mapping[str, str] | None = None) -> Reply:
+    """An error as the vendor writes it."""
+    return Reply(status, {"RequestId": "r-1", "HostId": "h", "Code": code, "Message": message}, headers or {})
+
+
+def instances_page(numbers: range, total: int) -> Reply:
+    """A page of DescribeScalingInstances."""
+    return Reply(200, {"RequestId": "r", "TotalCount": total, "ScalingInstances": [
+        {"InstanceId": f"i-{number:04d}", "LifecycleState": "InService"} for number in numbers]})
+
+
+def groups_page(*ids: str) -> Reply:
+    """A page of DescribeScalingGroups."""
+    return Reply(200, {"TotalCount": len(ids), "ScalingGroups": [{"ScalingGroupId": each} for each in ids]})
+
+
+def action(seen: Seen) -> str:
+    """What a request asks for."""
+    return seen.headers.get("x-acs-action") or seen.query.get("Action", "")
+
+
+__all__ = ["GROUP", "KEY", "KEY_ID", "KEY_SECRET", "NOW", "Board", "Books", "Clock", "HttpScript", "Reply", "Secrets",
+           "Seen", "action", "api_for", "groups_page", "instances_page", "refusal"]

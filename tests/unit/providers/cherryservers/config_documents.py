@@ -1,0 +1,58 @@
+"""Configurations for tests of what pools are: a right one in both forms, and ways to bend it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from chalicelib.model.errors import BadInput
+from chalicelib.providers.cherryservers.pool_definitions import Definition, Definitions, read_definitions
+from chalicelib.providers.cherryservers.settings import Bootstrap, Bounds, Settings, Source
+
+SCRIPT = ("#!/bin/bash\nkubeadm join --token {{.BootstrapTokenID}}.{{.BootstrapTokenSecret}} {{.APIServerEndpoint}} "
+          "# {{.NodeGroup}}\n")
+HEAD = """\
+project-id=10001
+api-server-endpoint=203.0.113.10:6443
+region=eu_nord_1
+plan=e5_1620v4
+os=ubuntu_18_04
+"""
+KEPT = Bootstrap(secret="token")
+WHOLE = f'[nodegroupdef "default"]\n{HEAD}'
+
+
+def encoded(text: str | bytes) -> str:
+    return base64.b64encode(text if isinstance(text, bytes) else text.encode()).decode()
+
+
+def no_secret(name: str) -> str:
+    raise AssertionError(f"nobody asked for {name}")
+
+
+def settings(text: str = "", *, mapping: object = None, secret: str = "", cluster: str = "cluster2",
+             project: int = 0, bootstrap: Bootstrap = KEPT) -> Settings:
+    source = Source(text, secret, msgspec.json.encode(mapping).decode() if mapping is not None else "")
+    return Settings("key", (Bounds("pool3", 0, 5),), source, cluster_name=cluster, project_id=project,
+                    bootstrap=bootstrap)
+
+
+def definitions(text: str = "", *, read: Callable[[str], str] = no_secret, **given: Any) -> Definitions:
+    return read_definitions(settings(text, **given), read)
+
+
+def definition(extra: str = "", pool: str = "pool3", **given: Any) -> Definition:
+    """Of a pool that has no section of its own; extra: further lines of the default definition."""
+    return definitions(f"{WHOLE}{extra}\n", **given).of(pool)
+
+
+def refused(ask: Callable[[], object]) -> str:
+    """The text of the BadInput that is raised."""
+    try:
+        found = ask()
+    except BadInput as mistake:
+        return str(mistake)
+    raise AssertionError(f"not refused: {found}")
